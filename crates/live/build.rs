@@ -1,10 +1,10 @@
-//! Compiles the eBPF programs, in the ways in which they are used.
+//! Compiles the eBPF programs in all their variants.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROGRAMS: &str = "src/collector/programs";
-/// Name of the object, its source, and what it is compiled with.
+/// The name of the object, its source, and the macro that selects the variant.
 const OBJECTS: [(&str, &str, Option<&str>); 5] = [
     ("count", "exits.bpf.c", None),
     ("record_ring", "exits.bpf.c", Some("-DRECORD_RING")),
@@ -26,7 +26,7 @@ fn main() {
 fn compile(clang: &str, source: &str, definition: Option<&str>, object: &Path) {
     let source = Path::new(PROGRAMS).join(source);
     let status = Command::new(clang)
-        // The second version of the instructions is what Linux 5.4's verifier follows best.
+        // Version 2 of the instruction set is the one that Linux 5.4's verifier handles best.
         .args([
             "-target",
             "bpf",
@@ -38,7 +38,7 @@ fn compile(clang: &str, source: &str, definition: Option<&str>, object: &Path) {
             "-Wno-unused-parameter",
             "-Werror",
         ])
-        // The path is in the debug information, and where it was built should make no difference.
+        // The debug information contains the path, and builds must be reproducible.
         .args(["-fdebug-compilation-dir", "."])
         .args(definition)
         .arg("-c")

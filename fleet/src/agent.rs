@@ -1,4 +1,4 @@
-//! The agent: runs exitless at an interval, keeps what it printed in a spool, and delivers it to the data set.
+//! The agent runs exitless at an interval, keeps its output in a spool, and delivers it to the data set.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -17,13 +17,14 @@ use crate::spool::{Spool, Tick};
 use crate::store::Store;
 use crate::write;
 
-/// A command that takes this much longer than it watches is ended.
+/// A command is killed if it runs this much longer than it should watch.
 const GRACE: Duration = Duration::from_secs(60);
-/// Delivery is given up for this tick after this time, so that collecting goes on.
+/// The time limit of delivery in a tick, so that collecting goes on.
 const DELIVERY: Duration = Duration::from_secs(30);
-/// A wall clock that went so much more or less than time did was set.
+/// If the wall clock and the monotonic clock differ by more than this between two ticks, the wall clock was
+/// set.
 const JUMP: Duration = Duration::from_secs(5);
-/// Bytes of a command's standard error that are kept.
+/// The number of bytes of a command's standard error that are kept.
 const COMPLAINT: u64 = 4096;
 
 /// The agent's settings.
@@ -61,10 +62,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if allowed.contains(&time) { Ok(time) } else { Err("it may be 100ms to 1d".to_owned()) }
 }
 
-/// Collects and delivers until a signal ends it.
+/// Collects and delivers until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// The spool cannot be used, or there is no program to run.
+/// The spool cannot be used, or signals cannot be caught.
 pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
     let opened = Spool::open(&settings.spool, u64::from(settings.spool_limit) << 20);
     let mut spool =
@@ -96,7 +97,7 @@ pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
             }
         }
     };
-    // Children end with the future that waits for them.
+    // Dropping the future kills the child processes that it waits for.
     tokio::select! {
         () = work => Ok(()),
         ended = ended() => Ok(ended?),
@@ -106,7 +107,7 @@ pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
 /// Waits for SIGINT or SIGTERM.
 ///
 /// # Errors
-/// The signals cannot be waited for.
+/// The signals cannot be caught.
 pub async fn ended() -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
@@ -120,7 +121,7 @@ fn say(line: &str) {
     eprintln!("exitless-fleet: {}", printable(line));
 }
 
-/// The wall clock, watched by the one that is never set.
+/// The wall clock, compared with the monotonic clock.
 struct Clock {
     wall: DateTime<Utc>,
     steady: Instant,
@@ -144,7 +145,8 @@ impl Clock {
     }
 }
 
-/// Spools a tick. If there is no room on the disk, it is delivered at once, or else counted as lost.
+/// Puts a tick into the spool. If the disk is full, tries to deliver the tick at once, and counts it as lost
+/// if that fails.
 async fn keep(store: &Store, spool: &mut Spool, host: &str, time: DateTime<Utc>, documents: Vec<String>) {
     let lost = spool.tell();
     if documents.is_empty() && lost.is_empty() {
@@ -167,8 +169,8 @@ async fn keep(store: &Store, spool: &mut Spool, host: &str, time: DateTime<Utc>,
     }
 }
 
-/// Delivers all that is spooled, oldest first. A tick that was delivered before a kill is found in the store again: its files
-/// have the same names.
+/// Delivers the spooled ticks, oldest first. If a tick was delivered before a kill, its files exist in the
+/// store under the same names, so delivering it again changes nothing.
 async fn deliver(store: &Store, spool: &mut Spool) -> anyhow::Result<()> {
     for file in spool.files()? {
         let rows = match spool.read(&file).map_err(anyhow::Error::from).and_then(|tick| Ok(tick.rows()?)) {
@@ -185,7 +187,7 @@ async fn deliver(store: &Store, spool: &mut Spool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the commands of exitless on this host.
+/// Runs the exitless commands on this host.
 pub(crate) struct Collector {
     program: PathBuf,
     /// The name of this host.
@@ -194,7 +196,8 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Runs this program, or the one beside our own or of the PATH, for a host of this name, or of the kernel's.
+    /// A collector with the given program, or else `exitless` next to our own or on PATH; `host` defaults to
+    /// the kernel's name of the host.
     pub(crate) fn new(program: Option<&Path>, host: Option<String>, watch: Duration) -> Self {
         let beside = || {
             std::env::current_exe()
@@ -208,7 +211,8 @@ impl Collector {
         Self { program, host: host.unwrap_or_else(own), watch }
     }
 
-    /// What the commands print, checked as any input is. What fails is said and left out.
+    /// The outputs of the commands, validated like any other input. Reports commands that fail, and leaves
+    /// them out.
     pub(crate) async fn collect(&self, examine: bool) -> Vec<String> {
         let watch = format!("{}ms", self.watch.as_millis());
         let mut commands = vec![
@@ -240,7 +244,7 @@ impl Collector {
     }
 }
 
-/// What a program prints on its standard output, within bounds of time and size.
+/// The standard output of a program, limited in time and size.
 async fn output(program: &Path, arguments: &[&str], time: Duration) -> anyhow::Result<String> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -274,7 +278,7 @@ async fn bounded(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Re
     if let Some(from) = from {
         let mut from = from.take(most);
         from.read_to_end(&mut bytes).await?;
-        // A program that writes more is not stopped by a full pipe.
+        // Drain the rest, so that the program does not block on a full pipe.
         tokio::io::copy(&mut from.into_inner(), &mut tokio::io::sink()).await?;
     }
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! Outputs of `exitless ... --json`, read as what anybody may have written, and turned into rows of the data set.
+//! Reads outputs of `exitless ... --json`, which are not trusted, and turns them into rows of the data set.
 
 mod doctor;
 mod experiment;
@@ -17,40 +17,41 @@ use sha2::{Digest, Sha256};
 
 /// The largest file that is read, in bytes.
 pub const LARGEST_FILE: u64 = 32 << 20;
-/// The most rows that one document may give.
+/// The most rows that a document may give.
 pub const MOST_ROWS: usize = 100_000;
 /// The longest name of a host, in bytes: `HOST_NAME_MAX` is 64, and DNS has 253.
 pub const LONGEST_HOST: usize = 253;
-/// The longest text of a column, in bytes, of a list all its texts together. Longer ones are cut: a process chooses how long
-/// its command line is, and is not to keep its whole host from being reported.
+/// The longest text of a column, in bytes; for a list, of all its texts together. Longer ones are truncated,
+/// not refused: a process chooses the length of its command line, and must not be able to keep its host out
+/// of reports.
 pub const LONGEST_TEXT: usize = 64 << 10;
-/// The format number of all documents that are understood.
+/// The format number of the documents that are understood.
 const FORMAT: i64 = 1;
 
-/// Why a file is not taken. Nothing of it is.
+/// The reason why a file is refused, as a whole.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is too large.
+    /// The file is too large.
     #[error("{file} has more than {LARGEST_FILE} bytes; a document of exitless is smaller")]
     TooLarge {
         /// The file.
         file: String,
     },
-    /// It is not JSON.
+    /// The file is not JSON.
     #[error("{file} is not JSON: {why}")]
     Json {
         /// The file.
         file: String,
-        /// The parser's words, with line and column.
+        /// The parser's message, with line and column.
         why: String,
     },
-    /// It has no document.
+    /// The file has no document.
     #[error("{file} is empty")]
     Empty {
         /// The file.
         file: String,
     },
-    /// It is JSON, and not of a command that is known.
+    /// The document is JSON, but not of a known command.
     #[error(
         "{file}, document {number}: this is not the --json output of doctor, verify, vms, stat, report, probe, prove or \
          `experiment report`"
@@ -58,51 +59,52 @@ pub enum Error {
     Unknown {
         /// The file.
         file: String,
-        /// The document in it, from 1.
+        /// The number of the document in it, from 1.
         number: usize,
     },
-    /// A field is not what it has to be.
+    /// A field has a wrong value.
     #[error("{file}, document {number} ({command}): field {field}: {why}")]
     Field {
         /// The file.
         file: String,
-        /// The document in it, from 1.
+        /// The number of the document in it, from 1.
         number: usize,
         /// The command that writes such documents.
         command: &'static str,
-        /// The field, dotted.
+        /// The path of the field.
         field: String,
-        /// What is wrong with it.
+        /// The problem with the value.
         why: String,
     },
-    /// It names no host.
+    /// The document does not name its host.
     #[error("{file}, document {number} ({command}) does not name its host; give --host NAME")]
     NoHost {
         /// The file.
         file: String,
-        /// The document in it, from 1.
+        /// The number of the document in it, from 1.
         number: usize,
         /// The command that writes such documents.
         command: &'static str,
     },
-    /// The name of the host cannot be one.
+    /// The name of the host is empty or too long.
     #[error("{file}: the host's name has {length} bytes; it may have 1 to {LONGEST_HOST}")]
     HostName {
         /// The file.
         file: String,
-        /// Its length.
+        /// The length of the name.
         length: usize,
     },
 }
 
-/// What a file does not say of itself.
+/// Facts about a file that it does not contain itself.
 #[derive(Debug, Clone)]
 pub struct Origin {
     /// The name of the file, for messages.
     pub file: String,
-    /// The host, if the user named it: it goes before what the documents say.
+    /// The host, if the user named it; takes precedence over the documents.
     pub host: Option<String>,
-    /// When it was observed, for documents that do not say so. Of several intervals it is the end of the last.
+    /// The time of observation, for documents that do not have it; for several intervals, the end of the
+    /// last.
     pub time: DateTime<Utc>,
 }
 
@@ -111,7 +113,7 @@ pub type Row = Map<String, Value>;
 /// Rows by table.
 pub type Rows = BTreeMap<&'static str, Vec<Row>>;
 
-/// A fault of a document: a field, and what is wrong with it.
+/// A problem with a document: the field, and the reason.
 #[derive(Debug)]
 struct Fault {
     field: String,
@@ -124,16 +126,17 @@ impl Fault {
     }
 }
 
-/// What one document gave.
+/// The contents of a document.
 #[derive(Debug, Default)]
 struct Gathered {
     /// The host that it names.
     host: Option<String>,
-    /// When it was observed, if it says so.
+    /// The time of observation, if the document has it.
     time: Option<DateTime<Utc>>,
     /// The version of exitless that wrote it.
     version: Option<String>,
-    /// Nanoseconds on the clock of its host at its end. Of a host's documents of one run the later ends the higher.
+    /// Its end in nanoseconds on its host's clock. Among the documents of one run, a later one has a higher
+    /// value.
     clock_ns: Option<i64>,
     rows: Rows,
 }
@@ -150,7 +153,7 @@ impl Gathered {
 struct Kind {
     /// The command that writes it.
     command: &'static str,
-    /// The fields that tell it from the others.
+    /// The fields by which the kind is recognised.
     marks: &'static [&'static str],
     gather: fn(&Value) -> Result<Gathered, Fault>,
 }
@@ -166,10 +169,11 @@ const KINDS: &[Kind] = &[
     Kind { command: "experiment", marks: &["verdict", "study", "figures"], gather: experiment::gather },
 ];
 
-/// The rows of a file with one document or several, one after the other: all of it, or none and the reason.
+/// The rows of a file with one or more concatenated documents. An error in one document refuses the whole
+/// file.
 ///
 /// # Errors
-/// Whatever a document is that should not be: see [`Error`].
+/// The reason why the file is refused: see [`Error`].
 pub fn rows(bytes: &[u8], origin: &Origin) -> Result<Rows, Error> {
     let file = || origin.file.clone();
     if bytes.len() as u64 > LARGEST_FILE {
@@ -198,8 +202,8 @@ pub fn rows(bytes: &[u8], origin: &Origin) -> Result<Rows, Error> {
         return Err(Error::Empty { file: file() });
     }
 
-    // The clock of the exits runs from the boot of their host, so that differences of it are times only within one run: stat
-    // prints a document for each interval. Recordings may be of any boot.
+    // This clock starts at the host's boot, so only within one run are its differences intervals of time:
+    // `stat` prints a document for each interval. Recordings may be from different boots.
     let clock = |kind: &Kind, gathered: &Gathered| gathered.clock_ns.filter(|_| kind.command == "stat");
     let mut ends: BTreeMap<Option<String>, i64> = BTreeMap::new();
     for (kind, gathered, _) in &documents {
@@ -238,7 +242,7 @@ pub fn rows(bytes: &[u8], origin: &Origin) -> Result<Rows, Error> {
     Ok(all)
 }
 
-/// In a row of an interval: its length in microseconds, from which begin and end are made.
+/// In the row of an interval, its length in microseconds, from which start and end are computed.
 const LENGTH_US: &str = "length_us";
 
 /// The first 16 hex digits of a SHA-256.
@@ -252,20 +256,20 @@ fn kind_of(value: &Value) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.marks.iter().all(|mark| fields.contains_key(*mark)))
 }
 
-/// A value as its type. The fault names the field with its way from the top.
+/// Deserializes a value. An error names the full path of the field.
 fn typed<'a, T: Deserialize<'a>>(value: &'a Value) -> Result<T, Fault> {
     serde_path_to_error::deserialize(value)
         .map_err(|error| Fault::new(error.path().to_string(), error.inner().to_string()))
 }
 
-/// The field that all documents have.
+/// The fields that all documents have.
 #[derive(Deserialize)]
 struct Head {
     format: i64,
     version: Option<String>,
 }
 
-/// The version of exitless that wrote a document, if the document's format is known.
+/// The version of exitless that wrote the document; an error if the document's format is unknown.
 fn version(value: &Value) -> Result<Option<String>, Fault> {
     typed::<Head>(value)?.version()
 }
@@ -280,16 +284,16 @@ impl Head {
     }
 }
 
-/// Seconds since 1970 as a time.
+/// Converts seconds since 1970 to a time.
 fn seconds(field: &str, since_1970: i64) -> Result<DateTime<Utc>, Fault> {
-    // The year 9999 is the last with four digits, which the path needs.
+    // 9999 is the last year of four digits, as paths require.
     let last = 253_402_300_799;
     DateTime::from_timestamp(since_1970, 0)
         .filter(|_| (0..=last).contains(&since_1970))
         .ok_or_else(|| Fault::new(field, format!("{since_1970} is not a time between 1970 and 9999")))
 }
 
-/// Refuses what has too many rows, and cuts texts that are too long.
+/// Refuses documents with too many rows, and truncates texts that are too long.
 fn within_bounds(mut gathered: Gathered) -> Result<Gathered, Fault> {
     let number: usize = gathered.rows.values().map(Vec::len).sum();
     if number > MOST_ROWS {
@@ -303,7 +307,8 @@ fn within_bounds(mut gathered: Gathered) -> Result<Gathered, Fault> {
     Ok(gathered)
 }
 
-/// Cuts a text, or the texts of a list, where they are longer than [`LONGEST_TEXT`]. Of a list the first ones stay.
+/// Truncates a text, or the texts of a list together, to [`LONGEST_TEXT`]; the end of a list is removed
+/// first.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) => text.truncate(text.floor_char_boundary(LONGEST_TEXT)),
@@ -313,7 +318,7 @@ fn shorten(value: &mut Value) {
                 let Value::String(text) = text else { return true };
                 let length = text.len();
                 text.truncate(text.floor_char_boundary(room));
-                // Nothing comes after one that was cut.
+                // After a truncated text, drop the rest.
                 room = if text.len() == length { room - length } else { 0 };
                 length == 0 || !text.is_empty()
             });

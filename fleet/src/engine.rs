@@ -1,4 +1,4 @@
-//! SQL over a data set, by DataFusion: read-only, and within bounds of memory, time and rows.
+//! SQL queries over a data set with DataFusion: read-only, and with limits on memory, time and rows.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -32,82 +32,82 @@ use crate::views::VIEWS;
 
 /// The longest query, in bytes.
 pub const LONGEST_QUERY: usize = 16 << 10;
-/// The most words and signs of a query. The engine goes down into expressions, which cannot be deeper than this.
+/// The most tokens of a query. They limit the depth of expressions, which the engine processes recursively.
 const MOST_TOKENS: usize = 4_000;
-/// The stack of each thread that works on a query, in bytes: enough for the deepest expression.
+/// The stack size of each thread that works on a query, in bytes: enough for the deepest expression.
 pub const STACK: usize = 32 << 20;
-/// Where the engine finds the store. It has no other place: not even local files.
+/// The URL of the store in the engine. No other store is registered, not even local files.
 pub(crate) const STORE: &str = "fleet://store";
 
-/// Why there is no answer.
+/// The reason why a query has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The query is too long.
     #[error("the query has {0} bytes; at most {LONGEST_QUERY} are taken")]
     Long(usize),
-    /// The query has too many parts.
+    /// The query has too many tokens.
     #[error("the query has {0} words and signs; at most {MOST_TOKENS} are taken")]
     Deep(usize),
-    /// What the query asks for is refused or wrong.
+    /// The query is wrong, or not allowed.
     #[error("the query cannot be answered: {0}")]
     Query(String),
-    /// It could not be answered: memory, the store, a damaged file.
+    /// The query failed, for lack of memory, or because of the store or a damaged file.
     #[error("the query failed: {0}")]
     Failed(String),
-    /// Time is up.
+    /// The query exceeded its time limit.
     #[error("the query took longer than {} s; ask for fewer days (--since), or give --time", .0.as_secs_f64())]
     Time(Duration),
-    /// Some files cannot be read, and that was to be an error.
+    /// Files cannot be read, and the bounds are strict.
     #[error("{} cannot be read, and --strict was given", exits::counted(*.0 as u64, "file"))]
     Strict(usize),
-    /// The store's.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
 impl Error {
-    /// Whether another command line or query may have an answer.
+    /// Tests whether the query is wrong, so that it cannot succeed at another time either.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Long(_) | Self::Deep(_) | Self::Query(_))
     }
 
-    /// Tests whether a file was compacted or deleted after the look at the data set: another look has an answer.
+    /// Tests whether a file was compacted or deleted after it was listed, so that another try can succeed.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Failed(why) if why.contains("not found") && why.contains(".parquet"))
     }
 }
 
-/// Bounds of a query.
+/// The limits of a query.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// Bytes that operators may hold at once.
+    /// The most bytes of memory that operators may hold.
     pub memory: usize,
-    /// Time until the last row.
+    /// The time limit, until the last row.
     pub time: Duration,
-    /// Rows of the answer.
+    /// The most rows of the answer.
     pub rows: usize,
     /// The days whose files are read.
     pub days: Days,
-    /// Whether a file that cannot be read is an error.
+    /// Makes a file that cannot be read an error.
     pub strict: bool,
 }
 
-/// An answer.
+/// The answer to a query.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its rows.
+    /// The rows.
     pub batches: Vec<RecordBatch>,
-    /// Their schema.
+    /// The schema of the rows.
     pub schema: arrow::datatypes::SchemaRef,
-    /// Whether there are more rows than the bound allows.
+    /// The answer has more rows than the limit allows.
     pub is_cut: bool,
     /// Files that could not be read.
     pub left_out: Vec<LeftOut>,
 }
 
-/// The engine on an open data set.
+/// The engine with a data set.
 pub struct Engine {
     context: SessionContext,
     bounds: Bounds,
@@ -123,7 +123,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// Answers a query. If files are compacted away meanwhile, the data set is looked at anew.
+/// Answers a query. Starts over if compaction removes files meanwhile.
 ///
 /// # Errors
 /// See [`Error`].
@@ -131,7 +131,7 @@ pub async fn answer(store: &Store, bounds: &Bounds, sql: &str) -> Result<Answer,
     with(store, bounds, async |engine| engine.answer(sql).await).await
 }
 
-/// Asks an engine, and another one if files were compacted away meanwhile.
+/// Calls `ask` with an engine, and again with a new one if compaction removed files meanwhile.
 ///
 /// # Errors
 /// See [`Error`].
@@ -150,15 +150,15 @@ pub async fn with<T>(
 }
 
 impl Engine {
-    /// Looks at the files, and makes tables and views of them.
+    /// Lists the files, and creates tables and views of them.
     ///
     /// # Errors
-    /// The store cannot be listed in time, or a file cannot be read where that was to be an error.
+    /// The store cannot be listed in time, or the bounds are strict and a file cannot be read.
     pub async fn open(store: &Store, bounds: Bounds) -> Result<Self, Error> {
         Self::open_again(store, bounds, &Ends::default()).await
     }
 
-    /// The same, of a store that was looked at before.
+    /// Like [`Engine::open`], for a store of which some files have been read before.
     ///
     /// # Errors
     /// Those of [`Engine::open`].
@@ -175,7 +175,7 @@ impl Engine {
         Self::look_in(SessionContext::new_with_state(state), store, bounds, known).await
     }
 
-    /// Makes the tables and views in this context, made of a [`session`].
+    /// Creates the tables and views in `context`, which is from [`session`].
     ///
     /// # Errors
     /// Those of [`Engine::open`].
@@ -210,15 +210,15 @@ impl Engine {
         Ok(Self { context, bounds, digest: digest.finish(), left_out })
     }
 
-    /// Answers one query.
+    /// Answers a query.
     ///
     /// # Errors
-    /// It is refused, wrong, or takes more than it may.
+    /// The query is not allowed, wrong, or exceeds a limit.
     pub async fn answer(&self, sql: &str) -> Result<Answer, Error> {
         self.answer_of(sql, &[]).await
     }
 
-    /// Answers one query whose places `$1`, `$2` and so on stand for these texts.
+    /// Answers a query in which `$1`, `$2` and so on stand for these texts.
     ///
     /// # Errors
     /// Those of [`Engine::answer`].
@@ -234,7 +234,7 @@ impl Engine {
         }
         let (context, sql, rows) = (self.context.clone(), sql.to_owned(), self.bounds.rows);
         let texts: Vec<ScalarValue> = texts.iter().copied().map(ScalarValue::from).collect();
-        // A task of its own: planning does not yield, and time runs meanwhile.
+        // In a task of its own: planning does not yield, but its time counts too.
         let task = tokio::spawn(async move { run(&context, &sql, texts, rows).await });
         let abort = task.abort_handle();
         let answered = tokio::select! {
@@ -253,10 +253,10 @@ impl Engine {
 }
 
 impl Engine {
-    /// The rows of a query of this program, and whether there are more.
+    /// The rows of one of this program's own queries, and whether there are more.
     ///
     /// # Errors
-    /// Those of [`Engine::answer`]; rows that are of another form.
+    /// Those of [`Engine::answer`], and rows that do not have the form of `T`.
     pub async fn rows<T: DeserializeOwned>(
         &self,
         sql: &str,
@@ -270,16 +270,17 @@ impl Engine {
     }
 }
 
-/// Waits so long, also while the engine computes on all threads of the runtime: its own timers need one that does not.
+/// Waits for this long. Uses a thread, because the runtime's own timers stop while the engine occupies all
+/// its threads.
 async fn passed(time: Duration) {
     let (end, passed) = tokio::sync::oneshot::channel::<()>();
     let (_waiting, gone) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
-        // Nobody waits any more when the query was answered; then the thread ends as well.
+        // Dropping the future closes this channel, which ends the thread early.
         let _passed_or_gone = gone.recv_timeout(time);
         drop(end);
     });
-    // It is dropped, and says nothing.
+    // Always an error, because the sender is dropped without sending.
     let _ended = passed.await;
 }
 
@@ -329,10 +330,10 @@ fn wrong(error: DataFusionError) -> Error {
     if failed { Error::Failed(why) } else { Error::Query(why) }
 }
 
-/// Where the engine finds a store, and nothing else.
+/// A registry with this store only.
 ///
 /// # Errors
-/// The engine's.
+/// The engine reports an error.
 pub fn registry(store: &Store) -> Result<Arc<dyn ObjectStoreRegistry>, DataFusionError> {
     let registry = DefaultObjectStoreRegistry::new();
     registry.deregister_store(&url("file:///")?)?;
@@ -340,15 +341,15 @@ pub fn registry(store: &Store) -> Result<Arc<dyn ObjectStoreRegistry>, DataFusio
     Ok(Arc::new(registry))
 }
 
-/// A session for queries over a store, without tables.
+/// A session for queries over a store, still without tables.
 ///
 /// # Errors
-/// The engine's.
+/// The engine reports an error.
 pub fn session(store: &Store, bounds: &Bounds) -> Result<SessionStateBuilder, DataFusionError> {
     let runtime = RuntimeEnvBuilder::new()
         .with_object_store_registry(registry(store)?)
         .with_memory_pool(Arc::new(FairSpillPool::new(bounds.memory)))
-        // What does not fit is an error, not a file.
+        // Without temporary files, exceeding the memory limit is an error.
         .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
         .build_arc()?;
     let mut options = ConfigOptions::new();

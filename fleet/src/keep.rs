@@ -1,4 +1,4 @@
-//! What keeps a data set small: joining the small files of a day, and deleting old days.
+//! Keeps a data set small: joins the small files of a day, and deletes old days.
 
 use std::collections::BTreeMap;
 
@@ -12,34 +12,35 @@ use crate::schema::{TABLES, Table};
 use crate::store::{COMPACTED, Days, File, Store, path};
 use crate::write;
 
-/// Files of a day and host that have more bytes together are left as they are: they are read into memory.
+/// The most bytes of files of a day and host that are joined, because they are read into memory.
 const LARGEST: u64 = 512 << 20;
-/// Rows of a day and host that take more bytes of memory together are left as they are: a small file may have large rows.
+/// The most bytes of memory for the rows of a day and host that are joined, because a small file may contain
+/// large rows.
 const LARGEST_ROWS: usize = 2 << 30;
 
-/// What was joined.
+/// The result of a compaction.
 #[derive(Debug, Default, Serialize)]
 pub struct Compacted {
-    /// Days of hosts whose files were joined.
+    /// The number of days of hosts whose files were joined.
     pub partitions: usize,
-    /// Files that were deleted after their rows were in another.
+    /// The number of files that were deleted because their rows are in another one.
     pub deleted: usize,
-    /// Files that stay as they are, with the reason.
+    /// The files that could not be joined, with the reason.
     pub left_out: Vec<LeftOut>,
 }
 
 /// Joins the files of each table, host and day up to `until`.
 ///
-/// A joined file names those that it stands for, and readers of ours leave these out. So an end at any moment, by `kill -9`
-/// too, loses no row and shows none twice; the next compaction deletes what is left.
+/// A joined file lists those that it replaces, and our readers ignore these. So even a kill at any moment
+/// loses or duplicates no row; the next compaction deletes the replaced files.
 ///
 /// # Errors
-/// The store's. What was joined before stays joined.
+/// The store failed. What was joined before stays joined.
 pub async fn compact(store: &Store, until: &str) -> Result<Compacted, write::Error> {
     compact_up_to(store, until, LARGEST_ROWS).await
 }
 
-/// The same with a bound of the memory for rows.
+/// [`compact`] with a limit on the memory for rows.
 async fn compact_up_to(store: &Store, until: &str, most: usize) -> Result<Compacted, write::Error> {
     let days = Days { since: None, until: Some(until.to_owned()) };
     let mut all = Compacted::default();
@@ -116,7 +117,7 @@ async fn join(
     let generation = generation.unwrap_or(0).saturating_add(1);
     let file = path(table.name, date, host, &format!("{COMPACTED}{generation:06}"));
     let bytes = write::parquet(table, &batches, &stands_for)?;
-    // Of two compactions at the same time one makes the file of this generation, and the other finds it there.
+    // If two compactions race, only one creates the file of this generation; the other finds that it exists.
     Ok(if store.create(&file, bytes).await? {
         Ok(())
     } else {
@@ -124,8 +125,8 @@ async fn join(
     })
 }
 
-/// The rows of a file in the table's schema: columns that it does not have are null. What they take of memory is taken from
-/// `room`; `None` if it is not enough.
+/// The rows of a file in the table's schema, with nulls in missing columns. Subtracts the memory that they
+/// take from `room`; `None` if it is not enough.
 fn rows(
     table: &Table,
     bytes: Bytes,
@@ -150,25 +151,25 @@ fn rows(
     Ok(Some(batches))
 }
 
-/// Old files.
+/// The old files of a data set.
 #[derive(Debug, Default, Serialize)]
 pub struct Old {
     /// The first day that is kept.
     pub keep_from: String,
-    /// Files by table and day.
+    /// The number of files by table and day.
     pub days: BTreeMap<String, usize>,
-    /// Their number.
+    /// The number of files.
     pub files: usize,
-    /// Their bytes.
+    /// The size of the files, in bytes.
     pub bytes: u64,
-    /// Whether they were deleted.
+    /// The files were deleted.
     pub deleted: bool,
 }
 
-/// Finds the files of the days before `keep_from`, and deletes them if `apply` says so.
+/// Finds the files of days before `keep_from`, and deletes them if `apply` is true.
 ///
 /// # Errors
-/// The store's. What was deleted before is gone.
+/// The store failed. Files deleted before are gone.
 pub async fn retain(store: &Store, keep_from: &str, apply: bool) -> Result<Old, write::Error> {
     let mut old = Old { keep_from: keep_from.to_owned(), deleted: apply, ..Old::default() };
     for table in TABLES {

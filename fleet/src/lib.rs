@@ -1,7 +1,8 @@
-//! Results of many hosts in one data set: written as Parquet, asked by SQL.
+//! Collects results of many hosts in one data set, written as Parquet and queried with SQL.
 //!
-//! [`document`] reads what `exitless ... --json` printed, [`mod@write`] makes files of it in a [`store`], [`read`] and [`engine`]
-//! answer queries over them, [`report`] asks the ready ones, [`serve`] shows them in a browser, and [`agent`] collects on a host.
+//! [`document`] parses the output of `exitless ... --json`, [`mod@write`] makes files of it in a [`store`],
+//! [`read`] and [`engine`] answer queries over them, [`report`] asks the predefined ones, [`serve`] shows the
+//! results in a browser, and [`agent`] collects on a host.
 
 pub mod agent;
 pub mod document;

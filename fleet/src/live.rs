@@ -1,4 +1,4 @@
-//! This host alone: collected at an interval into a store in memory, of which the last hour is kept.
+//! Live data of this host only: collected at an interval into a store in memory, which keeps the last hour.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::spool::Tick;
 use crate::store::{self, Days, Store};
 use crate::write;
 
-/// The time that is kept.
+/// The time for which data are kept.
 const KEPT: Duration = Duration::from_secs(60 * 60);
 /// The time from one examination by doctor to the next.
 const EXAMINE: Duration = Duration::from_secs(10 * 60);
@@ -34,7 +34,7 @@ pub struct Collecting {
 /// Collects until the future is dropped.
 ///
 /// # Errors
-/// The store's.
+/// The store failed.
 pub async fn collect(store: &Store, settings: &Collecting) -> anyhow::Result<()> {
     let collector = Collector::new(settings.exitless.as_deref(), None, settings.watch);
     let mut examined: Option<Instant> = None;
@@ -53,7 +53,7 @@ pub async fn collect(store: &Store, settings: &Collecting) -> anyhow::Result<()>
     }
 }
 
-/// Deletes the files from before a time in seconds, with which their names begin.
+/// Deletes the files from before a time. Their names begin with a time in seconds.
 async fn forget(store: &Store, before: i64) -> Result<(), store::Error> {
     for table in TABLES {
         for file in store.files(table.name, &Days::default()).await? {

@@ -17,21 +17,21 @@ use exitless_fleet::output::{self, Form, failed, tell};
 use exitless_fleet::store::{Days, Store, is_day};
 use exitless_fleet::{keep, live, report, serve, write};
 
-/// All was done.
+/// Everything was done.
 const DONE: u8 = 0;
-/// Something was left out of what was done: a file, or rows.
+/// A file was refused, or rows were left out.
 const LEFT_OUT: u8 = 1;
-/// The command line is wrong, or the query.
+/// The command line or the query is wrong.
 const USAGE: u8 = 2;
-/// It failed.
+/// The program failed.
 const FAILED: u8 = 125;
 
-/// The name in messages.
+/// The program's name in messages.
 const NAME: &str = env!("CARGO_BIN_NAME");
 
-/// The most threads that compute. Each has a large stack, and a machine may have hundreds of CPUs.
+/// The most worker threads. Each has a large stack, and a machine may have hundreds of CPUs.
 const MOST_WORKERS: usize = 16;
-/// The most threads that wait for files.
+/// The most threads for blocking file operations.
 const BLOCKING: usize = 16;
 
 /// Keep the results of many hosts in one data set, and ask it.
@@ -217,7 +217,7 @@ fn day(text: &str) -> Result<String, String> {
 }
 
 fn main() -> ExitCode {
-    // Before threads are there.
+    // Before starting threads, because `by_cluster` replaces the process.
     let arguments = Arguments::parse();
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (workers, memory) = match &arguments.command {
@@ -226,7 +226,7 @@ fn main() -> ExitCode {
             (cpus.min(MOST_WORKERS), Some(limits.memory))
         }
         Command::Serve(Serve { settings, .. }) => (cpus.min(MOST_WORKERS), Some(settings.memory)),
-        // They wait for programs and the store.
+        // The other commands only wait for programs and the store.
         _ => (2, None),
     };
     if let Some(Err(error)) = memory.map(|memory| bound(memory, workers)) {
@@ -251,7 +251,7 @@ fn main() -> ExitCode {
             failed(NAME, &error, if usage { USAGE } else { FAILED })
         }
     };
-    // A query that was given up may still compute.
+    // Do not wait for queries that were given up but still compute.
     runtime.shutdown_background();
     code
 }
@@ -263,7 +263,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
 }
 
-/// Becomes the program that asks a cluster.
+/// Replaces this process by the client of a cluster.
 fn by_cluster(query: &Query, cluster: &str) -> ExitCode {
     use std::os::unix::process::CommandExt;
     const CLUSTER: &str = "exitless-fleet-cluster";
@@ -299,7 +299,8 @@ fn by_cluster(query: &Query, cluster: &str) -> ExitCode {
     failed(NAME, &error, FAILED)
 }
 
-/// Bounds the data of the process: functions of SQL make values that no operator accounts for. Stacks of threads are data, too.
+/// Limits the data of the process, including stacks of threads: values that SQL functions make are not
+/// counted against the memory of operators.
 fn bound(memory: u32, workers: usize) -> anyhow::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const BESIDE: u64 = 512 << 20;
@@ -352,7 +353,7 @@ async fn run(command: Command) -> anyhow::Result<u8> {
             if report.left_out.is_empty() && report.cut.is_empty() { DONE } else { LEFT_OUT }
         }
         Command::Serve(arguments) => {
-            // The environment may name a data set that is not meant.
+            // --live takes precedence over a store that only the environment names.
             let store = match arguments.store.filter(|_| !arguments.live) {
                 Some(store) => Store::open(&store, false)?,
                 None => Store::in_memory(),
@@ -443,7 +444,7 @@ async fn add(arguments: Add) -> anyhow::Result<u8> {
     Ok(if refused > 0 { LEFT_OUT } else { DONE })
 }
 
-/// A file, not more of it than is taken, and when it was changed.
+/// The contents of a file, up to one byte more than is accepted, and the time of its last change.
 fn read(path: &Path) -> anyhow::Result<(Vec<u8>, DateTime<Utc>)> {
     let file = std::fs::File::open(path).with_context(|| format!("Opening {} failed", path.display()))?;
     let changed = file.metadata()?.modified()?.into();
@@ -458,7 +459,7 @@ fn days_ago(days: u32) -> String {
     (today - chrono::Days::new(u64::from(days))).format("%Y-%m-%d").to_string()
 }
 
-/// The width of the terminal, or of a page.
+/// The width of the terminal, at least [`output::WIDTH`], which is also the width without a terminal.
 fn width() -> u16 {
     let terminal = std::io::stdout().is_terminal().then(|| comfy_table::Table::new().width()).flatten();
     terminal.map_or(output::WIDTH, |width| width.max(output::WIDTH))

@@ -1,4 +1,4 @@
-//! Names of partitions: any text as one segment of a path, and back.
+//! Encodes names as values of partitions, which are single segments of a path, and decodes them.
 
 use std::borrow::Cow;
 
@@ -6,35 +6,35 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use crate::document::digest;
 
-/// What stands for itself. Everything else is `%XX`, as Hive has it and as DuckDB, pyarrow and Spark read it.
+/// Characters to encode as `%XX`, as in Hive; DuckDB, pyarrow and Spark decode that.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-/// The longest value of a partition, in bytes: a name of a file has at most 255.
+/// The longest value of a partition, in bytes; a file name is limited to 255.
 const LONGEST: usize = 180;
 
-/// The value of a partition for a name. Equal names have equal values and others have others. A value longer than a file's name
-/// may be ends in a digest instead of the rest.
+/// The value of a partition for a name. Different names have different values. The end of a value that would
+/// be too long is replaced by a digest.
 #[must_use]
 pub fn encoded(name: &str) -> String {
     let mut value = utf8_percent_encode(name, ESCAPED).to_string();
     if value.len() > LONGEST {
         let mut end = LONGEST - 18;
-        // An escape is not cut.
+        // Do not cut within an escape.
         while value.as_bytes()[end - 1] == b'%' || value.as_bytes()[end - 2] == b'%' {
             end -= 1;
         }
         value.truncate(end);
-        // The tilde is in no other value.
+        // No other value contains a tilde.
         value.push('~');
         value.push_str(&digest(name.as_bytes()));
     }
-    // Neither this folder nor the one above it, and no hidden file.
+    // Avoid the names `.` and `..`, and hidden files.
     match value.strip_prefix('.') {
         Some(rest) => format!("%2E{rest}"),
         None => value,
     }
 }
 
-/// The name that a value stands for, unless a digest took its end.
+/// The name for a value; `None` if a digest replaces its end.
 #[must_use]
 pub fn decoded(value: &str) -> Option<Cow<'_, str>> {
     if value.contains('~') { None } else { percent_decode_str(value).decode_utf8().ok() }

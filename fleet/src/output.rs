@@ -1,4 +1,4 @@
-//! Answers as text, JSON and CSV.
+//! Prints answers as text, JSON and CSV.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::read::LeftOut;
 
 /// The format number of JSON documents.
 pub const FORMAT: u32 = 1;
-/// The width of tables, if the terminal does not say another.
+/// The width of tables if that of the terminal is unknown.
 pub const WIDTH: u16 = 80;
 
 /// The form of an answer.
@@ -39,15 +39,15 @@ struct Document<'a> {
     rows: Box<RawValue>,
 }
 
-/// Says on standard error why the program of this name failed; its status.
+/// Reports on standard error why a program failed, and returns the exit status.
 pub fn failed(program: &str, error: &anyhow::Error, status: u8) -> ExitCode {
     eprintln!("{program}: {}", printable(&format!("{error:#}")));
     ExitCode::from(status)
 }
 
-/// Says on standard error which files were left out, and why.
+/// Reports on standard error which files were left out, and why.
 pub fn tell(program: &str, left_out: &[LeftOut]) {
-    /// More are only counted.
+    /// Further files are only counted.
     const NAMED: usize = 20;
     for one in left_out.iter().take(NAMED) {
         eprintln!("{program}: {}: {}", printable(&one.file), printable(&one.why));
@@ -60,7 +60,7 @@ pub fn tell(program: &str, left_out: &[LeftOut]) {
 /// Writes an answer.
 ///
 /// # Errors
-/// The output's, or a value that cannot be shown.
+/// Writing failed, or a value cannot be shown.
 pub fn answer(out: &mut impl Write, answer: &Answer, form: Form, width: u16) -> anyhow::Result<()> {
     match form {
         Form::Table => writeln!(out, "{}", table(answer, width)?)?,
@@ -85,10 +85,10 @@ pub fn answer(out: &mut impl Write, answer: &Answer, form: Form, width: u16) -> 
     Ok(())
 }
 
-/// Rows as a JSON array of objects; nulls are there.
+/// Rows as a JSON array of objects, including nulls.
 ///
 /// # Errors
-/// A value that JSON does not have.
+/// A value has no form in JSON.
 pub fn rows(batches: &[RecordBatch]) -> anyhow::Result<Box<RawValue>> {
     let mut bytes = Vec::new();
     let mut writer = arrow::json::WriterBuilder::new()
@@ -118,7 +118,7 @@ fn table(answer: &Answer, width: u16) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// A table without lines between its columns.
+/// A table without separators between columns.
 #[must_use]
 pub fn plain(width: u16) -> Table {
     let mut table = Table::new();
@@ -126,7 +126,7 @@ pub fn plain(width: u16) -> Table {
     table
 }
 
-/// Lists as text, which CSV does not have.
+/// Converts lists to text, because CSV has no lists.
 fn flat(batch: &RecordBatch) -> anyhow::Result<RecordBatch> {
     use arrow::array::{ArrayRef, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};

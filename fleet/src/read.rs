@@ -1,4 +1,4 @@
-//! The files of a data set that can be read, and what is wrong with the others.
+//! Finds the readable files of a data set, and the problems with the others.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,49 +14,49 @@ use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataPush
 use crate::schema::{REPLACES_KEY, TABLE_KEY, Table, VERSION, VERSION_KEY};
 use crate::store::{Days, Error, File, Store};
 
-/// Files whose ends are read at the same time.
+/// The number of files whose metadata are read at the same time.
 const AT_ONCE: usize = 16;
-/// A table is listed again so often while its files are compacted or deleted.
+/// The most attempts to list a table while compactions and deletions change it.
 const LOOKS: usize = 100;
 
 /// A file that is left out.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct LeftOut {
-    /// Its path below the store.
+    /// The path below the store.
     pub file: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 /// The files of a table.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// Those to read.
+    /// The files to read.
     pub good: Vec<File>,
-    /// Those that a compacted file stands for. Their rows are in it.
+    /// The files that a compacted file replaces: it has their rows.
     pub replaced: Vec<File>,
-    /// The names that compacted files stand for, by day and host: of files that may have gone.
+    /// The names of the files that compacted files replace, by day and host. Those files may be gone.
     pub names: BTreeMap<(String, String), Vec<String>>,
-    /// Those that cannot be read.
+    /// The files that cannot be read.
     pub left_out: Vec<LeftOut>,
 }
 
-/// The end of a file: what it says of itself.
+/// The part of a file's metadata, which is at its end, that is used here.
 #[derive(Debug)]
 struct End {
     replaces: Vec<String>,
 }
 
-/// Sizes and ends of files.
+/// The size and metadata of each file.
 type ByPath = HashMap<Path, (u64, Arc<End>)>;
 
-/// Ends of files that were read before, of each table: files are never changed, so a look at the same store reads those alone
-/// that are new.
+/// The metadata of files that have been read, by table. Files never change, so another look at the store
+/// reads only new ones.
 #[derive(Debug, Default)]
 pub struct Ends(Mutex<HashMap<&'static str, ByPath>>);
 
 impl Ends {
-    /// The ends of a table, which are then no longer here.
+    /// Removes and returns the metadata of a table.
     fn take(&self, table: &'static str) -> ByPath {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(table).unwrap_or_default()
     }
@@ -66,13 +66,15 @@ impl Ends {
     }
 }
 
-/// Looks at the files of a table: reads the end of each that is not in `known`, which then has those of all files.
+/// Examines the files of a table. Reads the metadata of those that are not in `known`, which then has all of
+/// them.
 ///
-/// A compaction may make a file and delete those that it stands for during a listing, which then has neither. So a listing
-/// counts only if the next one lacks none of its files and has no other compacted file.
+/// While the store is listed, a compaction may create a file and delete those it replaces, so that the
+/// listing has neither. So a listing is valid only if the next one still has all its files, and no new
+/// compacted file.
 ///
 /// # Errors
-/// The store cannot be listed, or files came and went each time.
+/// The store cannot be listed, or its files changed during each attempt.
 pub async fn files(store: &Store, table: &Table, days: &Days, known: &Ends) -> Result<Files, Error> {
     let mut listed = store.files(table.name, days).await?;
     for _ in 0..LOOKS {
@@ -88,7 +90,7 @@ pub async fn files(store: &Store, table: &Table, days: &Days, known: &Ends) -> R
     Err(Error::Changing { table: table.name })
 }
 
-/// What the files of a listing are.
+/// Sorts the files of a listing into readable, replaced and unreadable ones.
 async fn found(store: &Store, table: &Table, listed: Vec<File>, known: &Ends) -> Files {
     let before = known.take(table.name);
     let same = |meta: &ObjectMeta| {
@@ -115,7 +117,7 @@ async fn found(store: &Store, table: &Table, listed: Vec<File>, known: &Ends) ->
                 kept.insert(file.meta.location.clone(), (file.meta.size, end));
                 good.push(file);
             }
-            // Compacted or expired since the list was made.
+            // Compacted or deleted since the listing.
             Ok(None) => {}
             Err(why) => found.left_out.push(LeftOut { file: file.meta.location.to_string(), why }),
         }
@@ -137,7 +139,7 @@ async fn found(store: &Store, table: &Table, listed: Vec<File>, known: &Ends) ->
     found
 }
 
-/// The end of a file; `None` if the file has gone.
+/// Reads and checks a file's metadata; `None` if the file is gone.
 async fn end(store: &Store, table: &Table, file: &File) -> Result<Option<End>, String> {
     let metadata = match metadata(store, file).await {
         Ok(Some(metadata)) => metadata,
@@ -164,7 +166,7 @@ async fn end(store: &Store, table: &Table, file: &File) -> Result<Option<End>, S
     Ok(Some(End { replaces }))
 }
 
-/// The metadata at the end of a file: reads no more than that. `None` if the file has gone.
+/// Reads only the metadata at the end of a file; `None` if the file is gone.
 async fn metadata(store: &Store, file: &File) -> anyhow::Result<Option<ParquetMetaData>> {
     let mut decoder = ParquetMetaDataPushDecoder::try_new(file.meta.size)?;
     loop {
@@ -186,7 +188,8 @@ fn said<'a>(metadata: &'a FileMetaData, key: &str) -> Option<&'a str> {
     metadata.key_value_metadata()?.iter().find(|one| one.key == key)?.value.as_deref()
 }
 
-/// A column may be missing if it may be null, and another one is nobody's; but what is there has its type.
+/// Checks a file's schema. Columns that may be null may be missing, and unknown columns are ignored, but
+/// known ones must have the right type.
 fn fits(table: &Table, schema: &Schema) -> Result<(), String> {
     for field in table.schema().fields() {
         match schema.field_with_name(field.name()) {

@@ -1,4 +1,4 @@
-//! The ready questions of a fleet, each a query, and their answers as text and JSON.
+//! Predefined queries about a fleet, and their answers as text and JSON.
 
 mod kernels;
 mod text;
@@ -15,44 +15,44 @@ use crate::store::Store;
 
 pub use kernels::{Change, KernelChange};
 
-/// The most rows of each answer.
+/// The most rows of an answer.
 pub const MOST_ROWS: usize = 50_000;
 
-/// The answers.
+/// The answers to all predefined queries.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The format number.
     pub format: u32,
     /// The version of this program.
     pub version: &'static str,
-    /// Hosts seen.
+    /// The number of hosts.
     pub hosts: usize,
-    /// VMs seen by the last `verify` of their hosts.
+    /// The number of VMs in the last `verify` of each host.
     pub vms: usize,
-    /// Hosts that could run guests without interrupt exits, and do not.
+    /// Hosts that support interrupt virtualization but do not use it.
     pub idle_hosts: Vec<IdleHost>,
-    /// VMs for which it is inhibited, in part or in full.
+    /// VMs for which interrupt virtualization is inhibited, in part or completely.
     pub inhibited_vms: Vec<InhibitedVm>,
-    /// Reasons by the CPU time of their handling, without idle time.
+    /// Exit reasons by the CPU time of their handling, without idle time.
     pub reasons: Vec<Reason>,
-    /// Parameters of modules that differ from the baseline's.
+    /// Module parameters that differ from the baseline.
     pub drift: Vec<Drift>,
-    /// The host of the baseline; without one it is the most frequent value of each parameter.
+    /// The baseline host; without one, the baseline is the most frequent value of each parameter.
     pub baseline: Option<String>,
-    /// Exits before and after a change of a host's kernel.
+    /// Exits before and after each host's last change of the kernel.
     pub kernels: Vec<KernelChange>,
-    /// Answers of which only the first [`MOST_ROWS`] rows are here.
+    /// The answers that were limited to [`MOST_ROWS`] rows.
     pub cut: Vec<&'static str>,
     /// Files that could not be read.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A host whose CPU has APICv or AVIC, and whose module has it off.
+/// A host with APICv or AVIC in the CPU, but switched off in the module.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct IdleHost {
     /// The host.
     pub host: String,
-    /// `APICv`, `AVIC` or `x2AVIC`.
+    /// The mechanism: `APICv`, `AVIC` or `x2AVIC`.
     pub mechanism: Option<String>,
     /// `doctor`'s conclusion.
     pub outcome: Option<String>,
@@ -62,39 +62,39 @@ pub struct IdleHost {
     pub kernel: Option<String>,
 }
 
-/// A VM for which it is not active.
+/// A VM for which interrupt virtualization is not fully active.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InhibitedVm {
-    /// Its host.
+    /// The host.
     pub host: String,
-    /// Its name.
+    /// The VM's name.
     pub vm: String,
-    /// `inhibited` or `partly`.
+    /// The state: `inhibited` or `partly`.
     pub state: String,
-    /// The reasons in force.
+    /// The inhibit reasons in force.
     pub inhibit_reasons: Option<Vec<String>>,
-    /// What removes them.
+    /// The fixes that remove them.
     pub fixes: Option<Vec<String>>,
 }
 
-/// A reason, over the fleet.
+/// An exit reason, over all hosts.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Reason {
-    /// `vmx`, `svm` or `xen`.
+    /// The instruction set: `vmx`, `svm` or `xen`.
     pub isa: Option<String>,
-    /// The reason.
+    /// The exit reason.
     pub reason: String,
-    /// Hosts that had such exits.
+    /// The number of hosts with such exits.
     pub hosts: i64,
-    /// Exits.
+    /// The number of exits.
     pub exits: i64,
-    /// Seconds of a CPU for their handling.
+    /// The CPU time of their handling, in seconds.
     pub handling_s: f64,
-    /// Its share of the handling of all reasons that are not idle time, in percent.
+    /// The share of the handling time of all reasons that are not idle time, in percent.
     pub percent: Option<f64>,
 }
 
-/// A parameter that differs.
+/// A module parameter that differs from the baseline.
 #[derive(Debug, Serialize)]
 pub struct Drift {
     /// The host.
@@ -103,9 +103,9 @@ pub struct Drift {
     pub module: String,
     /// The parameter.
     pub parameter: String,
-    /// Its value there.
+    /// The value on that host.
     pub value: String,
-    /// The baseline's.
+    /// The value of the baseline.
     pub baseline: String,
 }
 
@@ -133,7 +133,7 @@ const REASONS: &str = "SELECT isa, reason, count(DISTINCT host) AS hosts, sum(ex
 const PARAMETERS: &str =
     "SELECT host, module, parameter, value FROM parameters ORDER BY host, module, parameter";
 
-/// The queries of all of them, by name.
+/// The predefined queries, by name.
 pub const QUESTIONS: &[(&str, &str)] = &[
     ("counts", COUNTS),
     ("idle_hosts", IDLE_HOSTS),
@@ -143,10 +143,10 @@ pub const QUESTIONS: &[(&str, &str)] = &[
     ("kernels", kernels::HOURS),
 ];
 
-/// Asks all of them.
+/// Runs all predefined queries.
 ///
 /// # Errors
-/// Those of the engine; a baseline that the data set does not have.
+/// Those of the engine, and a baseline host that is not in the data set.
 pub async fn ask(store: &Store, bounds: &Bounds, baseline: Option<&str>) -> Result<Report, Error> {
     engine::with(store, bounds, async |engine| of(engine, baseline).await).await
 }
@@ -191,7 +191,8 @@ async fn rows<T: DeserializeOwned>(
     Ok(rows)
 }
 
-/// Parameters that differ from the baseline host's, or from the most frequent value of each on hosts with that module.
+/// The parameters that differ from the baseline host, or from the most frequent value among the hosts with
+/// that module.
 fn drift(parameters: &[Parameter], baseline: Option<&str>) -> Result<Vec<Drift>, Error> {
     let mut usual: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     match baseline {
@@ -211,7 +212,8 @@ fn drift(parameters: &[Parameter], baseline: Option<&str>) -> Result<Vec<Drift>,
                 *values.entry(&one.value).or_default() += 1;
             }
             for (key, values) in counts {
-                // Of equally frequent ones the first in order, every time.
+                // Among equally frequent values take the first in sort order, so that the result is
+                // reproducible.
                 if let Some((value, _)) = values.iter().rev().max_by_key(|(_, count)| **count) {
                     usual.insert(key, value);
                 }
@@ -220,7 +222,7 @@ fn drift(parameters: &[Parameter], baseline: Option<&str>) -> Result<Vec<Drift>,
     }
     let differs = parameters.iter().filter_map(|one| {
         let expected = usual.get(&(one.module.as_str(), one.parameter.as_str())).copied();
-        // What the baseline was not asked for is no drift.
+        // A parameter that the baseline does not have is not a difference.
         expected.filter(|expected| *expected != one.value).map(|expected| Drift {
             host: one.host.clone(),
             module: one.module.clone(),

@@ -1,4 +1,4 @@
-//! A table of known files, as the engine scans it: without asking the store for what was listed already.
+//! A table of known files for the engine, which need not list the store again.
 
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ use crate::schema::Table;
 /// A table and its files.
 #[derive(Debug)]
 pub struct Scan {
-    /// The table.
+    /// The table that is scanned.
     pub table: &'static Table,
-    /// Its files.
+    /// The files to scan.
     pub files: Vec<ObjectMeta>,
     store: ObjectStoreUrl,
     schema: SchemaRef,
 }
 
 impl Scan {
-    /// These files of a table.
+    /// A scan of these files of a table.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine reports an error.
     pub fn new(table: &'static Table, files: Vec<ObjectMeta>) -> Result<Self> {
         Ok(Self { table, files, store: ObjectStoreUrl::parse(STORE)?, schema: table.schema() })
     }
@@ -59,7 +59,8 @@ impl TableProvider for Scan {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if self.files.is_empty() {
-            // A scan of no files has no partition, which the planner of ORDER BY takes for its own mistake.
+            // A scan without files has no partitions, which the planner of ORDER BY reports as an internal
+            // error.
             return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema, projection)?)));
         }
         let partitions = session.config().target_partitions().max(1);

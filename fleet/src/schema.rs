@@ -1,34 +1,34 @@
-//! The tables of the data set: names, columns, types and units. `docs/fleet.md` has the same, written by a test.
+//! The tables of the data set: names, columns, types and units. A test writes the same into `docs/fleet.md`.
 //!
-//! A promise: within one [`VERSION`] columns are added, all of them with nulls allowed, and never changed. Types are those that
-//! every reader of Parquet has: signed integers, because some have no unsigned ones; times in microseconds of UTC; lists
-//! whose element is called `element`, as Parquet's specification has it.
+//! Within one [`VERSION`], columns may be added, with nulls allowed, but never changed. The types are those
+//! that all readers of Parquet support: signed integers, because some lack unsigned ones; times in
+//! microseconds of UTC; lists whose element is called `element`, as Parquet's specification requires.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
-/// The version of the schema, in each file's metadata under [`VERSION_KEY`].
+/// The version of the schema, recorded in each file's metadata under [`VERSION_KEY`].
 pub const VERSION: &str = "1";
 /// The key of the schema's version in a file's metadata.
 pub const VERSION_KEY: &str = "exitless.schema";
 /// The key of the table's name in a file's metadata.
 pub const TABLE_KEY: &str = "exitless.table";
-/// The key of the names that a compacted file stands for, in its metadata: one a line.
+/// The metadata key of the names that a compacted file replaces, one per line.
 pub const REPLACES_KEY: &str = "exitless.replaces";
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// UTF-8.
+    /// UTF-8 text.
     Text,
-    /// A list of UTF-8, without nulls in it.
+    /// A list of UTF-8 texts, without nulls.
     Texts,
-    /// A signed integer of 64 bits.
+    /// A signed 64-bit integer.
     Integer,
-    /// A number of 64 bits.
+    /// A 64-bit floating-point number.
     Float,
-    /// True or false.
+    /// A Boolean.
     Flag,
     /// Microseconds since 1970-01-01 UTC.
     Time,
@@ -46,7 +46,7 @@ impl Type {
         }
     }
 
-    /// The name in Arrow's words.
+    /// The name of Arrow's type.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,11 +63,11 @@ impl Type {
 /// A column.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its type.
+    /// The type.
     pub of: Type,
-    /// Whether it may be null.
+    /// Nulls are allowed.
     pub nullable: bool,
     /// Its meaning, with the unit.
     pub about: &'static str,
@@ -76,27 +76,27 @@ pub struct Column {
 /// A table.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
-    /// Its name, and that of its folder.
+    /// The name of the table and of its folder.
     pub name: &'static str,
     /// The meaning of a row.
     pub about: &'static str,
-    /// Its columns after those that all tables have.
+    /// The columns after [`COMMON`].
     columns: &'static [Column],
 }
 
 impl Table {
-    /// The table of this name.
+    /// Finds a table by its name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         TABLES.iter().find(|table| table.name == name)
     }
 
-    /// All its columns.
+    /// All columns, including [`COMMON`].
     pub fn columns(&self) -> impl Iterator<Item = &'static Column> + use<> {
         COMMON.iter().chain(self.columns)
     }
 
-    /// Its schema.
+    /// The schema in Arrow's types.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         let field = |column: &Column| Field::new(column.name, column.of.arrow(), column.nullable);
@@ -114,7 +114,7 @@ const fn maybe(name: &'static str, of: Type, about: &'static str) -> Column {
 
 use Type::{Flag, Float, Integer, Text, Texts, Time};
 
-/// The columns that every table begins with.
+/// The columns with which every table begins.
 pub const COMMON: &[Column] = &[
     some("host_name", Text, "the host, as it was given"),
     some(
@@ -367,14 +367,14 @@ mod tests {
         text
     }
 
-    /// The page with the text between two marks replaced.
+    /// The page with the text between two markers replaced.
     fn replaced(page: &str, mark: &str, text: &str) -> String {
         let (before, rest) = page.split_once(mark).unwrap();
         let (_, after) = rest.split_once("<!-- end -->").unwrap();
         format!("{before}{mark}\n{text}<!-- end -->{after}")
     }
 
-    /// `WRITE_DOCS=1` makes it write them.
+    /// With `WRITE_DOCS=1`, the test writes the tables.
     #[test]
     fn the_page_has_all_tables() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fleet.md");

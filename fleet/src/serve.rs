@@ -1,7 +1,8 @@
-//! The page of a data set, or of this host: tables, exits over time, findings and experiments, in a browser.
+//! The web page of a data set, or of this host: tables, exits over time, findings and experiments.
 //!
-//! Anyone who can connect may send anything: a request has to name this server, to have the token if there is one, and is
-//! bounded in size, number and time. Queries are this program's own; what a request says of names are values in them.
+//! Anyone who can connect may send anything. So a request must address this server by one of its names, must
+//! have the token if there is one, and is limited in size, number and time. Queries are this program's own;
+//! names from requests are only parameters of them.
 
 mod course;
 mod data;
@@ -43,26 +44,27 @@ use self::guard::{Guard, Token};
 use crate::engine::{Bounds, Error};
 use crate::store::{Days, Store};
 
-/// Connections at the same time; others wait to be accepted.
+/// The most connections at a time; others wait to be accepted.
 const CONNECTIONS: usize = 64;
-/// Of these, the ones that wait for changes.
+/// The most of these that wait for changes.
 const WATCHING: usize = 40;
-/// The time for the head of a request.
+/// The time limit for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
-/// The size of a request's head.
+/// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 16 << 10;
-/// The size of a request's body, which is a form with a token.
+/// The largest body of a request, in bytes: a form with a token.
 const BODY_BYTES: usize = 4 << 10;
-/// The time of a connection, after which a client that does not read the answer is dropped.
+/// The time limit of a connection, against clients that do not read the answer.
 const CONNECTION: Duration = Duration::from_secs(120);
-/// A browser that waits for changes asks again after this time.
+/// The time after which the stream of changes ends and the browser reconnects.
 const WATCH: Duration = Duration::from_secs(50);
-/// The time that a wrong token takes.
+/// The delay of the answer to a wrong token.
 const WRONG: Duration = Duration::from_secs(1);
 /// The most rows of a table.
 const ROWS: usize = 5_000;
 
-/// Only what is served here is loaded, and only files, so that a name which gets into a page as markup does nothing.
+/// The content security policy: browsers load only files from this server, so a name that gets into a page as
+/// markup has no effect.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; \
      base-uri 'none'; frame-ancestors 'none'";
 
@@ -101,10 +103,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The token, which any address but this machine's own needs.
+    /// The token. Required unless the address is a loopback address.
     ///
     /// # Errors
-    /// There is none where it is needed, or it cannot be used.
+    /// The token is missing but required, or cannot be used.
     fn token(&self) -> anyhow::Result<Option<Token>> {
         match &self.token_file {
             Some(file) => Token::read(file).map(Some),
@@ -127,12 +129,12 @@ impl Settings {
     }
 }
 
-/// Wrong settings.
+/// The settings are wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub struct Wrong(anyhow::Error);
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -143,9 +145,9 @@ pub struct Server {
 struct Shared {
     guard: Guard,
     data: Mutex<Data>,
-    /// The digest of what was seen last; 0 before.
+    /// The digest of the data set when it was last examined; 0 before that.
     seen: watch::Sender<u64>,
-    /// Connections that wait for changes.
+    /// The number of connections that wait for changes.
     watching: AtomicUsize,
     room: Arc<Semaphore>,
     refresh: Duration,
@@ -159,10 +161,10 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Server {
-    /// Listens for browsers.
+    /// Binds the server's address.
     ///
     /// # Errors
-    /// [`Wrong`] settings, or the address cannot be listened at.
+    /// The settings are [`Wrong`], or the address cannot be bound.
     pub async fn bind(store: Store, settings: &Settings) -> anyhow::Result<Self> {
         let token = settings.token().map_err(Wrong)?;
         let listener = TcpListener::bind(settings.listen).await;
@@ -180,15 +182,15 @@ impl Server {
         Ok(Self { listener, router: router(&shared), shared })
     }
 
-    /// The address.
+    /// The address on which the server listens.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's address cannot be read.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until the future is dropped.
+    /// Serves until the future is dropped.
     pub async fn run(self) {
         let Self { listener, router, shared } = self;
         tokio::join!(accept(listener, router), look(shared));
@@ -198,11 +200,11 @@ impl Server {
 async fn accept(listener: TcpListener, router: Router) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // Never closed.
+        // The semaphore is never closed.
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         let connection = match listener.accept().await {
             Ok((connection, _)) => connection,
-            // Of a connection that ended meanwhile, or for want of descriptors, which come back.
+            // The client is gone already, or the process has no free file descriptors; wait for some.
             Err(_) => {
                 sleep(Duration::from_millis(200)).await;
                 continue;
@@ -215,21 +217,21 @@ async fn accept(listener: TcpListener, router: Router) {
                 .header_read_timeout(HEAD)
                 .max_buf_size(HEAD_BYTES)
                 .serve_connection(TokioIo::new(connection), service);
-            // A client that sent no HTTP or went away hears nothing.
+            // Ignore clients that sent no HTTP, or went away.
             let _ended = timeout(CONNECTION, connection).await;
             drop(place);
         });
     }
 }
 
-/// Looks for new files while somebody watches.
+/// Looks for new files while any browser waits for changes.
 async fn look(shared: Arc<Shared>) {
     loop {
         sleep(shared.refresh).await;
         if shared.watching.load(Ordering::Relaxed) == 0 {
             continue;
         }
-        // What failed is said by the next page.
+        // The next page will report an error.
         if let Ok(digest) = shared.data.lock().await.look().await {
             shared.seen.send_if_modified(|seen| std::mem::replace(seen, digest) != digest);
         }
@@ -257,9 +259,9 @@ fn router(shared: &Arc<Shared>) -> Router {
         .with_state(Arc::clone(shared))
 }
 
-/// Refuses who may not ask, and says in each answer what a browser may do with it.
+/// Refuses requests that may not be answered, and sets the security headers of each answer.
 async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    /// Needed for the form.
+    /// Needed to show the login form.
     const OPEN: [&str; 2] = ["/login", "/style.css"];
     let mut answer = if !shared.guard.is_ours(request.uri(), request.headers()) {
         let why = "exitless-fleet: this is not a name of this server; --name adds one\n";
@@ -325,7 +327,7 @@ async fn experiments(State(shared): Shown) -> Response {
     shown(&shared, Page::Experiments).await
 }
 
-/// One page is made at a time; the others wait as long as one may take.
+/// Makes one page at a time; others wait at most as long as one may take.
 async fn shown(shared: &Arc<Shared>, page: Page) -> Response {
     if let Page::Hosts(name) | Page::Host(name, _) | Page::Vm(name, _, _) = &page
         && name.len() > data::LONGEST
@@ -380,7 +382,7 @@ async fn login(State(shared): Shown, Form(given): Form<Given>) -> Response {
     }
 }
 
-/// One who waits for changes.
+/// A connection that waits for changes.
 struct Watcher {
     shared: Arc<Shared>,
     _place: OwnedSemaphorePermit,
@@ -392,7 +394,7 @@ impl Drop for Watcher {
     }
 }
 
-/// Says the digest of the data set now and whenever it changes.
+/// Sends the digest of the data set, now and whenever it changes.
 async fn events(State(shared): Shown) -> Response {
     let Ok(place) = Arc::clone(&shared.room).try_acquire_owned() else {
         return busy("Too many browsers wait for changes.");
@@ -413,7 +415,7 @@ fn changes(
     let end = tokio::time::Instant::now() + WATCH;
     futures::stream::unfold((watcher, seen), move |(watcher, mut seen)| async move {
         loop {
-            // The stream ends in time, and the browser asks again.
+            // End the stream in time; the browser reconnects.
             if !matches!(tokio::time::timeout_at(end, seen.changed()).await, Ok(Ok(()))) {
                 return None;
             }

@@ -1,4 +1,5 @@
-//! What an agent has collected and not yet delivered: files in a folder, oldest first, within a bound.
+//! The agent's spool: a folder with collected but undelivered files. They are sent oldest first, and limited
+//! in size.
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,23 +12,23 @@ use serde_json::json;
 use crate::document::{self, LARGEST_FILE, Origin, Rows, digest};
 use crate::store::write_whole;
 
-/// Losses that were not yet told to the data set.
+/// The file of losses that were not yet reported to the data set.
 const LOST: &str = "lost.json";
-/// Locked by the agent that uses the folder.
+/// The file that is locked by the agent that uses the folder.
 const LOCK: &str = "lock";
 const FORMAT: u32 = 1;
 
-/// What one tick collected. Its time is the agent's; documents are as the commands printed them.
+/// The data of one tick. The time is the agent's; the documents are the commands' unchanged output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tick {
     format: u32,
     /// The host.
     pub host: String,
-    /// Microseconds since 1970 UTC.
+    /// The time in microseconds since 1970 UTC.
     pub time: i64,
-    /// Outputs of commands.
+    /// The outputs of the commands.
     pub documents: Vec<String>,
-    /// What was dropped before.
+    /// The losses before this tick.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<Lost>,
 }
@@ -35,29 +36,29 @@ pub struct Tick {
 /// Ticks that were dropped for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// Their number.
+    /// The number of ticks.
     pub ticks: i64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: i64,
-    /// The time of the oldest.
+    /// The time of the oldest one.
     pub first: i64,
-    /// The time of the newest.
+    /// The time of the newest one.
     pub last: i64,
-    /// `spool-full`, `no-space` or `refused`.
+    /// The reason: `spool-full`, `no-space` or `refused`.
     pub reason: String,
 }
 
 impl Tick {
-    /// What was collected just now.
+    /// A tick with data just collected.
     #[must_use]
     pub fn new(host: String, time: DateTime<Utc>, documents: Vec<String>, lost: Vec<Lost>) -> Self {
         Self { format: FORMAT, host, time: time.timestamp_micros(), documents, lost }
     }
 
-    /// Its rows, the same each time.
+    /// The rows, the same on each call.
     ///
     /// # Errors
-    /// A document is not what it should be.
+    /// A document is invalid.
     pub fn rows(&self) -> Result<Rows, document::Error> {
         let mut all = Rows::new();
         let time = DateTime::from_timestamp_micros(self.time).unwrap_or_default();
@@ -79,17 +80,17 @@ impl Tick {
     }
 }
 
-/// The folder.
+/// An open spool.
 #[derive(Debug)]
 pub struct Spool {
     folder: PathBuf,
-    /// Bytes that its files may have together.
+    /// The limit on the total size of the files, in bytes.
     limit: u64,
-    /// Held as long as the spool is open: two agents would drop each other's files.
+    /// Held while the spool is open: two agents would drop each other's files.
     _lock: fs::File,
-    /// Losses that nobody was told.
+    /// Losses that no tick reports yet.
     lost: Vec<Lost>,
-    /// Those that a tick has which is not yet kept.
+    /// Losses in a tick that is not yet stored.
     telling: Vec<Lost>,
 }
 
@@ -99,15 +100,15 @@ pub struct Spooled {
     number: u64,
     time: i64,
     bytes: u64,
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
 }
 
 impl Spool {
-    /// Opens the folder, makes it if it is missing, and clears what a kill left behind.
+    /// Opens the folder, creating it if necessary, and removes what a killed agent left unfinished.
     ///
     /// # Errors
-    /// It cannot be made or read, or another agent uses it.
+    /// The folder cannot be created or read, or another agent uses it.
     pub fn open(folder: &Path, limit: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let lock = fs::File::create(folder.join(LOCK))?;
@@ -129,7 +130,7 @@ impl Spool {
         })
     }
 
-    /// Its files, oldest first. The order is that of their numbers: clocks jump.
+    /// The files, oldest first: ordered by their numbers, because clocks can be set back.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -149,14 +150,14 @@ impl Spool {
         Ok(files)
     }
 
-    /// The losses, for a tick that is to tell them: [`Self::told`] or [`Self::not_told`] follows.
+    /// The losses that a tick should report. Call [`Self::told`] or [`Self::not_told`] afterwards.
     #[must_use]
     pub fn tell(&mut self) -> Vec<Lost> {
         self.telling.append(&mut self.lost);
         self.telling.clone()
     }
 
-    /// Forgets the losses that were to be told: a tick that was kept or delivered has them.
+    /// Forgets the losses from [`Self::tell`], because the tick that reports them was stored or delivered.
     pub fn told(&mut self) {
         if !self.telling.is_empty() {
             self.telling.clear();
@@ -164,17 +165,18 @@ impl Spool {
         }
     }
 
-    /// Has the losses told by another tick.
+    /// Keeps the losses from [`Self::tell`] for another tick.
     pub fn not_told(&mut self) {
         for lost in std::mem::take(&mut self.telling) {
             self.add(lost);
         }
     }
 
-    /// Keeps a tick: durable when this returns. Makes room by dropping the oldest, which are counted.
+    /// Stores a tick; it is durable when this returns. Makes room by dropping the oldest ticks, and counts
+    /// those.
     ///
     /// # Errors
-    /// There is no room even without all others; the tick is not counted as lost yet.
+    /// There is no room even after dropping all others. The tick is not yet counted as lost.
     pub fn keep(&mut self, tick: &Tick) -> io::Result<()> {
         let bytes = serde_json::to_vec(tick)?;
         let mut files = self.files()?;
@@ -204,10 +206,10 @@ impl Spool {
         }
     }
 
-    /// A file's tick.
+    /// Reads the tick in a file.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// The file cannot be read, or is not a tick.
     pub fn read(&self, file: &Spooled) -> io::Result<Tick> {
         let tick: Tick = serde_json::from_slice(&read_bounded(&file.path)?)?;
         if tick.format == FORMAT {
@@ -217,22 +219,22 @@ impl Spool {
         }
     }
 
-    /// Deletes a file that was delivered.
+    /// Deletes the file of a delivered tick.
     ///
     /// # Errors
-    /// It cannot be deleted.
+    /// The file cannot be deleted.
     pub fn delivered(&self, file: &Spooled) -> io::Result<()> {
         fs::remove_file(&file.path)
     }
 
-    /// Drops a file and counts it.
+    /// Drops a file, and counts its tick as lost.
     ///
     /// # Errors
-    /// It cannot be deleted.
+    /// The file cannot be deleted.
     pub fn drop_file(&mut self, file: &Spooled, reason: &str) -> io::Result<()> {
         let told = self.read(file).map(|tick| tick.lost).unwrap_or_default();
         fs::remove_file(&file.path)?;
-        // The losses that it was to tell are not lost with it.
+        // Keep the losses that it would have reported.
         for lost in told {
             self.add(lost);
         }
@@ -240,7 +242,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Counts a tick that could not be kept.
+    /// Counts a tick that could not be stored.
     pub fn count(&mut self, time: i64, bytes: u64, reason: &str) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.add(Lost { ticks: 1, bytes, first: time, last: time, reason: reason.to_owned() });
@@ -259,7 +261,7 @@ impl Spool {
         }
     }
 
-    /// Writes the losses down, for after a restart. On a full disk they are known to this process alone.
+    /// Saves the losses for a restart. On a full disk they are only in memory.
     fn remember(&self) {
         let path = self.folder.join(LOST);
         let all: Vec<&Lost> = self.telling.iter().chain(&self.lost).collect();
@@ -279,7 +281,7 @@ fn is_full(error: &io::Error) -> bool {
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // Documents are text in text here: each byte may be two.
+    // Documents are strings within JSON here, and escaping may double their size.
     fs::File::open(path)?.take(4 * LARGEST_FILE).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -301,7 +303,7 @@ mod tests {
     fn the_oldest_are_dropped_and_counted_and_the_count_outlives_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = Spool::open(folder.path(), 3500).unwrap();
-        // The clock goes back meanwhile; the order does not follow it.
+        // The clock is set back meanwhile; the order must not change.
         for time in [50, 60, 10, 20, 30] {
             spool.keep(&tick(time)).unwrap();
         }
@@ -321,7 +323,7 @@ mod tests {
         spool.count(5, 100, "no-space");
         let told = spool.tell();
         drop(spool);
-        // It was killed before the tick was kept.
+        // As if killed before the tick was stored.
         let mut spool = Spool::open(folder.path(), 1 << 20).unwrap();
         assert_eq!(spool.tell(), told);
         spool.told();

@@ -1,4 +1,4 @@
-//! The place of a data set: a local folder, or an object store. Files appear in it whole or not at all.
+//! The storage of a data set: a local folder or an object store. Files appear in it atomically.
 //!
 //! ```text
 //! STORE/TABLE/date=YYYY-MM-DD/host=NAME/FILE.parquet
@@ -16,46 +16,46 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use url::Url;
 
-/// What a reader takes for a file of the data set.
+/// The extension of files that readers consider.
 const EXTENSION: &str = ".parquet";
-/// Begins the name of a file that is being written; readers leave out such names.
+/// The prefix of files that are still being written; readers ignore them.
 const UNFINISHED: &str = ".unfinished-";
-/// Begins the name of a file that a compaction made; its generation follows.
+/// The prefix of files that a compaction made; a generation number follows.
 pub(crate) const COMPACTED: &str = "compact-";
-/// Keys of the environment that are given to an object store begin so.
+/// The prefixes of environment variables that configure an object store.
 const SETTINGS: &[&str] = &["aws_", "azure_", "google_", "allow_http"];
 
-/// Why the place cannot be used.
+/// The reason why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither a path nor a URL of a kind that is known.
+    /// The location is neither a path nor a URL of a known kind.
     #[error("--store {url}: it is not a folder, and not file://, s3://, gs:// or az://: {why}")]
     Url {
-        /// As it was given.
+        /// The location as given.
         url: String,
-        /// What is wrong.
+        /// The problem with it.
         why: String,
     },
-    /// Files came and went each time that a table was listed.
+    /// The files of a table changed during every attempt to list it.
     #[error("the files of table {table} kept changing; ask again when compactions and deletions have ended")]
     Changing {
         /// The table.
         table: &'static str,
     },
-    /// A local folder or file.
+    /// An operation on a local folder or file failed.
     #[error("{what} {path} failed", path = path.display())]
     Local {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
         /// The folder or file.
         path: PathBuf,
         /// The cause.
         source: std::io::Error,
     },
-    /// The object store's.
+    /// An operation on the object store failed.
     #[error("{what} {path} in the store failed")]
     Object {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
         /// The path below the store.
         path: String,
@@ -68,23 +68,23 @@ pub enum Error {
 #[derive(Debug, Clone)]
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
-    /// The folder, if it is local. Files are written there without the object store, which would leave the beginning of a
-    /// file under a name that some readers read.
+    /// The folder of a local store. Files in it are not written through `object_store`, because that would
+    /// leave partial files under names that some readers read.
     local: Option<PathBuf>,
 }
 
 /// A file of the data set.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Its table.
+    /// The table.
     pub table: String,
     /// The day of its partition, as in the path.
     pub date: String,
-    /// The value of its partition `host`, encoded.
+    /// The encoded host of its partition.
     pub host: String,
-    /// Its name.
+    /// The file name.
     pub name: String,
-    /// The rest.
+    /// Size and location.
     pub meta: ObjectMeta,
 }
 
@@ -98,7 +98,7 @@ impl File {
         is_file.then_some(Self { table, date, host, name, meta })
     }
 
-    /// Tests whether a compaction made it.
+    /// Tests whether a compaction made the file.
     pub(crate) fn is_compacted(&self) -> bool {
         self.name.starts_with(COMPACTED)
     }
@@ -107,15 +107,15 @@ impl File {
 /// The path of a file below the store.
 #[must_use]
 pub fn path(table: &str, date: &str, host: &str, name: &str) -> Path {
-    // Of segments that are encoded already.
+    // All segments are already encoded.
     Path::parse(format!("{table}/date={date}/host={host}/{name}{EXTENSION}")).unwrap_or_default()
 }
 
 impl Store {
-    /// Opens the store. A local folder is made if `make` says so.
+    /// Opens the store. Creates a local folder if `make` is true.
     ///
     /// # Errors
-    /// The URL is not one of a store, or the folder is not there or cannot be made.
+    /// The URL is not that of a store, or the folder does not exist or cannot be created.
     pub fn open(url: &str, make: bool) -> Result<Self, Error> {
         let wrong = |why: &dyn std::fmt::Display| Error::Url { url: url.to_owned(), why: why.to_string() };
         let folder = match Url::parse(url) {
@@ -133,7 +133,7 @@ impl Store {
                 return Ok(Self { objects: Arc::new(PrefixStore::new(objects, prefix)), local: None });
             }
             Ok(parsed) => return Err(wrong(&format!("{}:// is not known", parsed.scheme()))),
-            // A path.
+            // Not a URL, so it is a path.
             Err(_) => None,
         };
         let folder = folder.unwrap_or_else(|| PathBuf::from(url));
@@ -146,29 +146,29 @@ impl Store {
         Ok(Self { objects: Arc::new(objects.with_automatic_cleanup(true)), local: Some(folder) })
     }
 
-    /// A store in memory, which ends with the program.
+    /// A store in memory, for this process only.
     #[must_use]
     pub fn in_memory() -> Self {
         Self { objects: Arc::new(object_store::memory::InMemory::new()), local: None }
     }
 
-    /// A store of these objects.
+    /// A store with these objects.
     #[cfg(test)]
     pub(crate) fn of(objects: Arc<dyn ObjectStore>) -> Self {
         Self { objects, local: None }
     }
 
-    /// The files as objects, below the store's root.
+    /// The object store, with paths relative to the store's root.
     #[must_use]
     pub fn objects(&self) -> Arc<dyn ObjectStore> {
         Arc::clone(&self.objects)
     }
 
-    /// Writes a file: whole, durable and under its name when this returns, and not there before. `false` if it is there
-    /// already; then nothing was written.
+    /// Writes a file that does not exist yet; it is complete and durable when this returns. Returns `false`
+    /// without writing if it exists.
     ///
     /// # Errors
-    /// It could not be written; then nothing of it is there under a name that readers read.
+    /// The file could not be written. No part of it is visible to readers.
     pub async fn create(&self, path: &Path, bytes: Vec<u8>) -> Result<bool, Error> {
         if let Some(folder) = &self.local {
             let path = folder.join(path.as_ref());
@@ -183,14 +183,15 @@ impl Store {
         }
     }
 
-    /// The files of a table between two days, both included; paths that are none of the data set are left out.
+    /// The files of a table from one day to another, both included. Ignores paths that do not belong to a
+    /// data set.
     ///
     /// # Errors
     /// The store cannot be listed.
     pub async fn files(&self, table: &str, days: &Days) -> Result<Vec<File>, Error> {
         let failed = |source| Error::Object { what: "Listing", path: table.to_owned(), source };
         let below = Path::from(table);
-        // Whole days are left out without listing them.
+        // Skip days without listing their folders.
         let folders = self.objects.list_with_delimiter(Some(&below)).await.map_err(failed)?.common_prefixes;
         let mut files = Vec::new();
         for folder in folders {
@@ -207,18 +208,18 @@ impl Store {
         Ok(files)
     }
 
-    /// The content of a file.
+    /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub async fn read(&self, path: &Path) -> Result<Vec<u8>, object_store::Error> {
         Ok(self.objects.get(path).await?.bytes().await?.into())
     }
 
-    /// Deletes a file; one that is not there is no error.
+    /// Deletes a file. A file that does not exist is no error.
     ///
     /// # Errors
-    /// It could not be deleted.
+    /// The file could not be deleted.
     pub async fn delete(&self, path: &Path) -> Result<(), Error> {
         match self.objects.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -226,7 +227,7 @@ impl Store {
         }
     }
 
-    /// Deletes what kills left behind in a folder of a local store, if it is older than a day.
+    /// In a local store, deletes unfinished files older than a day in the folder of `file`.
     pub fn sweep(&self, file: &File) {
         let Some(folder) = &self.local else { return };
         let folder = folder.join(file.meta.location.as_ref());
@@ -237,7 +238,7 @@ impl Store {
         };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(UNFINISHED) && old(&entry) == Some(true) {
-                // Another sweep may have been faster.
+                // Ignore an error: another sweep may have deleted it first.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -250,7 +251,7 @@ fn create_local(path: &LocalPath, bytes: &[u8]) -> Result<bool, Error> {
     let make = || fs::create_dir_all(folder).map_err(failed("Making the folder of"));
     make()?;
     match write_whole(folder, path, bytes) {
-        // The last file of a folder is deleted together with the folder.
+        // The folder was deleted together with its last file; create it again.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             make()?;
             write_whole(folder, path, bytes)
@@ -260,14 +261,14 @@ fn create_local(path: &LocalPath, bytes: &[u8]) -> Result<bool, Error> {
     .map_err(failed("Writing"))
 }
 
-/// Writes a file beside its place, syncs it and gives it its name. `false` if that name is there already.
+/// Writes a file under a temporary name, syncs it and renames it. Returns `false` if the name is taken.
 ///
 /// # Errors
-/// The cause; the name is not there then.
+/// The cause. The file does not exist then.
 pub fn write_whole(folder: &LocalPath, path: &LocalPath, bytes: &[u8]) -> std::io::Result<bool> {
     let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     file.write_all(bytes)?;
-    // Readers may be other users.
+    // Allow other users to read it.
     use std::os::unix::fs::PermissionsExt;
     file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
     file.as_file().sync_all()?;
@@ -280,27 +281,27 @@ pub fn write_whole(folder: &LocalPath, path: &LocalPath, bytes: &[u8]) -> std::i
     Ok(true)
 }
 
-/// Days from one to another, both included; no end is open.
+/// A range of days, both ends included; a missing end is unbounded.
 #[derive(Debug, Clone, Default)]
 pub struct Days {
-    /// The first, as `YYYY-MM-DD`.
+    /// The first day, as `YYYY-MM-DD`.
     pub since: Option<String>,
-    /// The last.
+    /// The last day.
     pub until: Option<String>,
 }
 
 impl Days {
-    /// Whether this text is a day, and one of them.
+    /// Tests whether a text is a day within the range.
     #[must_use]
     pub fn have(&self, date: &str) -> bool {
-        // Days of this form sort as texts.
+        // Days in this format sort as text.
         is_day(date)
             && self.since.as_deref().is_none_or(|since| since <= date)
             && self.until.as_deref().is_none_or(|until| date <= until)
     }
 }
 
-/// Whether a text is a day of the form YYYY-MM-DD.
+/// Tests whether a text is a day in the format YYYY-MM-DD.
 #[must_use]
 pub fn is_day(date: &str) -> bool {
     date.len() == 10 && chrono::NaiveDate::parse_from_str(date, "%Y-%m-%d").is_ok()

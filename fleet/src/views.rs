@@ -1,6 +1,6 @@
-//! Ready views over the tables, which are in the schema `raw`.
+//! Predefined views over the tables, which are in the schema `raw`.
 
-/// Name and query of each view, in the order in which they are made.
+/// The name and query of each view, in the order of their creation.
 pub const VIEWS: &[(&str, &str)] = &[
     ("hosts", HOSTS),
     ("parameters", PARAMETERS),
@@ -12,14 +12,14 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("experiments", EXPERIMENTS),
 ];
 
-/// The last value that was seen.
+/// The last known value of each column.
 macro_rules! last {
     ($($column:literal),*) => {
         concat!($(", last_value(", $column, " ORDER BY time) FILTER (WHERE ", $column, " IS NOT NULL) AS ", $column),*)
     };
 }
 
-/// Each host once, with the last that is known of each of its facts.
+/// One row per host, with the last known value of each fact.
 const HOSTS: &str = concat!(
     "SELECT host_name AS host, max(time) AS seen",
     last!(
@@ -45,15 +45,15 @@ const HOSTS: &str = concat!(
     " FROM raw.hosts GROUP BY host_name"
 );
 
-/// Each parameter of each host once, with its last value.
+/// One row per parameter of a host, with its last value.
 const PARAMETERS: &str = concat!(
     "SELECT host_name AS host, module, parameter, max(time) AS seen",
     last!("value"),
     " FROM raw.parameters GROUP BY host_name, module, parameter"
 );
 
-/// The VMs that the last `verify` of their host saw. It numbers those of a process that has several; `vms` knows the process
-/// alone, so that its row counts for each of them.
+/// The VMs in the last `verify` of their host. `verify` numbers the VMs of a process that has several; `vms`
+/// only knows the process, so its row applies to all of them.
 const VMS: &str = concat!(
     "WITH looks AS (SELECT host_name AS look_host, max(time) AS look FROM raw.hosts WHERE source = 'verify' \
      GROUP BY host_name), \
@@ -80,16 +80,17 @@ const VMS: &str = concat!(
      HAVING max(time) >= coalesce(max(look), max(time))"
 );
 
-/// The findings of the last `doctor` of each host.
+/// The findings in the last `doctor` of each host.
 const FINDINGS: &str = "SELECT host_name AS host, time AS seen, section, section_title, rule, title, state, reason, found, \
      why, evidence, fixes FROM raw.findings JOIN (SELECT host_name AS look_host, max(time) AS look FROM raw.findings \
      GROUP BY host_name) ON host_name = look_host AND time = look";
 
-/// The state of APICv or AVIC of each VM, and of hosts without one.
+/// The state of APICv or AVIC for each VM, and for hosts without VMs.
 const APICV_STATE: &str = "SELECT hosts.host, vm, state, mode, array_to_string(inhibit_reasons, ' ') AS reasons, \
      mechanism, capable, enabled, vcpus, active_vcpus FROM hosts LEFT JOIN vms ON hosts.host = vms.host";
 
-/// The reasons of exits in which a guest sleeps ([`ExitReason::is_sleep`](exits::ExitReason::is_sleep)), for `IN`.
+/// The exit reasons in which a guest sleeps ([`ExitReason::is_sleep`](exits::ExitReason::is_sleep)), for
+/// `IN`.
 macro_rules! sleep_reasons {
     () => {
         "('HLT', 'MWAIT_INSTRUCTION', 'hlt', 'mwait', 'idle-halt', 'vmgexit_ap_hlt_loop')"
@@ -97,7 +98,7 @@ macro_rules! sleep_reasons {
 }
 pub(crate) use sleep_reasons;
 
-/// Exits and their handling by VM and reason, over all intervals; `cpu_percent` is of one CPU.
+/// Exits and their handling time by VM and reason, over all intervals; `cpu_percent` is relative to one CPU.
 const EXITS_BY_REASON: &str = concat!(
     "SELECT host_name AS host, vm_name AS vm, isa, reason, coalesce(reason, '') IN ",
     sleep_reasons!(),
@@ -108,12 +109,12 @@ const EXITS_BY_REASON: &str = concat!(
      GROUP BY host_name) ON host_name = watched GROUP BY host_name, vm_name, isa, reason"
 );
 
-/// What IPIs cost, in cycles, and on hardware in nanoseconds.
+/// The cost of IPIs in cycles; on hardware, also in nanoseconds.
 const IPI_COST: &str = "SELECT host_name AS host, time AS seen, kernel, measure, arm, runs, median_cycles, p99_cycles, \
      CASE WHEN emulated IS NULL THEN median_cycles * 1e6 / tsc_khz END AS median_ns, exits_per_operation, \
      change_percent, change_low, change_high, effect, emulated FROM raw.costs WHERE measure LIKE '%ipi%'";
 
-/// All figures of studies.
+/// All figures of all studies.
 const EXPERIMENTS: &str = "SELECT host_name AS host, time AS started, study, target, emulated, kernel, workload, metric, \
      metric_source, unit, better, guests, arm, is_baseline, runs, mean, median, low, high, change, change_low, \
      change_high, change_scale, p_value, p_holm, finding FROM raw.experiments";

@@ -1,4 +1,4 @@
-//! Rows as files of the data set.
+//! Writes rows as files of the data set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::name::encoded;
 use crate::schema::{REPLACES_KEY, TABLE_KEY, Table, VERSION, VERSION_KEY};
 use crate::store::{self, Store, path};
 
-/// Why rows could not be written.
+/// The reason why rows could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A row does not fit its table.
@@ -25,29 +25,30 @@ pub enum Error {
     Row {
         /// The table.
         table: &'static str,
-        /// What is wrong.
+        /// The problem with the row.
         why: String,
     },
-    /// The store's.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
-/// What was written.
+/// The result of writing.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Written {
-    /// Rows in new files.
+    /// The number of rows in new files.
     pub rows: usize,
-    /// New files.
+    /// The number of new files.
     pub files: usize,
-    /// Files that were there already: the same rows, added before.
+    /// The number of files that existed: the same rows were added before.
     pub known: usize,
 }
 
-/// Writes rows: a file for each table, day and host. Equal rows have equal names, so what is written twice is there once.
+/// Writes a file for each table, day and host. File names are derived from the rows, so writing the same rows
+/// twice has no effect.
 ///
 /// # Errors
-/// A row does not fit, and nothing was written; or the store failed, and files before that are there.
+/// A row does not fit, and nothing was written; or the store failed after some files were written.
 pub async fn rows(store: &Store, rows: &Rows) -> Result<Written, Error> {
     let mut files = Vec::new();
     for (&name, rows) in rows {
@@ -82,7 +83,7 @@ fn named(name: &'static str) -> Result<&'static Table, Error> {
     Table::named(name).ok_or_else(|| Error::Row { table: name, why: "no such table".to_owned() })
 }
 
-/// Tests whether all rows fit the schema.
+/// Checks that all rows fit the schema.
 #[cfg(test)]
 pub(crate) fn check(rows: &Rows) -> Result<(), Error> {
     for (&name, rows) in rows {
@@ -99,10 +100,10 @@ fn day(row: &Row) -> Option<String> {
     Some(time.format("%Y-%m-%d").to_string())
 }
 
-/// Rows as a batch of their table's schema.
+/// Converts rows to a batch in their table's schema.
 fn batch(table: &Table, rows: &[&Row]) -> Result<RecordBatch, Error> {
     let wrong = |error: arrow::error::ArrowError| Error::Row { table: table.name, why: error.to_string() };
-    // Strict: a field that is no column is a mistake of ours.
+    // Strict mode: a field without a column is a bug of ours.
     let mut decoder = ReaderBuilder::new(table.schema())
         .with_strict_mode(true)
         .with_batch_size(rows.len().max(1))
@@ -112,10 +113,10 @@ fn batch(table: &Table, rows: &[&Row]) -> Result<RecordBatch, Error> {
     Ok(decoder.flush().map_err(wrong)?.unwrap_or_else(|| RecordBatch::new_empty(table.schema())))
 }
 
-/// Batches as the bytes of a file, which stands for the named ones.
+/// The contents of a file with these batches, which replaces the files named in `replaces`.
 ///
 /// # Errors
-/// The batches are not of the table's schema.
+/// The batches do not have the table's schema.
 pub(crate) fn parquet(table: &Table, batches: &[RecordBatch], replaces: &[String]) -> Result<Vec<u8>, Error> {
     let wrong =
         |error: parquet::errors::ParquetError| Error::Row { table: table.name, why: error.to_string() };

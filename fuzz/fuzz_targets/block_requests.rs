@@ -1,4 +1,4 @@
-//! A guest's requests of a disk in a file, each to its end: what is answered, what is in the file, and what was read.
+//! A guest's requests to a disk in a file, each until it completes: its answer, the content of the file, and the data read.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ use iocm::testing::{ByHand, DATA, Driver, Piece, memory_file};
 use libfuzzer_sys::fuzz_target;
 
 const DISK: usize = 1 << 20;
-/// Where headers, statuses, ranges and data lie.
+/// The addresses of headers, statuses, ranges and data.
 const STATUS: u64 = DATA + 0x100;
 const RANGES: u64 = DATA + 0x200;
 const PIECES: u64 = DATA + 0x1_0000;
@@ -32,7 +32,7 @@ struct Guest {
 struct Request {
     kind: u8,
     sector: u16,
-    /// How far a piece begins from where it has room, and its bytes.
+    /// The distance of a piece from its place, and its bytes.
     pieces: Vec<(u16, u32)>,
     ranges: Vec<(u16, u16, u8)>,
     byte: u8,
@@ -52,7 +52,7 @@ fuzz_target!(|guest: Guest| {
         requests_a_second: u64::from(guest.limit) * 1000,
         ..BlockOptions::default()
     });
-    // Not every file system knows direct access.
+    // Not every file system supports O_DIRECT.
     let Ok(device) = device else { return };
     let mut driver = Driver::new(64, features);
     let mut served = ByHand::new(&driver, Box::new(device.queue(64)));
@@ -116,7 +116,7 @@ fuzz_target!(|guest: Guest| {
                 assert!(!guest.read_only && to <= DISK && sizes.is_multiple_of(512));
                 model[from..to].fill(request.byte);
             }
-            // A part of it may have been written.
+            // A part of the data may have been written.
             (1, _) if guest.direct && to <= DISK => file.read_exact_at(&mut model, 0).expect("the file"),
             (0, 0) if is_last => {
                 assert_eq!(u64::from(ended.1), sizes + 1);

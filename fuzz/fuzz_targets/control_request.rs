@@ -1,4 +1,4 @@
-//! Lines that a peer sends to the control socket, answered by a made-up daemon.
+//! Lines that a peer sends to the control socket, answered by a fake daemon.
 
 #![no_main]
 

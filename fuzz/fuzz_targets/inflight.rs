@@ -1,4 +1,4 @@
-//! Memory of requests in flight as a front-end gives it to a daemon, in either layout, changed while it is used.
+//! Inflight memory, as a front-end passes it to a daemon, in either layout, changed while it is used.
 
 #![no_main]
 
@@ -50,7 +50,7 @@ fuzz_target!(|input: Input| {
                 _ => {}
             }
             served.serve(4);
-            // What came back need not be what was asked for: the guest's memory is as hostile as the front-end's.
+            // Used buffers need not be those that were asked for: the guest's memory is as hostile as the front-end's.
             for _ in 0..2 * SIZE {
                 match driver.driver.take() {
                     Some((id, _)) if id < SIZE => {}

@@ -1,4 +1,5 @@
-//! The I/O daemon's file, and the lines by which workers and devices are made: what is read can be written and is the same.
+//! The I/O daemon's file, and the lines by which workers and devices are added: what is read can be written and is the
+//! same.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A hostile guest's network device: the headers that it sends, what it asks to be done to its packets, and the buffers
-//! that it gives another guest's packets.
+//! A hostile guest's network device: the headers that it sends, the offloads that it asks for, and its buffers for
+//! another guest's packets.
 
 #![no_main]
 
@@ -19,14 +19,14 @@ struct Guests {
     packed: bool,
     features: [u64; 2],
     packets: Vec<Packet>,
-    /// Where the receiver's buffers are, how large, and whether they can be written.
+    /// The addresses of the receiver's buffers, their sizes, and whether they are writable.
     buffers: Vec<(u16, u16, bool)>,
 }
 
 #[derive(Debug, Arbitrary)]
 struct Packet {
     header: [u8; 10],
-    /// The begin of a packet of TCP or UDP, over which the bytes are laid.
+    /// The type of the headers before `bytes`.
     kind: u8,
     bytes: Vec<u8>,
     repeat: u8,

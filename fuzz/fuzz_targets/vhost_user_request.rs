@@ -1,4 +1,4 @@
-//! A front-end's messages: the number of a request, how many files come with it, and its payload.
+//! A front-end's messages: the number of the request, the number of files, and the payload.
 
 #![no_main]
 

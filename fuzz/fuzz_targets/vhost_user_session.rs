@@ -1,5 +1,5 @@
-//! A front-end taken over: messages in any order, with memory, descriptors and requests in flight of any kind, to a session
-//! of a real device with a real worker. An honest front-end of the same worker is served afterwards.
+//! A hostile front-end: any messages in any order, with any memory, descriptors and inflight memory, to a session of a
+//! real device with a real worker. Afterwards an honest front-end of the same worker is served.
 
 #![no_main]
 
@@ -33,7 +33,7 @@ enum Step {
         payload: Vec<u8>,
         files: Vec<Kind>,
     },
-    /// As a front-end begins.
+    /// The negotiation with which a front-end begins.
     Agree,
     Features(u64),
     Protocol(u64),
@@ -185,7 +185,7 @@ fn halves(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// A step's message: code, payload and files.
+/// The message of a step: code, payload and files.
 fn message(step: &Step, guest: &File, driver: &BlockDriver) -> Option<(u32, Vec<u8>, Vec<OwnedFd>)> {
     let one = |kind: &Kind| file(*kind, guest).into_iter().collect::<Vec<_>>();
     let region = |guest: u8, size: u16| {
@@ -277,7 +277,7 @@ fuzz_target!(|input: Input| {
     let mut driver = BlockDriver::new(64, ring);
     let guest = driver.driver.file.try_clone().expect("a descriptor");
     let (stream, session) = connect(&world.attacked, &world.pool);
-    // Answers that nobody reads are thrown away, so that the session goes on.
+    // Answers are read and dropped, so that the session continues.
     let reader = stream.try_clone().expect("a descriptor");
     let mut front = FrontEnd::new(stream).expect("files");
     let drain = || {
@@ -329,7 +329,7 @@ fuzz_target!(|input: Input| {
             }
         }
         drain();
-        // The driver's own memory may be gone: it is not to be touched by this process.
+        // The driver's own memory may be gone: this process must not touch it.
         if matches!(step, Step::Cut(_)) {
             break;
         }

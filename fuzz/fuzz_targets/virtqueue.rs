@@ -1,5 +1,5 @@
-//! A hostile guest's virtqueue, of either layout, and what a block device makes of its requests. It is changed between two
-//! looks at it, which a finding repeats, and by another thread while it is looked at, which finds what the first does not.
+//! A hostile guest's virtqueue, of either layout, and a block device that handles its requests. The ring is changed
+//! between two looks, which is reproducible, and by another thread during a look, which finds what the first does not.
 
 #![no_main]
 
@@ -16,14 +16,14 @@ struct Guest {
     features: u8,
     descriptors: Vec<(u16, u16, [u16; 2])>,
     table: Vec<(u16, u16, [u16; 2])>,
-    /// Kinds and sectors of requests, where descriptors mostly point to.
+    /// Types and sectors of requests. Descriptors mostly point to these.
     headers: Vec<(u8, u16)>,
     available: Vec<u16>,
     changes: Vec<(u16, u16)>,
 }
 
 impl Guest {
-    /// The guest's memory, with all that the guest wrote before the device looks.
+    /// The guest's memory, with everything that the guest wrote before the device looks.
     fn driver(&self) -> Driver {
         let bit = |number: u8| self.features & 1 << number != 0;
         let features = RingFeatures { packed: bit(0), event_index: bit(1), indirect: bit(2) };
@@ -50,14 +50,14 @@ impl Guest {
         driver
     }
 
-    /// Changes a word of the ring's descriptors, of the table of indirect ones, of the headers, or of what the driver tells.
+    /// Changes a word of the descriptors, of the indirect table, of the headers, or of the driver area.
     fn change(driver: &Driver, (at, value): (u16, u16)) {
         let places = [Driver::slot(0), DATA, DATA + 0x1_0000, driver.layout().driver - USER];
         let place = places[usize::from(at >> 14)] + u64::from(at & 0x1fe);
         driver.word(place).store(value, Ordering::Relaxed);
     }
 
-    /// Takes buffers and gives them back, with what `then` does after each.
+    /// Takes buffers and gives them back, and calls `then` after each.
     fn take_all(&self, driver: &Driver, mut then: impl FnMut((u16, u16))) {
         let Ok(mut ring) = driver.ring() else { return };
         let mut chain = Chain::new();
@@ -110,7 +110,7 @@ fuzz_target!(|guest: Guest| {
         guest.take_all(&driver, drop);
         guest.serve_all(&driver, drop);
         over.store(true, Ordering::Relaxed);
-        // The end of the scope does not wait for what a thread frees last, which would be found as a leak.
+        // The end of a scope does not wait for what a thread frees last, which would be reported as a leak.
         changing.join().expect("it only writes");
     });
 });

@@ -1,36 +1,36 @@
-//! Cures as data: the changes of a definition that a program can make by itself.
+//! Cures as data: changes of a VM's definition that a program can make.
 
 use domain::{Backend, Definition, DefinitionChange, Device, DeviceKind, FeatureState, Irqchip};
 use serde::{Deserialize, Serialize};
 
-/// A part of a cure, whatever text the definition is written in. What it comes to depends on the definition's devices:
-/// [`Self::changes`].
+/// A part of a cure, independent of the format of the definition. [`Self::changes`] applies it to the devices of a
+/// definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Action {
-    /// The place in which the interrupt controllers are emulated.
+    /// The irqchip mode.
     Irqchip(Irqchip),
     /// True if there is an HPET.
     Hpet(bool),
     /// A feature of the CPU, by QEMU's name with dashes.
     CpuFeature(String, FeatureState),
-    /// An enlightenment that is switched on, by QEMU's name without its prefix.
+    /// A Hyper-V enlightenment to enable, by QEMU's name without the prefix `hv-`.
     Hyperv(String),
-    /// Another model for each device that is of one of these.
+    /// Another model for each device that has one of these models.
     Model {
-        /// QEMU's names of models that are replaced; a name that ends in `*` stands for all that begin so.
+        /// QEMU's names of the models to replace. A name that ends in `*` is a prefix.
         from: Vec<String>,
-        /// QEMU's name of the model they become.
+        /// QEMU's name of the new model.
         to: String,
     },
-    /// Who does the work of each virtio network interface that is neither in another process nor in hardware: the
-    /// kernel, or the VMM.
+    /// True to serve virtio network interfaces by vhost in the kernel, false to serve them in the VMM. Leaves interfaces
+    /// alone that are served by another process or by hardware.
     Vhost(bool),
 }
 
 impl Action {
-    /// The changes that this takes in `definition`: one for each device that it concerns; none where none is.
+    /// The changes to make in `definition`. Actions on devices give one change for each device concerned.
     #[must_use]
     pub fn changes(&self, definition: &Definition) -> Vec<DefinitionChange> {
         let devices = |is: &dyn Fn(&Device) -> bool, change: &dyn Fn(usize) -> DefinitionChange| {

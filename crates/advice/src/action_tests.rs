@@ -6,7 +6,7 @@ use domain::{NoFiles, Text};
 use super::*;
 use crate::{Cure, Fact, Facts, Table};
 
-/// A VM with every device and setting that an entry of the table changes.
+/// A VM with every device and setting that the table changes.
 const ARGUMENTS: &str = "qemu-system-x86_64 -accel kvm -M pc,kernel-irqchip=split \
     -cpu qemu64,kvmclock=off,kvm-pv-eoi=off,x2apic=off,tsc-deadline=off,kvm-pv-ipi=off \
     -nodefaults -display none -m 64 \
@@ -100,7 +100,7 @@ fn every_change_of_the_table_can_be_made_in_both_forms_of_a_definition() {
             assert_ne!(edited.bytes, text.bytes, "{name} changed nothing in the {}", text.name);
             let after = read(&Text::new("after", edited.bytes));
             let facts = Facts::of(&after);
-            // Facts that come with the change and are told from it, not from another setting.
+            // Facts that show the change itself; `HostCpu` is another setting.
             let told: Vec<_> = cure.there.iter().filter(|&&fact| fact != Fact::HostCpu).collect();
             let holds = told.is_empty() || told.iter().any(|&&fact| facts.has(fact));
             assert!(holds, "{name} in the {}: {facts:?}", text.name);
@@ -143,8 +143,8 @@ fn a_change_concerns_the_devices_that_it_names_and_no_others() {
     assert_eq!(of(&model, "-nodefaults"), []);
 }
 
-/// QEMU's error for a command line; `None` where it starts. TCG in the place of KVM, which this machine need not have,
-/// and without what is KVM's alone.
+/// QEMU's error for a command line; `None` if it starts. It uses TCG, because this machine may lack KVM, and drops the
+/// options that need KVM.
 fn refused_by_qemu(bytes: &[u8]) -> Option<String> {
     let line = String::from_utf8(bytes.to_vec()).unwrap();
     let line = line.replace("-accel kvm", "-accel tcg").replace(",vhost=on", "");
@@ -176,7 +176,7 @@ fn qemu_takes_every_command_line_that_a_change_of_the_table_gives() {
     let text = Text::new("arguments", ARGUMENTS);
     let before = domain::qemu::read(&text, &NoFiles).unwrap();
     assert_eq!(refused_by_qemu(&text.bytes), None);
-    // Enlightenments are refused without KVM, so that they cannot be tried with TCG.
+    // QEMU refuses Hyper-V enlightenments without KVM, so they cannot be tested with TCG.
     for (name, cure) in cures().into_iter().filter(|(_, cure)| !cure.windows) {
         let edited = domain::qemu::apply(&text, &cure.changes(&before)).unwrap();
         assert_eq!(

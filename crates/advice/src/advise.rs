@@ -14,43 +14,43 @@ use crate::{Cure, Device, Effect, Facts, Suspect, Table};
 /// The causes of the exits of a profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Advice<'a> {
-    /// For how long exits were seen, nanoseconds.
+    /// The observed time in nanoseconds.
     pub observed_ns: u64,
-    /// The VMs, those first in which most time can be saved.
+    /// The VMs, those in which the most time can be saved first.
     pub vms: Vec<VmAdvice<'a>>,
 }
 
 /// The causes of the exits of a VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VmAdvice<'a> {
-    /// Its number: process or domain; `None` where the source does not say.
+    /// Its process ID or domain ID; `None` if the source does not have it.
     pub vm: Option<u32>,
     /// Its name.
     pub name: Option<String>,
-    /// True if its definition was at hand.
+    /// True if its definition was available.
     pub has_definition: bool,
     /// vCPUs that had exits.
     pub vcpus: usize,
     /// All its exits.
     pub exits: u64,
-    /// The time for which the host took over them, nanoseconds, without sleep.
+    /// The handling time in nanoseconds, without sleep.
     pub time_ns: u64,
-    /// The time for which vCPUs slept, nanoseconds.
+    /// The time for which vCPUs slept, in nanoseconds.
     pub sleep_ns: u64,
-    /// The causes: those with an open cure first, then by time.
+    /// The causes, by the time that can be saved, then by time.
     pub rows: Vec<DeviceExits<'a>>,
-    /// Costs without exits, by the definition.
+    /// Costs without exits that the definition suggests.
     pub suspects: Vec<&'a Suspect>,
 }
 
-/// The subject of exits.
+/// The cause of exits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Of<'a> {
-    /// A device that is known.
+    /// A device of the table.
     Device(&'a Device),
-    /// A port, address or register of no device that is known.
+    /// A port, address or register of an unknown device.
     UnknownAccess(Access),
-    /// A reason that the table does not know.
+    /// A reason that is not in the table.
     UnknownReason(ExitReason),
 }
 
@@ -59,7 +59,7 @@ pub enum Of<'a> {
 pub struct Cured<'a> {
     /// The cure.
     pub cure: &'a Cure,
-    /// True if the VM has it already, by its definition or by its exits.
+    /// True if the VM already has it, as its definition or its exits show.
     pub there: bool,
 }
 
@@ -70,36 +70,36 @@ pub struct DeviceExits<'a> {
     pub of: Of<'a>,
     /// The number of exits.
     pub exits: u64,
-    /// The time for which the host took over them, nanoseconds. An estimate where exits of a reason are told apart by accesses.
+    /// The handling time in nanoseconds. An estimate if the exits of a reason were divided by accesses.
     pub time_ns: u64,
-    /// By reason and access, the most time first.
+    /// The exits and nanoseconds by reason and access, those with the most time first.
     pub parts: Vec<(ExitReason, Part, u64, u64)>,
-    /// The PCI devices' regions that accesses among them were to, where the VMM said where those are.
+    /// The BARs of PCI devices that the accesses were to, if the VMM reported their addresses.
     pub bars: Vec<Bar>,
     /// Its cures.
     pub cures: Vec<Cured<'a>>,
 }
 
 impl DeviceExits<'_> {
-    /// Tests whether the vCPU sleeps in them, so that their time is no cost.
+    /// Tests whether the vCPU sleeps in these exits, so that their time is no cost.
     #[must_use]
     pub fn sleeps(&self) -> bool {
         matches!(self.of, Of::Device(device) if device.sleeps)
     }
 
-    /// Cures that the VM does not have.
+    /// The cures that the VM does not have yet.
     pub fn open(&self) -> impl Iterator<Item = &Cure> {
         self.cures.iter().filter(|cured| !cured.there).map(|cured| cured.cure)
     }
 
-    /// The most that open cures can do to the exits; `None` where there is none that saves time.
+    /// The strongest effect of the open cures; `None` if no open cure saves time.
     #[must_use]
     pub fn best(&self) -> Option<Effect> {
         self.open().map(|cure| cure.effect).filter(|&effect| effect != Effect::Stay).min()
     }
 
-    /// The most handling time that can be saved, nanoseconds: all of it where a cure is open. What the processor itself
-    /// needs to leave the guest and to enter it again is in no handling time, so a little more may be.
+    /// An upper bound of the handling time that can be saved, in nanoseconds: all of it if a cure is open. Handling times
+    /// do not include the processor's own cost of the exit and the entry, so slightly more may be saved.
     #[must_use]
     pub fn at_most_ns(&self) -> u64 {
         if self.sleeps() || self.best().is_none() { 0 } else { self.time_ns }
@@ -107,14 +107,14 @@ impl DeviceExits<'_> {
 }
 
 impl VmAdvice<'_> {
-    /// The most handling time that can be saved, nanoseconds.
+    /// An upper bound of the handling time that can be saved, in nanoseconds.
     #[must_use]
     pub fn at_most_ns(&self) -> u64 {
         self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.at_most_ns()))
     }
 }
 
-/// Names the devices of a profile that was observed for `observed_ns`, with what `facts` knows of VMs by number.
+/// Names the causes of the exits of a profile that was observed for `observed_ns`. `facts` are by process ID or domain ID.
 #[must_use]
 pub fn advise<'a>(
     table: &'a Table,
@@ -180,7 +180,7 @@ fn of_vm<'a>(
     }
 }
 
-/// The accesses that exits of this reason may be about.
+/// The accesses that may have caused exits of this reason.
 fn accesses_of(vcpu: &VcpuExits, reason: ExitReason) -> Vec<(Access, &Exits)> {
     let reason = reason.basic();
     let wanted = |access: &Access| match (reason.isa, reason.code, access) {
@@ -189,8 +189,8 @@ fn accesses_of(vcpu: &VcpuExits, reason: ExitReason) -> Vec<(Access, &Exits)> {
         (Isa::Vmx, 32, Access::Msr { direction, .. }) => *direction == Direction::Write,
         (Isa::Svm, 0x7c, _) => access.kind() == AccessKind::Msr,
         (Isa::Svm, 0x400, _) => access.kind() == AccessKind::Mmio,
-        // The first access to a page is a violation; all others are misconfigurations. Which ones an event was of, the
-        // event does not say, and the latter are nearly all.
+        // The first MMIO access to a page is an EPT violation, all others are EPT misconfigurations. The events of accesses
+        // do not say which it was, so count them all as misconfigurations, which most of them are.
         (Isa::Vmx, 49, _) => access.kind() == AccessKind::Mmio,
         (Isa::Vmx, 48, _) => access.kind() == AccessKind::Mmio && !has(vcpu, ExitReason::vmx(49)),
         _ => false,
@@ -263,7 +263,7 @@ impl<'a> Rows<'a, '_> {
     }
 }
 
-/// Reads and writes of one unknown place are one row.
+/// Drops the direction, so that reads and writes of an unknown address are one row.
 const fn without_direction(access: Access) -> Access {
     let direction = Direction::Read;
     match access {

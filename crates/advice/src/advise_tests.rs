@@ -48,9 +48,9 @@ fn ports_are_devices_and_the_costliest_comes_first() {
     assert_eq!(vm.rows.iter().map(|row| row.exits).collect::<Vec<_>>(), [20, 5, 5, 5]);
     assert_eq!((vm.exits, vm.time_ns, vm.sleep_ns), (35, 30_000, 5_000_000));
     assert_eq!(vm.rows[0].parts.len(), 2);
-    // Sleep is no cost: nothing of it can be saved.
+    // Sleep is no cost, so none of it can be saved.
     assert_eq!(vm.rows[3].at_most_ns(), 0);
-    // What only asks for a better recording saves nothing.
+    // A cure that only asks for a better recording saves nothing.
     assert_eq!((vm.rows[2].at_most_ns(), vm.at_most_ns()), (0, 25_000));
 }
 
@@ -82,7 +82,7 @@ fn what_the_definition_has_is_not_advised() {
     assert_eq!(open(&[Fact::NoHpet, Fact::HypervStimer]), ["clocksource"]);
 }
 
-/// Exits that one of `wanted` recognises, with their access.
+/// An exit that `wanted` matches, with its access.
 fn like(wanted: &Match) -> (ExitReason, Option<Access>) {
     let direction = Direction::Write;
     match wanted {
@@ -98,7 +98,7 @@ fn like(wanted: &Match) -> (ExitReason, Option<Access>) {
     }
 }
 
-/// Tests whether this cure is open where exits of its device were seen and, beside them, `others`.
+/// Tests whether this cure is open if exits of its device and of `others` were seen.
 fn is_open(table: &Table, device: &Device, cure: &Cure, others: &[&Match]) -> bool {
     let mut of = Profile::new();
     let vcpu = of.vcpu(Vcpu { vm: Some(7), number: Some(0), thread: Some(8) });
@@ -244,7 +244,7 @@ proptest! {
         let seen: u64 = advice.vms.iter().map(|vm| vm.exits).sum();
         let spent: u64 = advice.vms.iter().map(|vm| vm.time_ns + vm.sleep_ns).sum();
         prop_assert_eq!(seen, total);
-        // A reason without any count has no piece for its time.
+        // The time of a reason with a count of 0 is in no row.
         prop_assert!(spent <= time);
         prop_assert!(advice.vms.iter().all(|vm| vm.at_most_ns() <= vm.time_ns));
     }
@@ -264,6 +264,6 @@ fn on_xen_the_processor_decides_about_the_cure() {
     };
     assert_eq!(cures(&[ExitReason::vmx(32)]), (vec!["xen-apicv".to_owned()], Some(Effect::Fewer)));
     assert_eq!(cures(&[ExitReason::svm(0x7c)]), (vec!["xen-no-avic".to_owned()], None));
-    // EOI_INDUCED: it is active.
+    // EOI_INDUCED exits show that APICv is active.
     assert_eq!(cures(&[ExitReason::vmx(32), ExitReason::vmx(45)]), (vec![], None));
 }

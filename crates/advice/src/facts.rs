@@ -1,4 +1,4 @@
-//! The facts of a VM's definition that decide about devices and cures.
+//! Facts from a VM's definition, on which the choice of devices and cures depends.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use exits::Access;
 use host::pci::Bar;
 use serde::{Deserialize, Serialize};
 
-/// Something that holds of a VM.
+/// A fact about a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -34,23 +34,23 @@ pub enum Fact {
     HypervStimer,
     /// Windows is told to use the real APIC (`hv-avic`).
     HypervAvic,
-    /// Ends of interrupts by memory are offered.
+    /// Paravirtual EOI is offered.
     PvEoi,
     /// The TSC-deadline timer is offered.
     TscDeadline,
     /// The TSC is said to be invariant.
     Invtsc,
-    /// The guest may tell KVM not to poll for it, as it polls itself.
+    /// The guest can disable KVM's halt polling because it polls itself.
     PollControl,
-    /// A vCPU that waits for a lock may sleep until another one wakes it.
+    /// Paravirtual unhalt is offered: a vCPU that waits for a lock can sleep until another one wakes it.
     PvUnhalt,
-    /// IPIs to many vCPUs by one call are offered.
+    /// Paravirtual IPIs are offered: one hypercall for many vCPUs.
     PvIpi,
-    /// Flushing the TLB of a vCPU that is not running without an IPI is offered.
+    /// The paravirtual TLB flush is offered: no IPI to vCPUs that are not running.
     PvTlbFlush,
     /// There is no virtual PMU.
     NoPmu,
-    /// The guest gets all that the host's CPU has.
+    /// The CPU model is the host's (`-cpu host`).
     HostCpu,
     /// x2APIC is offered.
     X2apic,
@@ -96,17 +96,17 @@ pub enum Fact {
     Balloon,
 }
 
-/// A fact of one VM.
+/// The facts of one VM.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     facts: BTreeSet<Fact>,
-    /// The addresses of its PCI devices, if the VMM said them.
+    /// The BARs of its PCI devices, if the VMM reported them.
     #[serde(default)]
     bars: Vec<Bar>,
 }
 
 impl Facts {
-    /// The words of a definition, and what holds where it says nothing.
+    /// The facts of a definition, including the defaults of settings that it omits.
     #[must_use]
     pub fn of(definition: &Definition) -> Self {
         let mut facts = machine(definition);
@@ -115,31 +115,31 @@ impl Facts {
         facts.into_iter().collect()
     }
 
-    /// The same with what is known of where PCI devices are.
+    /// These facts with the BARs of PCI devices.
     #[must_use]
     pub fn with_bars(self, bars: Vec<Bar>) -> Self {
         Self { bars, ..self }
     }
 
-    /// The PCI device's region that an access is to, where that is known.
+    /// The BAR that contains an access, if it is known.
     #[must_use]
     pub fn bar(&self, access: Access) -> Option<&Bar> {
         self.bars.iter().find(|bar| bar.has(access))
     }
 
-    /// Tests whether this holds.
+    /// Tests whether the VM has this fact.
     #[must_use]
     pub fn has(&self, fact: Fact) -> bool {
         self.facts.contains(&fact)
     }
 
-    /// Tests whether all of these hold.
+    /// Tests whether the VM has all of these facts.
     #[must_use]
     pub fn all(&self, facts: &[Fact]) -> bool {
         facts.iter().all(|&fact| self.has(fact))
     }
 
-    /// All, in order.
+    /// All facts, in order.
     pub fn iter(&self) -> impl Iterator<Item = Fact> {
         self.facts.iter().copied()
     }
@@ -197,7 +197,7 @@ fn processor(definition: &Definition) -> Vec<Fact> {
     let clock = kvm && is(&definition.timers.kvm_clock, true) && not_off("kvmclock") && not_off("kvm");
     let hyperv_clock = is(&definition.timers.hyperv_clock, false) || definition.hyperv("time");
     let offered = |name: &str| kvm && not_off("kvm") && (on(name) || host && not_off(name));
-    // On without a word with KVM: kvm_default_props in target/i386/kvm/kvm-cpu.c.
+    // On by default with KVM: kvm_default_props in target/i386/kvm/kvm-cpu.c.
     let pv_eoi = kvm && not_off("kvm-pv-eoi") && not_off("kvm");
     those([
         (clock, Fact::KvmClock),
@@ -205,7 +205,7 @@ fn processor(definition: &Definition) -> Vec<Fact> {
         (definition.hyperv("stimer"), Fact::HypervStimer),
         (definition.hyperv("avic") || definition.hyperv("apicv"), Fact::HypervAvic),
         (pv_eoi, Fact::PvEoi),
-        // KVM has it whatever the host's CPU has: kvm_arch_get_supported_cpuid in target/i386/kvm/kvm.c.
+        // KVM offers it on any host CPU: kvm_arch_get_supported_cpuid in target/i386/kvm/kvm.c.
         (
             on("tsc-deadline") || on("tsc_deadline") || kvm && host && not_off("tsc-deadline"),
             Fact::TscDeadline,
@@ -213,7 +213,7 @@ fn processor(definition: &Definition) -> Vec<Fact> {
         (kvm && host, Fact::HostCpu),
         (kvm && definition.x2apic_in_force(), Fact::X2apic),
         (on("invtsc"), Fact::Invtsc),
-        // KVM offers them all, and -cpu host passes on what it offers: kvm_arch_get_supported_cpuid in
+        // KVM offers all of these, and -cpu host enables what KVM offers: kvm_arch_get_supported_cpuid in
         // target/i386/kvm/kvm.c.
         (offered("kvm-poll-control"), Fact::PollControl),
         (offered("kvm-pv-unhalt"), Fact::PvUnhalt),

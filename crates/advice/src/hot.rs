@@ -1,4 +1,4 @@
-//! The functions in which the time of a device's exits goes.
+//! The functions in which the exits of a device spend their time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,22 +8,22 @@ use stats::Estimate;
 
 use crate::{DeviceExits, VmAdvice};
 
-/// Samples of the exits of one row. They are of the exits' reasons: which of them reached for which device a sample does
-/// not say, so rows of the same reasons have the same.
+/// The samples of the exits of one row. They are selected by exit reason, because a sample does not say which device the
+/// exit was for. So rows with the same reasons have the same samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hot {
     /// The reasons of the row's exits.
     pub reasons: BTreeSet<ExitReason>,
-    /// Samples within these.
+    /// The number of samples in exits of these reasons.
     pub samples: u64,
     /// The share of each part of the handling, from 0 to 1.
     pub parts: Vec<(Part, Estimate)>,
-    /// Functions with the most samples of their own first; shares are of all these samples.
+    /// The functions, those with the most samples of their own first. Shares are of all these samples.
     pub functions: Vec<SymbolRow>,
 }
 
-/// The samples of hot spots for a row; `None` where no sample met its exits. A VM is found in the recording by
-/// its number, or by its name.
+/// The samples of a recording for a row; `None` if no sample is in its exits. The VM is looked up in the recording by
+/// process ID, then by name: a process of the same ID but another name is another VM.
 #[must_use]
 pub fn hot(vm: &VmAdvice<'_>, row: &DeviceExits<'_>, recording: &Recording) -> Option<Hot> {
     let is_there = |number: &u32| recording.measured.keys().any(|key| key.0 == Some(*number));
@@ -110,7 +110,7 @@ mod tests {
         let advice = advise(&table, &profile, 1_000_000_000, &BTreeMap::new());
         let (vm, row) = (&advice.vms[0], &advice.vms[0].rows[0]);
         assert!(!matches!(row.of, Of::UnknownAccess(_)));
-        // By number, and of a recording of another boot by name.
+        // By process ID, and in a recording of another boot by name.
         for number in [7, 9] {
             let hot = hot(vm, row, &recording(number)).unwrap();
             let names: Vec<String> = hot.functions.iter().map(|one| one.frame.to_string()).collect();

@@ -1,4 +1,4 @@
-//! A VM that should be at rest: how often it is woken, and by what.
+//! The audit of a VM that should be idle: the rate and the sources of its wake-ups.
 
 use std::cmp::Reverse;
 
@@ -9,33 +9,33 @@ use crate::{Of, VmAdvice};
 /// One cause of wake-ups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source<'a> {
-    /// The subject of exits.
+    /// The cause of the exits.
     pub of: Of<'a>,
     /// The source of wake-ups: a timer of the guest, a device, the host.
     pub wakes: Option<&'a str>,
-    /// Exits a second.
+    /// Exits per second.
     pub exits_per_second: f64,
 }
 
-/// A VM at rest, as it was found.
+/// The audit of an idle VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Audit<'a> {
-    /// Its number.
+    /// Its process ID or domain ID.
     pub vm: Option<u32>,
-    /// Exits a second that are allowed.
+    /// The allowed exits per second.
     pub budget: f64,
-    /// Exits a second.
+    /// The exits per second.
     pub exits_per_second: f64,
-    /// The number of times that a vCPU slept and was woken, a second.
+    /// The times per second that a vCPU slept and was woken.
     pub sleeps_per_second: f64,
-    /// The subjects of the exits, the most first.
+    /// The causes of the exits, those with the most exits first.
     pub sources: Vec<Source<'a>>,
-    /// The CPU time of its process's threads meanwhile, the longest first; empty if that was not looked at.
+    /// The CPU time of its process's threads during the audit, the longest first; empty if it was not measured.
     pub threads: Vec<Spent>,
 }
 
 impl Audit<'_> {
-    /// The CPU time of all threads of its process without the guest itself, nanoseconds.
+    /// The CPU time of all threads of its process, without time in the guest, in nanoseconds.
     #[must_use]
     pub fn host_ns(&self) -> u64 {
         self.threads.iter().fold(0, |sum, one| sum.saturating_add(one.host_ns))
@@ -54,7 +54,7 @@ impl Audit<'_> {
     }
 }
 
-/// Judges a VM that should be at rest by its exits a second.
+/// Audits a VM that should be idle by its exits per second.
 #[must_use]
 pub fn audit<'a>(advice: &VmAdvice<'a>, observed_ns: u64, budget: f64) -> Audit<'a> {
     let rate = |exits: u64| if observed_ns == 0 { 0.0 } else { exits as f64 / observed_ns as f64 * 1e9 };

@@ -1,8 +1,8 @@
-//! Which device model causes a VM's exits, what that costs, and what avoids them.
+//! The device models that cause a VM's exits, their cost, and the changes that avoid them.
 //!
-//! What is known of devices is data: the files of `src/table`, one entry a device. [`advise`] applies them to a profile;
-//! what the VM's definition says ([`Facts`]) decides between devices that share addresses, and it and the exits themselves
-//! strike cures that the VM has already. [`audit`] judges a VM that should be at rest.
+//! The knowledge about devices is data: the files of `src/table`, with one entry per device. [`advise`] applies them to a
+//! profile. The VM's definition ([`Facts`]) decides between devices that share addresses, and the definition and the exits
+//! show which cures the VM already has. [`audit`] judges a VM that should be idle.
 
 mod action;
 mod advise;

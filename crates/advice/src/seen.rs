@@ -1,11 +1,12 @@
-//! The marks of devices, and the exits of a VM that bear them: the evidence for and against cures.
+//! Patterns by which the exits of a device are recognised, and the exits of a VM to match them against. Both are evidence
+//! for and against cures.
 
 use std::collections::BTreeSet;
 
 use exits::{Access, ExitReason, Isa, VcpuExits};
 use serde::Deserialize;
 
-/// The marks of a device's exits. Ranges hold both ends.
+/// A pattern of a device's exits. Ranges include both ends.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Match {
@@ -15,7 +16,7 @@ pub enum Match {
     Addresses([u64; 2]),
     /// Numbers of MSRs.
     Msrs([u32; 2]),
-    /// Reasons by the kernel's names, as far as no access explains their exits.
+    /// Exit reasons by the kernel's names, for exits that no known access explains.
     Reasons(Vec<String>),
 }
 
@@ -37,7 +38,7 @@ impl Match {
     }
 }
 
-/// Reasons and accesses of all vCPUs of a VM, each once.
+/// The reasons and accesses of all vCPUs of a VM, without duplicates.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     reasons: BTreeSet<ExitReason>,

@@ -1,4 +1,4 @@
-//! The table of devices, read from the files that are compiled in.
+//! The table of devices, read from the embedded files.
 
 use domain::{Definition, DefinitionChange};
 use exits::{Access, ExitReason, Hypervisor, Isa};
@@ -17,16 +17,16 @@ const FILES: [(&str, &str); 5] = [
     ("processor.toml", include_str!("table/processor.toml")),
 ];
 
-/// The order of entries that stand for any PCI device.
+/// The lowest order of entries that stand for any PCI device.
 const ANY_PCI: i32 = 90;
 
-/// A file of the table that cannot be read: a defect of the program.
+/// An embedded file of the table that cannot be parsed: a bug.
 #[derive(Debug, thiserror::Error)]
 #[error("The built-in table {file} is not as expected; this is a defect of exitless, please report it")]
 pub struct TableError {
     /// Its name.
     pub file: &'static str,
-    /// Where, and what was expected.
+    /// The position in the file and the error.
     #[source]
     pub source: Box<toml::de::Error>,
 }
@@ -37,11 +37,11 @@ pub struct TableError {
 pub enum Effect {
     /// All of them may go.
     Gone,
-    /// Some of them go.
+    /// Some of them may go.
     Fewer,
-    /// They stay, and take less time.
+    /// They stay, but take less time.
     Cheaper,
-    /// They stay: it only tells more of them, or nothing is to be done.
+    /// They stay: the cure only gives more information about them, or there is nothing to do.
     Stay,
 }
 
@@ -49,12 +49,12 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cure {
-    /// Its name among those of the device.
+    /// Its name, unique within the device.
     pub id: String,
-    /// The hypervisors for whose VMs it is a cure.
+    /// The hypervisors on which it is a cure.
     #[serde(default = "of_kvm", skip_serializing)]
     pub hypervisors: Vec<Hypervisor>,
-    /// It is a cure only on processors of this instruction set.
+    /// The only instruction set (VMX or SVM) on whose processors it is a cure; any if absent.
     #[serde(default, skip_serializing)]
     pub isa: Option<Isa>,
     /// What to do, in a few words that begin with a verb.
@@ -71,28 +71,28 @@ pub struct Cure {
     pub guest: Option<String>,
     /// The change on the host.
     pub host: Option<String>,
-    /// Its condition.
+    /// A condition that must be met first.
     pub needs: Option<String>,
-    /// It is a cure only for VMs of which all of these hold, as far as that is known.
+    /// It is only a cure for VMs with all of these facts. Not checked if the VM's definition is unknown.
     #[serde(default, skip_serializing)]
     pub when: Vec<Fact>,
-    /// It is a cure only for VMs among whose exits is one of these; for all where none is named.
+    /// It is only a cure for VMs with exits that match one of these; for all VMs if the list is empty.
     #[serde(default, skip_serializing)]
     pub when_seen: Vec<Match>,
-    /// It is no cure for VMs among whose exits is one of these.
+    /// It is no cure for VMs with exits that match one of these.
     #[serde(default, skip_serializing)]
     pub not_seen: Vec<Match>,
-    /// A VM of which one of these holds has it already.
+    /// A VM with one of these facts already has it.
     #[serde(default, skip_serializing)]
     pub there: Vec<Fact>,
-    /// A VM among whose exits is one of these has it already.
+    /// A VM with exits that match one of these already has it.
     #[serde(default, skip_serializing)]
     pub there_seen: Vec<Match>,
-    /// The same as changes that a program can make in a definition; none where only a human or the guest can. All of
-    /// them together are the cure.
+    /// The cure as changes that a program can make in a definition, all of which are needed. Empty if it must be done by a
+    /// human or in the guest.
     #[serde(default, skip_serializing)]
     pub apply: Vec<Action>,
-    /// It helps Windows alone.
+    /// True if it only helps Windows guests.
     #[serde(default, skip_serializing)]
     pub windows: bool,
     /// Its sources: files of the kernel, of QEMU, sections of manuals.
@@ -104,7 +104,7 @@ fn of_kvm() -> Vec<Hypervisor> {
 }
 
 impl Cure {
-    /// Tests whether it can be a cure for a VM with these exits, of which `facts` is known.
+    /// Tests whether it can be a cure for a VM with these facts and exits.
     pub(crate) fn fits(&self, facts: Option<&Facts>, seen: &Seen) -> bool {
         facts.is_none_or(|facts| facts.all(&self.when))
             && (self.when_seen.is_empty() || seen.has_any(&self.when_seen))
@@ -112,20 +112,20 @@ impl Cure {
             && !seen.has_any(&self.not_seen)
     }
 
-    /// Tests whether the VM has it already.
+    /// Tests whether the VM already has it.
     pub(crate) fn is_there(&self, facts: Option<&Facts>, seen: &Seen) -> bool {
         facts.is_some_and(|facts| self.there.iter().any(|&fact| facts.has(fact)))
             || seen.has_any(&self.there_seen)
     }
 
-    /// The changes that it takes in `definition`; none where a program cannot make it, or nothing there is concerned.
+    /// The changes to make in `definition`. Empty if a program cannot make them, or if `definition` has nothing to change.
     #[must_use]
     pub fn changes(&self, definition: &Definition) -> Vec<DefinitionChange> {
         self.apply.iter().flat_map(|action| action.changes(definition)).collect()
     }
 }
 
-/// A device model, or what else causes exits.
+/// A device model, or another cause of exits.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
@@ -135,24 +135,24 @@ pub struct Device {
     pub name: String,
     /// Its name for people.
     pub what: String,
-    /// The reason why a guest reaches for it.
+    /// The reason why a guest accesses it.
     pub why: String,
-    /// What differs on Xen.
+    /// The texts that differ on Xen.
     #[serde(default)]
     pub xen: OnXen,
-    /// The marks of its exits.
+    /// The patterns of its exits.
     #[serde(rename = "match")]
     pub matches: Vec<Match>,
-    /// PCI devices that it is: `VENDOR:DEVICE` in hexadecimal digits, `VENDOR:` for all of one, or `class:CLASS`.
+    /// The PCI IDs of the device: `VENDOR:DEVICE` in hexadecimal, `VENDOR:` for all devices of a vendor, or `class:CLASS`.
     #[serde(default)]
     pub pci: Vec<String>,
-    /// It is looked for only in VMs of which all of these are known to hold.
+    /// It is only considered for VMs that are known to have all of these facts.
     #[serde(default)]
     pub when: Vec<Fact>,
-    /// The order among several devices that match: the lowest is meant.
+    /// The precedence if several devices match: the lowest wins.
     #[serde(default)]
     pub order: i32,
-    /// The causes that wake a VM at rest here; none where it says nothing about that.
+    /// The sources of wake-ups of an idle VM that these exits indicate; none if they say nothing about that.
     pub wakes: Option<String>,
     /// True if the vCPU sleeps in these exits, so that their time is no cost.
     #[serde(default)]
@@ -162,7 +162,7 @@ pub struct Device {
     pub cures: Vec<Cure>,
 }
 
-/// The words for a device on Xen, where they differ.
+/// The texts of a device that differ on Xen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnXen {
@@ -176,7 +176,7 @@ pub struct OnXen {
     pub wakes: Option<String>,
 }
 
-/// Something that costs CPU time without exits, and is told of from a VM's definition alone.
+/// A setting that costs CPU time without exits, found by the VM's definition alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suspect {
@@ -186,7 +186,7 @@ pub struct Suspect {
     pub name: String,
     /// Its effect.
     pub says: String,
-    /// It is suspected of VMs of which all of these hold.
+    /// It is suspected in VMs with all of these facts.
     #[serde(skip_serializing)]
     pub when: Vec<Fact>,
     /// The change.
@@ -203,12 +203,12 @@ struct File {
     suspect: Vec<Suspect>,
 }
 
-/// All that is known.
+/// The whole table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// The devices, in the order in which they are asked.
+    /// The devices, in order of precedence.
     pub devices: Vec<Device>,
-    /// A cost without exits.
+    /// The causes of costs without exits.
     pub suspects: Vec<Suspect>,
 }
 
@@ -216,22 +216,22 @@ impl Table {
     /// Reads the table for VMs of a hypervisor.
     ///
     /// # Errors
-    /// When a file that was compiled in is wrong, which tests rule out.
+    /// If an embedded file is invalid, which tests rule out.
     pub fn load(hypervisor: Hypervisor) -> Result<Self, TableError> {
         let mut table = Self { devices: Vec::new(), suspects: Vec::new() };
         for (name, text) in FILES {
             let wrong = |source| TableError { file: name, source: Box::new(source) };
             let file: File = toml::from_str(text).map_err(wrong)?;
             table.devices.extend(file.device.into_iter().map(|device| device.of(hypervisor)));
-            // All of them are QEMU's under KVM.
+            // All suspects are about QEMU with KVM.
             table.suspects.extend(file.suspect.into_iter().filter(|_| hypervisor == Hypervisor::Kvm));
         }
         table.devices.sort_by_key(|device| device.order);
         Ok(table)
     }
 
-    /// The device that this access reaches: that of the PCI device at the address where it is known, and else that whose
-    /// place it is. A device that is known by a VM's definition alone is found with that only.
+    /// The device that this access is to: by the PCI device whose BAR contains it, if that is known, or else by the address
+    /// ranges of the table. Devices that depend on the VM's definition are only found with `facts`.
     #[must_use]
     pub fn of_access(&self, access: Access, facts: Option<&Facts>) -> Option<&Device> {
         if let Some(bar) = facts.and_then(|facts| facts.bar(access)) {
@@ -244,7 +244,7 @@ impl Table {
             .find(|device| device.matches.iter().any(|one| one.has_access(access)))
     }
 
-    /// The subject of exits of this reason that no access explains.
+    /// The device that exits of this reason are attributed to if no access explains them.
     #[must_use]
     pub fn of_reason(&self, reason: ExitReason) -> Option<&Device> {
         let name = reason.name()?;
@@ -253,7 +253,7 @@ impl Table {
 }
 
 impl Device {
-    /// The device with the words and the cures for VMs of a hypervisor.
+    /// The device with the texts and cures for a hypervisor.
     fn of(mut self, hypervisor: Hypervisor) -> Self {
         self.cures.retain(|cure| cure.hypervisors.contains(&hypervisor));
         if hypervisor == Hypervisor::Xen {
@@ -273,7 +273,7 @@ impl Device {
         self.pci.iter().any(|one| names.contains(one))
     }
 
-    /// Tests whether it stands for whatever PCI device has the address.
+    /// Tests whether it is the entry for an unknown PCI device at this address.
     fn is_anywhere(&self, access: Access) -> bool {
         self.when.is_empty() && self.order >= ANY_PCI && self.matches.iter().any(|one| one.has_access(access))
     }
@@ -282,7 +282,7 @@ impl Device {
         self.when.is_empty() || facts.is_some_and(|facts| facts.all(&self.when))
     }
 
-    /// Tests whether it was told from the VM's definition, so that it is likely and not certain.
+    /// Tests whether it was inferred from the VM's definition, so that it is likely but not certain.
     #[must_use]
     pub fn is_by_definition(&self) -> bool {
         !self.when.is_empty() && self.order > 0

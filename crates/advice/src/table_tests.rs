@@ -24,7 +24,7 @@ fn msr(number: u32) -> Access {
     Access::Msr { number, direction: Direction::Write }
 }
 
-/// The device that an access reaches where only these facts are known.
+/// The device that an access is to, given only these facts.
 fn device(access: Access, facts: &[Fact]) -> String {
     let facts: Facts = facts.iter().copied().collect();
     table().of_access(access, Some(&facts)).map_or_else(|| "none".to_owned(), |device| device.id.clone())
@@ -85,7 +85,7 @@ fn each_cure_says_what_to_change_and_has_a_source() {
     }
 }
 
-/// Cures whose effect neither a definition nor an exit shows.
+/// Cures that neither a definition nor exits can show to be in place.
 const UNTOLD: [(&str, &str); 4] = [
     ("host-interrupt/isolated-cpus", "which of the host's interrupts an exit was for is in no event"),
     ("wbinvd/coherent-device", "KVM exits before it looks at the IOMMU"),
@@ -98,8 +98,8 @@ fn each_cure_that_leaves_exits_says_how_it_shows_that_it_is_in_place() {
     let mut untold = Vec::new();
     for device in table().devices.into_iter().chain(on_xen().devices) {
         for cure in &device.cures {
-            // Where a cure leaves no exit, exits show that it is not in place; what is done in the guest shows there
-            // alone; a device that the definition names is one that the cure would have replaced.
+            // A cure that removes all exits is not in place if there are exits. A change in the guest is only visible
+            // there. If the definition still has the device that the cure replaces, the cure is not in place.
             let leaves = matches!(cure.effect, Effect::Fewer | Effect::Cheaper);
             let outside = [&cure.qemu, &cure.libvirt, &cure.xl, &cure.host].iter().any(|way| way.is_some());
             let replaced = device.is_by_definition() && cure.apply.iter().any(replaces);
@@ -153,7 +153,7 @@ fn what_is_said_of_xen_names_no_setting_of_another_hypervisor() {
     }
 }
 
-/// Devices that are KVM's, or a hypervisor in the guest.
+/// Devices of KVM only, or of a hypervisor in the guest.
 const OF_OTHERS: [&str; 3] = ["nested", "kvm-msrs", "kvmvapic"];
 
 #[test]
@@ -212,7 +212,7 @@ fn every_range_is_in_order_and_every_reason_has_that_name() {
     }
 }
 
-/// Tests whether two ways to recognise a device can both mean one exit.
+/// Tests whether one exit can match both patterns.
 fn overlap(one: &Match, other: &Match) -> bool {
     fn meet<T: PartialOrd>([a, b]: &[T; 2], [c, d]: &[T; 2]) -> bool {
         a <= d && c <= b
@@ -242,7 +242,7 @@ fn devices_that_share_a_place_have_an_order() {
 
 #[test]
 fn known_places_are_found() {
-    // The places are those that QEMU 7.2 lists by `info mtree -f` for pc, q35 and microvm.
+    // The addresses are from QEMU 7.2's `info mtree -f` for pc, q35 and microvm.
     let ports = [
         (0x20, "pic"),
         (0xa1, "pic"),
@@ -363,7 +363,7 @@ fn a_pci_device_is_named_by_the_register_that_an_address_falls_in() {
         bar(0x1b36, 0x0010, 0x108, 0xfebc_2000),
     ]);
     let of = |address| table().of_access(mmio(address), Some(&facts)).map(|device| device.id.clone());
-    // By the definition alone the first would be the e1000's.
+    // Without the BARs, the definition alone would attribute the first to the e1000.
     assert_eq!(of(0xfebc_0018).as_deref(), Some("virtio-pci"));
     assert_eq!(of(0xfebc_1018).as_deref(), Some("ahci"));
     assert_eq!(of(0xfebc_2018).as_deref(), Some("pci-memory"));

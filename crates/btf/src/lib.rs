@@ -1,8 +1,8 @@
-//! The kernel's type information, as far as it says where members of structures are and what enumerations hold (BTF,
-//! `Documentation/bpf/btf.rst` of Linux).
+//! Reader of the kernel's type information (BTF, `Documentation/bpf/btf.rst` of Linux): offsets of structure members
+//! and values of enumerations.
 //!
-//! A reader of our own: the loader's knows no modules, and the one crate that does has a licence which a static
-//! binary cannot follow.
+//! Our own, because the BPF loader's reader does not support modules, and the licence of the only crate that does is
+//! not compatible with a static binary.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 const MAGIC: u16 = 0xeb9f;
 /// `struct btf_header`.
 const HEADER: usize = 24;
-/// `struct btf_type`, without what follows it for its kind.
+/// `struct btf_type`, without the data that follows it for some kinds.
 const TYPE: usize = 12;
 
 /// Kinds of types, `BTF_KIND_*` of `include/uapi/linux/btf.h`.
@@ -37,7 +37,7 @@ mod kind {
     pub(super) const LAST: u32 = ENUM64;
 }
 
-/// Types of the kernel, or of a module with those of the kernel.
+/// Types of the kernel, or of a module together with the kernel's.
 #[derive(Debug, Clone)]
 pub struct Btf {
     base: Option<Arc<Section>>,
@@ -50,16 +50,16 @@ struct Section {
     bytes: Vec<u8>,
     /// The offset of each type in `bytes`.
     types: Vec<u32>,
-    /// Those of structures, unions, enumerations and type definitions that have a name: a tenth of all.
+    /// Offsets of the named structures, unions, enumerations and typedefs, about a tenth of all types.
     named: Vec<u32>,
     strings: std::ops::Range<usize>,
-    /// The number of the first type, and the offset of the first string: behind those of the base.
+    /// The ID of the first type, and the offset of the first string: a module continues the numbers of its base.
     first_type: u32,
     first_string: u32,
 }
 
-/// Reads type information of a kernel and of a module, and looks for members and parameters as the programs do. For
-/// fuzzing: no bytes may do more than be refused.
+/// Parses type information of a kernel and of a module, and looks up members and parameters as the BPF programs do.
+/// The entry point for fuzzing: hostile bytes may only cause errors.
 pub fn read_type_information(kernel: &[u8], module: &[u8]) {
     let Ok(kernel) = Btf::parse(kernel.to_vec()) else { return };
     let module = Btf::parse_split(module.to_vec(), &kernel);
@@ -78,12 +78,12 @@ pub fn read_type_information(kernel: &[u8], module: &[u8]) {
     }
 }
 
-/// One type: its words, and what follows them.
+/// One type: the words of `struct btf_type`, and the data that follows them.
 #[derive(Clone, Copy)]
 struct Type<'b> {
     name: u32,
     info: u32,
-    /// A size, or the number of another type.
+    /// The size, or the ID of another type, depending on the kind.
     size_or_type: u32,
     rest: &'b [u8],
 }
@@ -97,7 +97,7 @@ impl Type<'_> {
         self.info & 0xffff
     }
 
-    /// The members, parameters or values, in words of four bytes.
+    /// The members, parameters or values, each as an array of 32-bit words.
     fn items(self, words: usize) -> impl Iterator<Item = [u32; 3]> {
         let each = self.rest.chunks_exact(4 * words).take(self.count() as usize);
         each.map(move |bytes| {
@@ -107,34 +107,34 @@ impl Type<'_> {
 }
 
 impl Btf {
-    /// Reads the kernel's own.
+    /// Reads the kernel's type information.
     ///
     /// # Errors
-    /// If the file cannot be read, or holds something else.
+    /// If the file cannot be read or is not BTF.
     pub fn from_file(path: &Path) -> io::Result<Self> {
         Self::parse(fs::read(path)?)
     }
 
-    /// Reads the kernel's own from the bytes of its file.
+    /// Parses the kernel's type information.
     ///
     /// # Errors
-    /// If they are something else.
+    /// If the bytes are not BTF.
     pub fn parse(bytes: Vec<u8>) -> io::Result<Self> {
         Ok(Self { base: None, own: Arc::new(Section::parse(bytes, 1, 0)?) })
     }
 
-    /// Reads a module's, which goes on where the kernel's ends.
+    /// Reads a module's type information, whose IDs continue those of `base`.
     ///
     /// # Errors
-    /// If the file cannot be read, or holds something else.
+    /// If the file cannot be read or is not BTF.
     pub fn from_split_file(path: &Path, base: &Self) -> io::Result<Self> {
         Self::parse_split(fs::read(path)?, base)
     }
 
-    /// Reads a module's from the bytes of its file.
+    /// Parses a module's type information.
     ///
     /// # Errors
-    /// If they are something else.
+    /// If the bytes are not BTF.
     pub fn parse_split(bytes: Vec<u8>, base: &Self) -> io::Result<Self> {
         let first_type = u32::try_from(base.own.types.len() + 1).map_err(|_| damaged())?;
         let first_string = u32::try_from(base.own.strings.len()).map_err(|_| damaged())?;
@@ -142,14 +142,15 @@ impl Btf {
         Ok(Self { base: Some(Arc::clone(&base.own)), own: Arc::new(own) })
     }
 
-    /// The byte offset of a member, followed through structures by value and through those without a name.
+    /// The byte offset of a member. `path` names the members of nested structures; anonymous structures and unions
+    /// are searched too.
     #[must_use]
     pub fn member(&self, structure: &str, path: &[&str]) -> Option<u32> {
         let mut without = HashSet::new();
         self.structures(structure).find_map(|one| self.offset(one, path, 0, &mut without))
     }
 
-    /// Tests whether a structure has a member. `None` where there is no such structure with members.
+    /// Tests whether a structure has a member. `None` if no structure of this name is defined.
     #[must_use]
     pub fn has_member(&self, structure: &str, member: &str) -> Option<bool> {
         self.structures(structure)
@@ -157,15 +158,15 @@ impl Btf {
             .then(|| self.member(structure, &[member]).is_some())
     }
 
-    /// Tests whether an enumeration has a value of this name. `None` where there is no such enumeration.
+    /// Tests whether an enumeration has a value of this name. `None` if there is no such enumeration.
     #[must_use]
     pub fn has_value(&self, enumeration: &str, value: &str) -> Option<bool> {
         let values = self.values(enumeration)?;
         Some(values.iter().any(|(name, _)| *name == value))
     }
 
-    /// The values of an enumeration in its order, each with its name; of those of 64 bits the lower half. `None` where there
-    /// is no such enumeration.
+    /// The names and values of an enumeration, in the order of their definition; the lower half of 64-bit values.
+    /// `None` if there is no such enumeration.
     #[must_use]
     pub fn values(&self, enumeration: &str) -> Option<Vec<(&str, u32)>> {
         let mut values: Option<Vec<_>> = None;
@@ -181,7 +182,8 @@ impl Btf {
         values
     }
 
-    /// The parameter that points to a structure, counted from zero, of the function that a type is defined as.
+    /// The index of the first parameter that is a pointer to `structure`, in the function type that `definition` is a
+    /// typedef of.
     #[must_use]
     pub fn parameter(&self, definition: &str, structure: &str) -> Option<u32> {
         let with_name = |one: &Type<'_>| one.kind() == kind::TYPEDEF && self.is_named(one.name, definition);
@@ -197,8 +199,8 @@ impl Btf {
         u32::try_from(at).ok()
     }
 
-    /// `without` are types by number that were looked through in vain, each with how much of the path was left: a broken file
-    /// can lead to one structure in more ways than there is time for.
+    /// `without` has the types that were searched in vain, each with the length of the path that was left: in a
+    /// corrupt file the number of ways to the same structure can be exponential.
     fn offset(
         &self,
         of: Type<'_>,
@@ -206,7 +208,7 @@ impl Btf {
         depth: u32,
         without: &mut HashSet<(u32, usize)>,
     ) -> Option<u32> {
-        // Structures by value cannot hold themselves, but a broken file can say so.
+        // A structure cannot contain itself by value, but a corrupt file can claim that it does.
         const DEEPEST: u32 = 32;
         let (&wanted, rest) = path.split_first()?;
         if !matches!(of.kind(), kind::STRUCT | kind::UNION) || depth > DEEPEST {
@@ -234,9 +236,9 @@ impl Btf {
         None
     }
 
-    /// A type without its qualifiers and other names.
+    /// The type behind typedefs and qualifiers.
     fn plain(&self, mut number: u32) -> Option<Type<'_>> {
-        // As many as a broken file could make a ring of.
+        // An upper bound: in a corrupt file these types can form a cycle.
         for _ in 0..64 {
             let one = self.of_number(number)?;
             match one.kind() {
@@ -257,8 +259,8 @@ impl Btf {
         self.named().filter(is_one)
     }
 
-    /// All named structures, unions, enumerations and type definitions, the module's first: structures of a module may be
-    /// declared by the kernel as well.
+    /// All named structures, unions, enumerations and typedefs, the module's first: the kernel may have only a
+    /// forward declaration of a module's structure.
     fn named(&self) -> impl Iterator<Item = Type<'_>> {
         let sections = [Some(&self.own), self.base.as_ref()];
         sections
@@ -275,13 +277,13 @@ impl Btf {
         section.at(*section.types.get(number.checked_sub(section.first_type)? as usize)?)
     }
 
-    /// Tests the name at this offset. The end of a name that begins otherwise is not looked for.
+    /// Tests whether the name at this offset is `wanted`, without searching for the end of a name that differs.
     fn is_named(&self, offset: u32, wanted: &str) -> bool {
         let rest = self.strings_from(offset).and_then(|strings| strings.strip_prefix(wanted.as_bytes()));
         rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == 0))
     }
 
-    /// A name; `None` for one that is longer than any of the kernel's.
+    /// The name at this offset; `None` if it is longer than any of the kernel's.
     fn text(&self, offset: u32) -> Option<&str> {
         const LONGEST: usize = 512;
         let strings = self.strings_from(offset)?;
@@ -345,7 +347,7 @@ impl Section {
     }
 }
 
-/// The number of bytes after the words of a type. `None` for an unknown kind, behind which nothing can be found.
+/// The length of the data after `struct btf_type`. `None` for an unknown kind: the types after it cannot be found.
 fn following(info: u32) -> Option<usize> {
     let count = (info & 0xffff) as usize;
     Some(match info >> 24 & 0x1f {

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Makes a file.
+/// Builds a BTF file.
 #[derive(Default)]
 struct Maker {
     types: Vec<u8>,
@@ -11,7 +11,7 @@ struct Maker {
 
 impl Maker {
     fn new(first_string: u32) -> Self {
-        // The kernel's strings begin with the empty one.
+        // The kernel's string table begins with the empty string.
         let strings = if first_string == 0 { vec![0] } else { Vec::new() };
         Self { types: Vec::new(), strings, first_string }
     }
@@ -53,7 +53,7 @@ impl Maker {
 fn kernel() -> Maker {
     let mut kernel = Maker::new(0);
     let (head, inner) = (kernel.text("head"), kernel.text("inner"));
-    // 1: struct base { 8 bytes; int inner at 8 }
+    // 1: struct base { 8 bytes; int inner at offset 8 }
     kernel.add("base", kind::STRUCT, 16, &[&[head, 0, 0], &[inner, 0, 64]]);
     kernel
 }
@@ -63,11 +63,11 @@ fn members_of_a_module_are_found_through_the_kernels_types() {
     let kernel = kernel();
     let mut module = Maker::new(kernel.strings.len() as u32);
     let (vcpu, reason) = (module.text("vcpu"), module.text("reason"));
-    // 2: const base; 3: union without a name, { base head; int reason }
+    // 2: const base; 3: anonymous union { base head; int reason }
     module.add("", kind::CONST, 1, &[]);
     module.add("", kind::UNION, 16, &[&[vcpu, 2, 0], &[reason, 0, 32]]);
     module.add("vcpu_vmx", kind::STRUCT, 48, &[&[0, 3, 256]]);
-    // 5: struct vcpu_vmx *; 6: int (*)(void *, struct vcpu_vmx *); and its name.
+    // 5: struct vcpu_vmx *; 6: int (*)(void *, struct vcpu_vmx *); then the typedef of 6.
     module.add("", kind::POINTER, 4, &[]);
     module.add("", kind::FUNCTION_PROTOTYPE, 0, &[&[0, 0], &[0, 5]]);
     module.add("", kind::POINTER, 6, &[]);
@@ -88,9 +88,9 @@ fn members_of_a_module_are_found_through_the_kernels_types() {
 fn structures_that_hold_themselves_many_times_end() {
     let mut kernel = Maker::new(0);
     let wanted = kernel.text("wanted");
-    // 1: a structure of a hundred members without a name, all of which are it again.
+    // 1: a structure with a hundred anonymous members, each of which is the structure itself.
     kernel.add("ring", kind::STRUCT, 0, &[&[0, 1, 0][..]; 100]);
-    // 2 to 31: each twice in the one before it, and at the end what is looked for.
+    // 2 to 31: each is contained twice in the one before it; the last has the member that is looked for.
     for number in 2..32 {
         let name = if number == 2 { "deep" } else { "" };
         kernel.add(name, kind::STRUCT, 0, &[&[0, 1, 0], &[0, number + 1, 8], &[0, number + 1, 16]]);
@@ -119,7 +119,7 @@ fn the_running_kernels_own_is_read() {
     }
     let btf = Btf::from_file(path).unwrap();
     let (process, thread) = (btf.member("task_struct", &["tgid"]), btf.member("task_struct", &["pid"]));
-    // They have been neighbours ever since there were both.
+    // `pid` and `tgid` have been neighbours since both exist.
     assert_eq!(process, thread.map(|at| at + 4));
     assert_eq!(btf.member("list_head", &["prev"]), Some(8));
 }

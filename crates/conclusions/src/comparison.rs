@@ -42,7 +42,7 @@ impl RelativeChange {
 pub struct Side {
     /// The exits.
     pub counts: ExitCounts,
-    /// Operations of the workload during them (requests, IPIs, ...); `None` if not counted.
+    /// Operations of the workload in the same time (requests, IPIs, ...); `None` if not counted.
     pub operations: Option<u64>,
 }
 
@@ -84,8 +84,7 @@ impl Comparison {
         Self { before, after }
     }
 
-    /// Tests whether figures are exits per operation: both sides counted their operations and did at least
-    /// one.
+    /// Tests whether figures are exits per operation: both sides have at least one operation.
     #[must_use]
     pub fn per_operation(&self) -> bool {
         [&self.before, &self.after].iter().all(|side| side.operations.is_some_and(|count| count > 0))

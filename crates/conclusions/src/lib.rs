@@ -1,5 +1,5 @@
-//! Conclusions from VM exits and from the state of a VM: interrupt virtualization is in force or not, the exits
-//! that it would avoid, and the changes between two recordings.
+//! Conclusions from VM exits and from the state of a VM: the status of interrupt virtualization, the exits that it would
+//! avoid, and the changes between two recordings.
 //!
 //! No I/O, no `unsafe`, no kernel formats.
 

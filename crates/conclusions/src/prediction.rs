@@ -1,8 +1,8 @@
 //! Prediction of the current exits that interrupt virtualization would avoid.
 //!
-//! A recording without APICv or AVIC contains the exits that these would avoid, but not always the purpose of
-//! each. So a prediction is a range: `low` and `high` are the bounds from the counts, `expected` is the
-//! estimate of the row's rule. `docs/predict.md` has the reasoning and the formula of each row.
+//! A recording without APICv or AVIC contains the exits that these would avoid, but does not always show the purpose of an
+//! exit. So a prediction is a range: `low` and `high` are the bounds that the counts allow, `expected` is the estimate of
+//! the row's rule. `docs/predict.md` has the reasoning and the formula of each row.
 
 mod already;
 mod assumption;
@@ -46,11 +46,11 @@ pub struct Prediction {
     pub totals: Totals,
     /// VMs with signs that interrupt virtualization is already active.
     pub already: Vec<Already>,
-    /// Exits of nested guests, which are among those of the rows: nothing of them is avoided while AVIC is inhibited for a
-    /// vCPU that runs one, and APICv is used by L1 if it wants.
+    /// Exits of nested guests, which are included in the rows. None of them would be avoided: AVIC is inhibited for a vCPU
+    /// while it runs a nested guest, and only L1 can use APICv for L2.
     #[serde(default)]
     pub nested: Nested,
-    /// Events of the kernel that would have made the ranges narrower, to record next time.
+    /// Tracepoints that would have made the ranges narrower, to record next time.
     pub record: Vec<String>,
 }
 
@@ -59,11 +59,11 @@ pub struct Prediction {
 pub struct Totals {
     /// Current exits.
     pub exits: u64,
-    /// The number of them that would be avoided.
+    /// The number of exits that would be avoided.
     pub gone_exits: Range,
     /// Current handling time in nanoseconds, without [`Self::idle_ns`].
     pub time_ns: u64,
-    /// The part of it that would be avoided, in nanoseconds.
+    /// The handling time that would be avoided, in nanoseconds.
     pub gone_time_ns: Range,
     /// Handling time of exits in which the vCPU sleeps, in nanoseconds: not a cost, so not included in other
     /// sums.
@@ -72,8 +72,8 @@ pub struct Totals {
 
 /// Predicts for `profile`, which was observed for `observed_ns` nanoseconds.
 ///
-/// VMs are predicted separately and summed up. Counts of events cover a whole source, so they are used only
-/// as upper bounds: `profile` may be a part of the source.
+/// VMs are predicted separately and summed up. Counts of events are of the whole source, of which `profile` may be a part,
+/// so they are only used as upper bounds.
 #[must_use]
 pub fn predict(profile: &Profile, observed_ns: u64, assumption: &Assumption) -> Prediction {
     let mut vms: BTreeMap<Option<u32>, Vec<&VcpuExits>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Compares two profiles, or two sets of them: the changes of each reason's rate and handling time, with
+//! Comparison of two profiles, or two sets of profiles: the changes of each reason's rate and handling time, with
 //! intervals.
 //!
 //! Every figure has a value before, a value after, and a relative change with a 95 % interval if one can be
@@ -6,12 +6,11 @@
 //!
 //! 1. three recordings or more on each side: Student's t over recordings ([`Basis::Recordings`]);
 //! 2. exits known over time, and [`FEWEST_EXITS`] of them on each side: the block bootstrap ([`Basis::Blocks`]);
-//! 3. fewer exits: the exact interval for Poisson counts, widened by how much these are clumped
-//!    ([`Basis::Poisson`]);
+//! 3. fewer exits: the exact interval for Poisson counts, widened by the dispersion of the counts ([`Basis::Poisson`]);
 //! 4. for mean times without exits over time: Welch's interval ([`Basis::Times`]).
 //!
-//! Intervals of one recording on each side apply only to these recordings: differences between runs (memory
-//! layout, the VM's cores, other load on the host) are constant within each of them.
+//! Intervals of one recording on each side only apply to these recordings. They do not include variation between runs
+//! (memory layout, the VM's cores, other load on the host), which is constant within a recording.
 
 mod cells;
 mod doubt;
@@ -41,10 +40,10 @@ use subject::Vms;
 pub struct Recording<'a> {
     /// The exits.
     pub profile: &'a Profile,
-    /// The period in which its exits were counted: its span, or the selected part of it.
+    /// The period in which the exits were counted: the profile's span, or the selected part of it.
     pub observed: Option<Span>,
-    /// Its exits over time by the grouping of the comparison, if the profile's own timeline does not have it:
-    /// by vCPU, port, address or register.
+    /// The exits over time by the grouping of the comparison, if the profile's own timeline does not have it: by vCPU,
+    /// port, address or register.
     pub grouped: Option<&'a GroupedTimeline>,
 }
 
@@ -79,7 +78,7 @@ pub enum Per {
     Second,
     /// One operation of the workload.
     Operation,
-    /// One recording, because the duration of some recording is unknown.
+    /// One recording, because the duration of a recording is unknown.
     Recording,
 }
 
@@ -95,11 +94,11 @@ pub struct SideSummary {
     pub operations: Option<u64>,
     /// The number of VMs with exits, over all recordings.
     pub vms: usize,
-    /// The most vCPUs with exits in any recording.
+    /// The maximum number of vCPUs with exits in a recording.
     pub vcpus: usize,
-    /// The number of time slices for intervals.
+    /// The number of time slices that intervals are computed from.
     pub slices: usize,
-    /// Exits in which the guest slept. They are included in the exits, but their times are in no sum.
+    /// Exits in which the guest slept. They count as exits, but their times are not included in sums.
     pub idle: Exits,
     /// Missing or doubtful data.
     pub losses: Losses,
@@ -113,7 +112,7 @@ pub enum Overall {
     Less,
     /// More exits or more time in the host, and no decrease of the other.
     More,
-    /// Fewer exits that take more time, or more that take less.
+    /// Fewer exits but more time, or more exits but less time.
     Mixed,
     /// No significant or relevant change.
     Same,
@@ -132,14 +131,14 @@ pub struct ProfileComparison {
     pub before: SideSummary,
     /// The other side.
     pub after: SideSummary,
-    /// The total; times are without those of [`SideSummary::idle`].
+    /// The total; its times exclude [`SideSummary::idle`].
     pub total: ComparedRow,
     /// The rows, in order.
     pub rows: Vec<ComparedRow>,
-    /// The rows that [`Self::keep_top`] removed, as one.
+    /// The sum of the rows that [`Self::keep_top`] removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Remainder>,
-    /// The VMs that [`Subject::vm`] numbers.
+    /// The VMs, to which [`Subject::vm`] is an index.
     pub vms: Vec<ComparedVm>,
     /// Doubts about the figures.
     pub doubts: Vec<Doubt>,
@@ -152,8 +151,8 @@ pub struct ProfileComparison {
 }
 
 impl ProfileComparison {
-    /// Compares `after` with `before`; a side without recordings has no exits. Rows are ordered by the
-    /// increase of host time.
+    /// Compares `after` with `before`. A side without recordings has no exits. Rows are sorted by
+    /// [`ComparisonOrder::Time`].
     #[must_use]
     pub fn new(before: &[Recording<'_>], after: &[Recording<'_>], options: &ComparisonOptions) -> Self {
         let recordings = [before, after];

@@ -10,7 +10,7 @@ const IO: ExitReason = ExitReason::svm(0x7b);
 const VINTR: ExitReason = ExitReason::svm(0x64);
 const PORT: Access = Access::Port { port: 0x3f8, direction: Direction::Write };
 
-/// Exits of a reason in a cell of time, with this handling time in nanoseconds each.
+/// A reason, the index of a cell, the number of exits, and the handling time of each in nanoseconds.
 type Some = (ExitReason, u64, u64, u64);
 
 fn profile(vm: u32, cells: u64, exits: &[Some]) -> Profile {
@@ -33,7 +33,7 @@ fn profile(vm: u32, cells: u64, exits: &[Some]) -> Profile {
     profile
 }
 
-/// `count` exits in each cell.
+/// Exits in all cells: `count` in even ones, one more in odd ones.
 fn even(reason: ExitReason, cells: u64, count: u64, ns: u64) -> Vec<Some> {
     (0..cells).map(|cell| (reason, cell, count + cell % 2, ns + cell % 3)).collect()
 }
@@ -74,7 +74,7 @@ fn time_asleep_is_in_no_sum() {
     assert!(hlt.idle && hlt.before.time_percent.is_none() && hlt.before.mean_ns.is_some());
     assert!((found.total.time.unwrap().change.percent().unwrap() - 99.9).abs() < 0.1);
     assert_eq!(found.verdict, Overall::More);
-    // Idle exits come last, however long.
+    // Idle exits come last, even if they are long.
     assert_eq!(found.rows.last().unwrap().subject.reason, Some(HLT));
     let by_vm = ComparisonOptions {
         grouping: Grouping::new([Dimension::Vm]).unwrap(),
@@ -85,7 +85,7 @@ fn time_asleep_is_in_no_sum() {
     assert!(matches!(by_vm.rows[0].time.unwrap().basis, Some(Basis::Blocks { .. })));
 }
 
-/// Each kind of sleep is that of [`ExitReason::is_sleep`]; AMD's idle HLT is one.
+/// All reasons of [`ExitReason::is_sleep`] are idle, AMD's idle HLT included.
 #[test]
 fn the_mean_of_all_is_of_exits_that_are_handled() {
     for sleep in [HLT, ExitReason::svm(0xa6), ExitReason::vmx(36)] {
@@ -100,7 +100,7 @@ fn the_mean_of_all_is_of_exits_that_are_handled() {
     }
 }
 
-/// A grouping that needs a timeline of its own takes sleep out of its rows as the others do.
+/// Sleep is also excluded with groupings that need a timeline of their own.
 #[test]
 fn sleep_is_in_no_row_of_a_vcpu() {
     let all = |ns| {
@@ -270,7 +270,7 @@ fn the_largest_change_comes_first_whichever_way_it_went() {
 
 #[test]
 fn what_is_gone_for_sure_comes_before_what_changed_by_chance() {
-    // A bursty load: twice as many exits in the bursts, and no significant change.
+    // A bursty load with twice as many bursts, which is no significant change.
     let bursts = |cells: &[u64], count: u64| -> Vec<Some> {
         cells.iter().flat_map(|&cell| (0..5).map(move |step| (MSR, cell + step, count, 2000))).collect()
     };
@@ -322,7 +322,7 @@ proptest! {
         for grouping in [vec![Dimension::Reason], vec![Dimension::Vm], vec![Dimension::Vcpu], vec![Dimension::Port]] {
             let options = ComparisonOptions { grouping: Grouping::new(grouping).unwrap(), ..ComparisonOptions::default() };
             let found = ProfileComparison::new(&[(&before).into()], &[(&after).into()], &options);
-            // JSON has neither infinities nor NaN: they would become null.
+            // JSON has no infinities and no NaN: they would become null.
             let json = serde_json::to_value(&found).unwrap();
             serde_json::from_value::<ProfileComparison>(json).unwrap();
             for estimate in found.rows.iter().chain([&found.total]).flat_map(estimates) {
@@ -339,7 +339,7 @@ proptest! {
     fn exchanging_the_sides_exchanges_the_ends(before in some_exits(), after in some_exits()) {
         let (before, after) = (profile(1, 120, &before), profile(1, 120, &after));
         let (there, back) = (compared(&before, &after), compared(&after, &before));
-        // Near -100 % a percentage has fewer significant digits than its ratio.
+        // Near -100 % a percentage has fewer significant digits than the ratio.
         let near = |a: f64, b: f64| {
             let [a, b] = [a, b].map(|percent| 1.0 + percent / 100.0);
             (a.ln() + b.ln()).abs() < 1e-6 + 1e-13 / a.min(b)

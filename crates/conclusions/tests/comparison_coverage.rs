@@ -1,4 +1,4 @@
-//! Coverage of a comparison's 95 % intervals, over simulated recordings with a known truth.
+//! The coverage of a comparison's 95 % intervals, with simulated recordings whose true change is known.
 //!
 //! `cargo test -p conclusions --test comparison_coverage -- --nocapture` prints the shares.
 
@@ -13,10 +13,10 @@ const EXPERIMENTS: u32 = 250;
 const CELLS: usize = 600;
 const WIDTH_NS: u64 = 1 << 20;
 const REASON: ExitReason = ExitReason::svm(0x7c);
-/// The truth: the rate after is 0.8 of that before, mean times are the same.
+/// The true ratio of the rates, after to before. The mean times do not change.
 const RATIO: f64 = 0.8;
 
-/// Exits of each cell, with this overall mean for each cell.
+/// A function that returns the exits of each cell, given their mean per cell.
 type Load = fn(f64, &mut ChaCha8Rng) -> Vec<u64>;
 
 fn poisson(mean: f64, random: &mut ChaCha8Rng) -> u64 {
@@ -81,14 +81,14 @@ struct Shares {
     blocks: f64,
 }
 
-/// Tests whether the interval contains the truth, if there is one.
+/// Tests whether the interval contains the true change; `None` without an interval.
 fn holds(estimate: Option<Estimate>, ratio: f64) -> Option<bool> {
     let truth = (ratio - 1.0) * 100.0;
     let interval = estimate?.interval?;
     Some(interval.holds(truth))
 }
 
-/// The share of intervals that contain the truth, in percent.
+/// The share of intervals in percent that contain the true change.
 fn share(held: &[Option<bool>]) -> f64 {
     let intervals = held.iter().flatten().count();
     100.0 * held.iter().filter(|&&held| held == Some(true)).count() as f64 / intervals as f64
@@ -154,7 +154,7 @@ fn few_exits_are_covered_in_clumps_or_not() {
     assert!(alone.blocks + clumped.blocks < 50.0);
 }
 
-/// A busy side shows the clustering of exits, but too coarsely for few exits, whose own counts are used.
+/// The dispersion of a busy side is too coarse for a side with few exits, whose own counts are used.
 #[test]
 fn few_exits_against_many_are_covered_and_not_lost_in_width() {
     let mut random = ChaCha8Rng::seed_from_u64(17);
@@ -201,7 +201,6 @@ fn three_recordings_a_side_cover_what_differs_from_run_to_run() {
     }
     println!("four runs: {held}, one run: {held_by_one} of {EXPERIMENTS}");
     assert!((0.91..=0.99).contains(&(f64::from(held) / f64::from(EXPERIMENTS))), "{held}");
-    // The limit in the documentation: a single recording on each side does not show the variation between
-    // runs.
+    // The documented limit: a single recording on each side does not show the variation between runs.
     assert!(f64::from(held_by_one) < 0.6 * f64::from(EXPERIMENTS), "{held_by_one}");
 }

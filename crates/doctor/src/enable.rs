@@ -1,7 +1,7 @@
-//! Switching interrupt virtualization on or off: a plan of steps, each with what it changes, and making it.
+//! Switches interrupt virtualization on or off: a plan of steps, and its execution.
 //!
-//! A plan changes nothing. What it would change is in each step as a difference or a command, and [`apply`] makes it
-//! through the journal of `knobs`.
+//! A plan changes nothing. Each step contains its changes as a difference or a command; [`apply`] makes them through
+//! the journal of `knobs`.
 
 mod apply;
 mod boot;
@@ -30,7 +30,8 @@ use std::path::Path;
 use target::Target;
 
 impl Plan {
-    /// Plans for the host below `root`, which `inspection` describes. Reads its configuration, and changes nothing.
+    /// Makes a plan for the host below `root`, which `inspection` describes. Reads the host's configuration, and
+    /// changes nothing.
     #[must_use]
     pub fn new(root: &Path, inspection: &Inspection, wish: Wish) -> Self {
         let files = &Files::below(root);

@@ -1,6 +1,7 @@
-//! A host examined: a tree of checks by category, one section a running VM, and one sentence at the end.
+//! The examination of a host: a tree of checks by category, a section per running VM, and a conclusion in one
+//! sentence.
 //!
-//! Everything here is a function of facts that others read; nothing is opened or asked for.
+//! All functions work on facts that were already read; nothing here accesses the host.
 
 #[cfg(test)]
 mod cases;
@@ -47,11 +48,11 @@ pub struct Examination {
     pub conclusion: Conclusion,
     /// The number of findings in each state.
     pub summary: Tally,
-    /// The host's categories, and after them the VMs. Those without findings are left out.
+    /// The host's categories, followed by the VMs. Sections without findings are omitted.
     pub sections: Vec<Section>,
 }
 
-/// Every rule, in the order in which they are shown: those with a function of their own, and the rows of [`KERNELS`].
+/// All rules, in the order of display: those with their own function, and the rows of [`KERNELS`].
 #[must_use]
 pub fn rules() -> Vec<Rule> {
     let rows = |category| {
@@ -76,8 +77,8 @@ const fn of(category: Category) -> &'static [Rule] {
     }
 }
 
-/// Examines a host. `sides` says what was found out of running VMs by other means than files; VMs without one are
-/// looked at all the same. `chosen` are processes of VMs to look at alone; none for all of them.
+/// Examines a host. `sides` has the facts about running VMs from other sources than files; VMs without a side are
+/// examined too. `chosen` restricts the VMs to those of some processes; empty means all.
 #[must_use]
 pub fn examine(host: &Inspection, sides: &[VmSide], chosen: &[i32]) -> Examination {
     let subject = Subject::new(host);
@@ -102,7 +103,8 @@ fn section(category: Category, findings: Vec<Finding>) -> Section {
     Section { name: category.name().to_owned(), title: category.title().to_owned(), form: None, findings }
 }
 
-/// The findings of some rules as a tree. What has no meaning here is left out, and its children take its place.
+/// The findings of some rules as a tree. A rule that does not apply to this host is omitted, and its children
+/// take its place.
 fn tree(rules: &[Rule], subject: &Subject<'_>) -> Vec<Finding> {
     let judged: Vec<(&Rule, Option<Verdict>)> =
         rules.iter().map(|rule| (rule, (rule.check)(subject))).collect();
@@ -126,7 +128,7 @@ fn branch(rule: &Rule, verdict: Verdict, judged: &[(&Rule, Option<Verdict>)]) ->
                 None => verdict,
             };
             Some(match &cause {
-                // Its own children have the same cause, and nothing of their own to say.
+                // Skip the child's own children for the same reason.
                 Some(cause) => skipped(child, cause, judged),
                 None => branch(child, verdict, judged),
             })

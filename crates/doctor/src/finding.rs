@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state", content = "reason")]
 pub enum State {
-    /// All is as it should be.
+    /// No problem was found.
     Pass,
-    /// It works, and could work better; or it will not after the next change.
+    /// It works, but could work better, or will stop working after the next change.
     Warn,
-    /// It stands in the way.
+    /// It prevents interrupt virtualization, or the VM, from working.
     Fail,
-    /// It was not looked at, for this reason.
+    /// It was not checked, for this reason.
     Skip(String),
 }
 
 /// The evidence for a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The very file (`/sys/module/kvm_amd/parameters/avic`), instruction (`CPUID 8000000Ah EDX`), command, or place in
-    /// a definition (`line 12`).
+    /// The exact file (`/sys/module/kvm_amd/parameters/avic`), instruction (`CPUID 8000000Ah EDX`), command, or place
+    /// in a definition (`line 12`).
     pub place: String,
-    /// The value, in the source's own words.
+    /// The value, as the source prints it.
     pub value: String,
 }
 
@@ -32,24 +32,24 @@ pub struct Evidence {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fix {
-    /// A command, as it is typed on the host.
+    /// A command to type on the host.
     Command(String),
     /// A change of a VM's definition, which `exitless vm fix` makes.
     Definition(Vec<DefinitionChange>),
-    /// A step for people alone: firmware settings, another kernel, a change inside the guest.
+    /// A step that only people can take: firmware settings, another kernel, a change inside the guest.
     Advice(String),
-    /// The setting that the user of the program that made the VM changes there; it stands for the definition's changes.
+    /// The equivalent setting in the program that manages the VM. It replaces the changes of the definition.
     Managed(Managed),
 }
 
-/// A fix in the words of the program that made the VM.
+/// A fix by the settings of the program that manages the VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Managed {
     /// The program.
     pub manager: Manager,
-    /// The setting that its user changes, in its syntax.
+    /// The settings to change, in the program's syntax.
     pub changes: Vec<String>,
-    /// The reason why there is no setting there, and the step to take instead.
+    /// The reasons why the program has no setting, with the step to take instead.
     pub without: Vec<String>,
     /// The sources.
     pub sources: Vec<String>,
@@ -71,11 +71,11 @@ pub struct Finding {
     pub why: String,
     /// The evidence.
     pub evidence: Vec<Evidence>,
-    /// The ways to fix it, the least invasive first; each is enough alone.
+    /// The fixes, the least invasive first; each is sufficient alone.
     pub fixes: Vec<Fix>,
     /// The source: manual and section, kernel file and version, specification.
     pub source: String,
-    /// Checks that have a meaning only when this one did not fail.
+    /// Checks that make sense only if this one did not fail.
     pub children: Vec<Finding>,
 }
 

@@ -1,4 +1,5 @@
-//! Fixing a VM's definition: which changes rules ask for, the text with them, and what remains then.
+//! Fixes a VM's definition: selects the changes that rules ask for, applies them to the text, and lists the
+//! remaining findings.
 
 use crate::lint::{self, HostSide, Rule};
 use crate::{Finding, Fix, Section, State};
@@ -6,18 +7,18 @@ use domain::{Definition, DefinitionChange, Edited, Error, Files, Form, Refusal, 
 use serde::{Deserialize, Serialize};
 use std::mem::discriminant;
 
-/// Which rules' changes are made.
+/// The rules whose changes are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chosen {
-    /// Those that the guest need not follow.
+    /// Rules whose changes need no change in the guest.
     Safe,
-    /// All of them.
+    /// All rules.
     All,
-    /// Those of these rules alone.
+    /// Only these rules.
     Rules(Vec<String>),
 }
 
-/// A name that no rule has.
+/// There is no rule with this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("No rule is called {name:?}; the rules are {}", names())]
 pub struct UnknownRule {
@@ -29,7 +30,7 @@ fn names() -> String {
 }
 
 impl Chosen {
-    /// The rules with these names; [`Chosen::Safe`] for none.
+    /// The rules with these names; [`Chosen::Safe`] if there are no names.
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl Chosen {
 pub struct RuleChanges {
     /// The rule.
     pub rule: String,
-    /// Its changes, those included that another rule asked for first.
+    /// Its changes, including those that another rule asked for first.
     pub changes: Vec<DefinitionChange>,
 }
 
@@ -64,13 +65,13 @@ pub struct RuleChanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Left {
-    /// The guest has to follow, so that its rule must be named.
+    /// The change needs a change in the guest, so its rule must be named.
     GuestFollows,
-    /// Its rule was not among those that were named.
+    /// Its rule was not named.
     NotNamed,
-    /// No change of the definition is known to fix it; people have to.
+    /// No change of the definition fixes it; people must.
     Advice,
-    /// A change that goes before it says otherwise.
+    /// It contradicts an earlier change.
     Contradicts,
 }
 
@@ -83,19 +84,20 @@ pub struct LeftFinding {
     pub why: Left,
 }
 
-/// Which changes fix findings.
+/// The changes that fix findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The changes, each once.
     pub changes: Vec<DefinitionChange>,
-    /// Which rule asks for which of them.
+    /// The rules with the changes that each asks for.
     pub rules: Vec<RuleChanges>,
     /// The findings that are left.
     pub left: Vec<LeftFinding>,
 }
 
 impl Plan {
-    /// The changes for findings. Of fixes that are enough alone the first is taken; where that one is for people, none.
+    /// Selects the changes for findings. Of alternative fixes the first one is taken, or none if the first one is for
+    /// people.
     #[must_use]
     pub fn of(findings: &[Finding], chosen: &Chosen) -> Self {
         let mut plan = Self::default();
@@ -119,7 +121,7 @@ impl Plan {
         plan
     }
 
-    /// Takes all of a rule's changes, or none.
+    /// Adds all of a rule's changes, or none if one contradicts an earlier change.
     fn take(&mut self, rule: &str, changes: &[DefinitionChange]) -> bool {
         if changes.iter().any(|new| self.changes.iter().any(|old| old != new && same_thing(old, new))) {
             return false;
@@ -147,32 +149,32 @@ fn same_thing(one: &DefinitionChange, other: &DefinitionChange) -> bool {
     discriminant(one) == discriminant(other) && part(one) == part(other)
 }
 
-/// A definition's text, fixed.
+/// The result of fixing a definition's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fixed {
-    /// The findings in it, by group of rules.
+    /// The findings in the old text, by group of rules.
     pub before: Vec<Section>,
-    /// Which changes were made for that.
+    /// The changes that were made.
     pub plan: Plan,
-    /// The text with them; the old one where nothing changed.
+    /// The new text; equal to the old one if nothing changed.
     pub bytes: Vec<u8>,
     /// Notes on the changes: whole sentences.
     pub notes: Vec<String>,
-    /// Changes that the text cannot take.
+    /// Changes that cannot be expressed in the text.
     pub refused: Vec<Refusal>,
     /// The findings in the new text.
     pub after: Vec<Section>,
 }
 
-/// A change can be what another rule speaks about: a new virtio interface wants its queues. This often it is looked
-/// again; rules that undid each other's changes would otherwise never end.
+/// The largest number of rounds. A change may make another rule fire (a new virtio interface needs queues), so the
+/// rules run again; the limit stops rules that undo each other's changes.
 const ROUNDS: usize = 4;
 
 /// Reads a text in this form.
 ///
 /// # Errors
 ///
-/// Those of [`domain::qemu::read`] and [`domain::libvirt::read`], and for forms that cannot be read yet.
+/// Those of [`domain::qemu::read`] and [`domain::libvirt::read`]; an error for other forms.
 pub fn read(text: &Text, form: Form, files: &dyn Files) -> Result<Definition, Error> {
     match form {
         Form::Qemu => domain::qemu::read(text, files),

@@ -142,7 +142,7 @@ fn disks_get_unused_io_threads_first_and_no_more_than_there_are_vcpus() {
     }
     assert_eq!(uses.values().sum::<i32>(), 10);
     assert!(uses.len() == 4 && uses.values().all(|&number| number <= 3), "{uses:?}");
-    // One disk takes the thread that serves nothing.
+    // A single disk gets the existing idle thread.
     let one = XML
         .replace("<vcpu>4</vcpu>", "<vcpu>4</vcpu><iothreads>1</iothreads>")
         .replace("<interface", &format!("{}<interface", disk("vda")));
@@ -213,7 +213,7 @@ fn a_rule_that_is_named_is_fixed_alone() {
 #[test]
 fn fixing_what_is_fixed_changes_no_byte() {
     let once = fixed(&Chosen::All);
-    // What became virtio has its queues too.
+    // The interface that became virtio also gets its queues.
     assert!(once.plan.rules.iter().any(|rule| rule.rule == "network-queues"), "{:?}", once.plan);
     let text = Text::new("web.xml", once.bytes.clone());
     let host = HostSide::of_vendor(exits::Isa::Svm);

@@ -1,7 +1,8 @@
-//! Rules over a VM's definition: what in it inhibits interrupt virtualization, and what costs exits.
+//! Rules over a VM's definition: settings that inhibit interrupt virtualization, and settings that cost
+//! exits.
 //!
-//! A rule is a function and a row of a table. It looks at one [`Definition`], and at the [`HostSide`] where the VM is
-//! to run; without the latter it judges as if interrupt virtualization were wanted and there.
+//! A rule is a function and a row of a table. It judges a [`Definition`] by the [`HostSide`] on which the VM is to
+//! run. Facts that are unknown there count as if the host had interrupt virtualization.
 
 mod apic;
 mod assigned;
@@ -33,17 +34,17 @@ use domain::{Accelerator, Definition, Form};
 
 use self::subject::Subject;
 
-/// The rules over QEMU's and libvirt's definitions, in the order in which they are shown.
+/// The rules over QEMU's and libvirt's definitions, in the order of display.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     Group::ALL.iter().flat_map(|group| group.rules())
 }
 
-/// The rules over definitions in one form, in the order in which they are shown.
+/// The rules over definitions in one form, in the order of display.
 pub fn rules_of(form: Form) -> impl Iterator<Item = &'static Rule> {
     Group::of(form).iter().flat_map(|group| group.rules())
 }
 
-/// The findings of all rules over its form in a definition, in the order of [`rules_of`].
+/// The findings of all rules for the definition's form, in the order of [`rules_of`].
 #[must_use]
 pub fn lint(definition: &Definition, host: &HostSide) -> Vec<Finding> {
     let subject = Subject { vm: definition, host };
@@ -76,7 +77,7 @@ fn judge(rule: &Rule, subject: &Subject<'_>) -> Finding {
     rule.finding(verdict)
 }
 
-/// The reason why no rule judges a definition: it is for another architecture or hypervisor.
+/// The reason why the rules do not apply to a definition: it is for another architecture or hypervisor.
 fn not_judged(definition: &Definition) -> Option<String> {
     if definition.form == Form::Xl {
         return None;

@@ -1,5 +1,5 @@
-//! Fixes in the words of the program that made a VM: users of Proxmox VE or KubeVirt can edit neither QEMU's command line
-//! nor libvirt's XML.
+//! Fixes by the settings of the program that manages a VM: users of Proxmox VE or KubeVirt can edit neither QEMU's
+//! command line nor libvirt's XML.
 
 mod table;
 
@@ -10,13 +10,13 @@ use domain::{CpuModel, Definition, DefinitionChange, DeviceKind, FeatureState};
 use exits::{CurePlace, InhibitReason};
 use host::vms::{Management, Manager};
 
-/// Tests whether a program has words of its own: those of QEMU and libvirt are the forms of definitions.
+/// Tests whether a program has settings of its own. Those of QEMU and libvirt are the forms of definitions.
 #[must_use]
 pub const fn has_words(manager: Manager) -> bool {
     !matches!(manager, Manager::Qemu | Manager::Libvirt | Manager::Other)
 }
 
-/// Tests whether the user of a program with words of its own cannot edit this place.
+/// Tests whether a program with settings of its own hides this place from its user.
 #[must_use]
 pub const fn hides(place: CurePlace) -> bool {
     matches!(place, CurePlace::Qemu | CurePlace::Libvirt | CurePlace::Vmm)
@@ -47,7 +47,8 @@ impl Edit {
         Self::new(setting, name, values)
     }
 
-    /// `None` for a change that no program has words for: it is shown in the form of the definition.
+    /// The setting for a change of the definition; `None` if no program has one, so the change is shown in
+    /// the definition's form.
     fn of(change: &DefinitionChange, definition: Option<&Definition>) -> Option<Self> {
         let kind = |device: usize| definition.and_then(|vm| Some(vm.devices.get(device)?.kind));
         let plain = |setting| Self::new(setting, "", Vec::new());
@@ -98,7 +99,7 @@ impl Edit {
     }
 }
 
-/// The settings that take an inhibit reason away, each list sufficient alone; the least invasive first.
+/// The settings that remove an inhibit reason, each sufficient alone, the least invasive first.
 fn edits_of(reason: InhibitReason) -> Vec<Edit> {
     let x2apic = |on| Edit::switch(Setting::CpuFeature, "x2apic", on);
     let plain = |setting| Edit::new(setting, "", Vec::new());
@@ -117,7 +118,8 @@ fn edits_of(reason: InhibitReason) -> Vec<Edit> {
     }
 }
 
-/// The fixes of an inhibit reason in the words of the program that made a VM; empty if it has none of its own.
+/// The fixes of an inhibit reason by the settings of a VM's manager; empty if the manager has no settings of
+/// its own.
 #[must_use]
 pub fn of_reason(reason: InhibitReason, name: &str, management: &Management) -> Vec<Managed> {
     if !has_words(management.manager) {
@@ -126,7 +128,8 @@ pub fn of_reason(reason: InhibitReason, name: &str, management: &Management) -> 
     edits_of(reason).into_iter().filter_map(|edit| said(&[edit], name, management)).collect()
 }
 
-/// Adds to each finding the words of the program that made the VM, before the changes that they stand for.
+/// Adds to each finding the fixes by settings of the VM's manager, before the equivalent changes of the
+/// definition.
 pub fn translate(
     findings: &mut [Finding],
     definition: Option<&Definition>,
@@ -147,7 +150,7 @@ pub fn translate(
                 changes.iter().map(|change| Edit::of(change, definition)).collect();
             said(&edits?, name, management)
         };
-        // Where words are lacking for one of them, the definition's form tells all.
+        // If the manager has no setting for one of the changes, show all of them in the definition's form.
         let Some(mut found) = changes.map(in_words).collect::<Option<Vec<Managed>>>() else { continue };
         found.dedup();
         finding.fixes.splice(0..0, found.into_iter().map(Fix::Managed));
@@ -176,7 +179,7 @@ fn said(edits: &[Edit], name: &str, management: &Management) -> Option<Managed> 
     Some(all)
 }
 
-/// Arguments of QEMU, in the syntax of a program that passes them on.
+/// The setting by which a manager passes arguments to QEMU.
 fn passed_on(arguments: &[&str], management: &Management) -> String {
     match management.manager {
         Manager::Proxmox => {
@@ -197,12 +200,12 @@ fn vmid(management: &Management) -> String {
     management.vmid.map_or("VMID".to_owned(), |vmid| vmid.to_string())
 }
 
-/// Fills the placeholders. Names of VMs stand in it only where their form is checked.
+/// Replaces the placeholders.
 fn filled(text: &str, edit: &Edit, name: &str, management: &Management) -> String {
     let mut text = text.replace("{vmid}", &vmid(management));
     let machine = match &management.namespaced {
         Some((space, name)) => format!("{space}/{name}"),
-        // Its characters are those of the process; whoever shows the text makes them harmless.
+        // The process chooses this name. It is escaped when the text is printed.
         None => name.chars().take(64).collect(),
     };
     text = text.replace("{vm}", &machine);

@@ -1,24 +1,24 @@
-//! Findings under a heading, and how many there are of each state.
+//! Findings under a heading, and the number of findings in each state.
 
 use crate::{Finding, State};
 use domain::Form;
 use serde::{Deserialize, Serialize};
 
-/// Findings that belong together: a category of the host's, or a VM.
+/// Findings of one category of the host, or of one VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
     /// Its stable name in lower case with dashes: `cpu`, `iommu`, `timers`, or the VM's name.
     pub name: String,
     /// Its heading, in a few words.
     pub title: String,
-    /// The form of the VM's definition, which decides how changes of it are shown. `None` for a host's findings.
+    /// The form of the VM's definition, in which its changes are shown. `None` for findings about a host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Form>,
     /// The findings, in the order of the rules.
     pub findings: Vec<Finding>,
 }
 
-/// The reason why a definition was not judged at all: that of every finding.
+/// The reason why a definition was not judged at all, if all findings have the same one.
 #[must_use]
 pub fn not_judged(sections: &[Section]) -> Option<&str> {
     let mut findings = sections.iter().flat_map(|section| &section.findings);
@@ -29,13 +29,13 @@ pub fn not_judged(sections: &[Section]) -> Option<&str> {
 /// The number of findings in each state, children included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Findings that stand in the way.
+    /// Failed checks.
     pub fail: usize,
-    /// Findings that cost.
+    /// Checks with a warning.
     pub warn: usize,
-    /// Checks that found all as it should be.
+    /// Checks that passed.
     pub pass: usize,
-    /// Checks that were not made.
+    /// Skipped checks.
     pub skip: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The verdict of a rule: the part of a finding that differs from host to host and from definition to definition.
+//! The verdict of a rule: the part of a finding that depends on the host or definition.
 
 use crate::{Evidence, Finding, Fix, State};
 
@@ -32,19 +32,19 @@ impl Verdict {
         Self::of(State::Skip(why.into()), "")
     }
 
-    /// With a place and what it says.
+    /// Adds evidence: a place and its value.
     pub(crate) fn seen(mut self, place: impl Into<String>, value: impl Into<String>) -> Self {
         self.evidence.push(Evidence { place: place.into(), value: value.into() });
         self
     }
 
-    /// Fixed by what only people can do.
+    /// Adds a fix that only people can make.
     pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
         self.fixes.push(Fix::Advice(advice.into()));
         self
     }
 
-    /// The finding of a rule that says this.
+    /// The finding of a rule with this verdict.
     pub(crate) fn finding(self, name: &str, title: &str, why: &str, source: &str) -> Finding {
         Finding {
             rule: name.to_owned(),

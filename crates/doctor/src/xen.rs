@@ -1,8 +1,9 @@
-//! What Xen uses of the hardware's interrupt virtualization.
+//! The hardware's interrupt virtualization that Xen uses.
 
 use exits::Isa;
 
-/// The interrupt virtualization that Xen can use on such a processor; `None` if it uses none.
+/// The interrupt virtualization that Xen can use on a processor with this instruction set; `None` if there is
+/// none.
 pub(crate) const fn technology(isa: Option<Isa>) -> Option<&'static str> {
     match isa {
         Some(Isa::Vmx) => Some("APICv"),

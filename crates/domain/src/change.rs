@@ -4,8 +4,8 @@ use super::cpu::{CpuModel, FeatureState};
 use super::machine::{Irqchip, TickPolicy};
 use serde::{Deserialize, Serialize};
 
-/// The note on a change from interrupt controllers in the kernel to a split irqchip: migration compares the devices of
-/// both sides, and those of KVM are not QEMU's.
+/// The note on a change from interrupt controllers in the kernel to a split irqchip: migration requires the same
+/// devices on both sides, and KVM's interrupt controllers are other devices than QEMU's.
 pub(crate) const SPLIT_NOTE: &str = "The irqchip is split from the next start. A VM that runs now cannot be migrated live \
                                      to this definition, nor back: shut it down and start it.";
 
@@ -28,11 +28,12 @@ pub enum DefinitionChange {
     CpuFeature(String, FeatureState),
     /// Switches an enlightenment, by QEMU's name without its prefix.
     HyperV(String, bool),
-    /// Adds an Intel IOMMU with interrupt remapping and APIC IDs above 255, or enables these.
+    /// Adds an Intel IOMMU with interrupt remapping and APIC IDs above 255, or enables both in the existing
+    /// one.
     InterruptRemapping,
     /// Makes the guest's memory a file that the processes behind vhost-user devices can map.
     SharedMemory,
-    /// Lets QEMU connect again when the process behind a vhost-user device has ended.
+    /// Makes QEMU reconnect when the process behind a vhost-user device has ended.
     Reconnect {
         /// The index of the device.
         device: usize,
@@ -45,11 +46,11 @@ pub enum DefinitionChange {
         /// QEMU's name of the new model.
         model: String,
     },
-    /// Sets the backend of a network interface: the kernel, or the VMM.
+    /// Sets the backend of a network interface: vhost-net in the kernel, or the VMM.
     Vhost {
         /// The index of the device.
         device: usize,
-        /// The kernel.
+        /// True for the kernel, false for the VMM.
         on: bool,
     },
     /// Sets the number of a device's queues.

@@ -12,7 +12,7 @@ pub enum CpuModel {
     Host,
     /// All features that the accelerator supports (`-cpu max`, `maximum`).
     Maximum,
-    /// The named model nearest to the host's (`host-model`, libvirt only).
+    /// The named model closest to the host's CPU (`host-model`, libvirt only).
     HostModel,
     /// A model by name (`EPYC-Genoa`, `qemu64`).
     Named(String),
@@ -22,16 +22,16 @@ pub enum CpuModel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FeatureState {
-    /// Given (`+x`, `x=on`, `force`, `require`).
+    /// Enabled (`+x`, `x=on`, `force`, `require`).
     On,
-    /// Given if the host has it (libvirt `optional`).
+    /// Enabled if the host has it (libvirt `optional`).
     Optional,
-    /// Withheld (`-x`, `x=off`, `disable`, `forbid`).
+    /// Disabled (`-x`, `x=off`, `disable`, `forbid`).
     Off,
 }
 
-/// The features without which a guest does not see KVM: KVM's CPUID leaves, and the bit that tells it to look for any
-/// (Linux `arch/x86/kernel/kvm.c`, `__kvm_cpuid_base`).
+/// The features without which a guest does not detect KVM: KVM's CPUID leaves, and the bit without which the guest
+/// does not look for a hypervisor (Linux `arch/x86/kernel/kvm.c`, `__kvm_cpuid_base`).
 pub const HIDES_KVM: [&str; 2] = ["kvm", "hypervisor"];
 
 /// Enlightenments for Windows (QEMU `hv-*`, libvirt `<hyperv>`). `None` if the text does not set it.

@@ -1,6 +1,7 @@
 //! The effective values of settings that a definition does not contain.
 //!
-//! The rules are QEMU's, because libvirt leaves these settings to it too; each method names QEMU's function.
+//! The rules are QEMU's, because libvirt leaves these settings to QEMU too; each method names QEMU's
+//! function.
 
 use super::cpu::{CpuModel, FeatureState, HIDES_KVM};
 use super::definition::Definition;
@@ -52,7 +53,7 @@ impl Definition {
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
 
-    /// The effective accelerator: by default QEMU translates, unless its program's name ends in `kvm`
+    /// The effective accelerator: TCG by default, but KVM if the name of QEMU's program ends in `kvm`
     /// (`configure_accelerators` in `system/vl.c`).
     #[must_use]
     pub fn accelerator_in_force(&self) -> Accelerator {
@@ -62,8 +63,8 @@ impl Definition {
     }
 
     /// The effective irqchip mode. The default is split on `microvm` (`hw/i386/microvm.c`) and on
-    /// `pc-q35-4.0` only (`hw/i386/pc_q35.c`; 4.0.1 reverted it); otherwise in the kernel with KVM, and in
-    /// the VMM without.
+    /// `pc-q35-4.0` only (`hw/i386/pc_q35.c`; 4.0.1 reverted it); otherwise all interrupt controllers are in
+    /// the kernel with KVM, and in the VMM without it.
     #[must_use]
     pub fn irqchip_in_force(&self) -> Irqchip {
         if self.accelerator_in_force() == Accelerator::Tcg {
@@ -97,8 +98,8 @@ impl Definition {
         !self.is_microvm() && self.timers.hpet.as_ref().is_none_or(|set| set.value)
     }
 
-    /// vCPUs at start (`machine_parse_smp_config` in `hw/core/machine-smp.c`): the given number, or the
-    /// product of the topology, or one.
+    /// The number of vCPUs at start (`machine_parse_smp_config` in `hw/core/machine-smp.c`): the given
+    /// number, the product of the topology, or one.
     #[must_use]
     pub fn vcpus_in_force(&self) -> u32 {
         let vcpus = &self.vcpus;
@@ -110,14 +111,14 @@ impl Definition {
         said.max(1)
     }
 
-    /// The most vCPUs, including those that can be hotplugged.
+    /// The maximum number of vCPUs, including those that can be hotplugged.
     #[must_use]
     pub fn most_vcpus(&self) -> u32 {
         self.vcpus_in_force().max(self.vcpus.maximum.as_ref().map_or(0, |set| set.value))
     }
 
     /// Tests whether an enlightenment is on, by QEMU's name without its prefix. With `hv-passthrough` all
-    /// that the host has are on, unless the text disables them.
+    /// enlightenments of the host are on, unless the text disables them.
     #[must_use]
     pub fn hyperv(&self, name: &str) -> bool {
         let passthrough = self.cpu.hyperv.passthrough.as_ref().is_some_and(|set| set.value);
@@ -145,7 +146,7 @@ impl Definition {
         !hidden && self.cpu.feature("kvm-msi-ext-dest-id").map_or(default, |state| state != FeatureState::Off)
     }
 
-    /// Tests whether the guest gets all features of the host's CPU, except single ones.
+    /// Tests whether the guest gets the host's CPU, apart from features that are disabled one by one.
     #[must_use]
     pub fn passes_host_cpu(&self) -> bool {
         self.cpu.model.as_ref().is_some_and(|model| matches!(model.value, CpuModel::Host | CpuModel::Maximum))

@@ -22,19 +22,19 @@ pub enum Form {
 /// vCPUs and their topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vcpus {
-    /// vCPUs at start.
+    /// The number of vCPUs at start.
     pub count: Option<Set<u32>>,
-    /// The most vCPUs.
+    /// The maximum number of vCPUs.
     pub maximum: Option<Set<u32>>,
     /// Sockets.
     pub sockets: Option<Set<u32>>,
-    /// Dies a socket.
+    /// Dies per socket.
     pub dies: Option<Set<u32>>,
-    /// Clusters a die.
+    /// Clusters per die.
     pub clusters: Option<Set<u32>>,
-    /// Cores a cluster.
+    /// Cores per cluster.
     pub cores: Option<Set<u32>>,
-    /// Threads a core.
+    /// Threads per core.
     pub threads: Option<Set<u32>>,
 }
 
@@ -50,7 +50,7 @@ pub struct IoThread {
 /// A VM as described by its definition. Fields contain no defaults, except where their description says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
-    /// The form of its text.
+    /// The form of the text.
     pub form: Form,
     /// Its name.
     pub name: Option<Set<String>>,
@@ -61,13 +61,13 @@ pub struct Definition {
     pub other_architecture: Option<Set<String>>,
     /// The machine.
     pub machine: Machine,
-    /// Its timers.
+    /// The timers of the machine.
     pub timers: Timers,
     /// vCPUs.
     pub vcpus: Vcpus,
     /// Memory in MiB.
     pub memory_mib: Option<Set<u64>>,
-    /// The guest's memory is a file that other processes can map, or that is explicitly not so.
+    /// True if the guest's memory is a file that other processes can map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_memory: Option<Set<bool>>,
     /// The CPU that the guest sees.

@@ -47,8 +47,8 @@ pub enum Backend {
 pub struct Device {
     /// Its kind.
     pub kind: DeviceKind,
-    /// QEMU's name of its driver (`virtio-net-pci`, `e1000e`, `ide-hd`, `VGA`, `vfio-pci`), also in libvirt's
-    /// text.
+    /// The name of its driver in QEMU (`virtio-net-pci`, `e1000e`, `ide-hd`, `VGA`, `vfio-pci`), even if the
+    /// text is libvirt's.
     pub model: String,
     /// Its name (`id=`, libvirt's alias or target).
     pub id: Option<String>,
@@ -68,8 +68,8 @@ pub struct Device {
     /// or driver of the lowest block node.
     #[serde(skip)]
     pub resource: Option<String>,
-    /// QEMU connects again when the process behind a vhost-user device has ended, or that process connects. `None` if
-    /// there is no such process, or nothing says how it is reached.
+    /// True if the connection to the process behind a vhost-user device is restored after a restart: QEMU reconnects,
+    /// or QEMU is the server. `None` if there is no such process, or its socket is not in the text.
     #[serde(skip)]
     pub reconnects: Option<bool>,
     /// All properties in the text, in order.
@@ -79,7 +79,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device of which only kind, model and place are known.
+    /// A device with only kind, model and place.
     pub(crate) fn new(kind: DeviceKind, model: impl Into<String>, place: Place) -> Self {
         Self {
             kind,

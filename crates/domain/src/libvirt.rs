@@ -1,6 +1,6 @@
 //! libvirt's domain XML: read into a [`Definition`], and changed in place.
 //!
-//! The format is the one of libvirt's "Domain XML format" (formatdomain): as `virsh edit`, `virsh dumpxml`,
+//! The format is described in libvirt's "Domain XML format" (formatdomain). `virsh edit`, `virsh dumpxml`,
 //! virt-install, Nova and KubeVirt write it, alone or within `<domstatus>` and `<domainsnapshot>`.
 
 mod apply;

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 pub enum Accelerator {
     /// KVM.
     Kvm,
-    /// QEMU's translator.
+    /// QEMU's binary translation.
     Tcg,
     /// Xen.
     Xen,
-    /// Another one.
+    /// Another accelerator.
     Other,
 }
 
@@ -58,7 +58,7 @@ pub struct Machine {
     pub pit: Option<Set<bool>>,
     /// The PIC is present (`-machine pic=`, microvm; libvirt's `<pic>` is something else).
     pub pic: Option<Set<bool>>,
-    /// `vmport` is emulated.
+    /// The VMware port (`vmport`) is emulated.
     pub vmport: Option<Set<bool>>,
     /// The technology that encrypts the guest's memory: `sev`, `sev-snp`, `tdx`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// A part of the text that a definition was read from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// First byte of the part, and the one after its last. For a running process the bytes of `/proc/PID/cmdline`.
+    /// The first byte of the part. For a running process, bytes are those of `/proc/PID/cmdline`.
     pub start: usize,
     /// The byte after the last.
     pub end: usize,
-    /// Its line, from 1; always 1 for command lines without line ends.
+    /// Its line, from 1; always 1 for command lines on one line.
     pub line: usize,
     /// The part as in the text, shortened if long: the evidence for messages.
     pub text: String,
@@ -20,7 +20,7 @@ pub struct Place {
 pub struct Set<T> {
     /// The value.
     pub value: T,
-    /// Its place. If it is given several times, the effective place.
+    /// Its place; if the text sets it several times, that of the effective one.
     pub place: Place,
 }
 

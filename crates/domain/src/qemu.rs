@@ -41,8 +41,9 @@ pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
 /// Makes changes in QEMU's arguments; all other bytes are unchanged.
 ///
 /// Devices are identified by their indices in the definition that [`read`] returns for the same text. For a
-/// running process the result is a new command line with a NUL after each argument. A text that refers to
-/// other files (`-readconfig`) has devices in them: then changes of devices are refused; see [`apply_with`].
+/// running process the result is a new command line with a NUL after each argument. If the text refers to
+/// other files (`-readconfig`), changes of devices are refused, because devices in those files would shift
+/// the indices; see [`apply_with`].
 ///
 /// # Errors
 ///

@@ -41,10 +41,11 @@ impl Files for NoFiles {
     }
 }
 
-/// The most bytes of a file to which a definition refers.
+/// The size limit, in bytes, of a file to which a definition refers.
 const FILE_LIMIT: u64 = 1 << 20;
 
-/// Provides the files below a root directory: absolute paths begin there, relative ones in a folder of it.
+/// Provides the files below a root directory. Absolute paths start at the root, relative ones at a directory
+/// below it.
 #[derive(Debug, Clone)]
 pub struct FilesBelow {
     root: PathBuf,
@@ -53,13 +54,13 @@ pub struct FilesBelow {
 }
 
 impl FilesBelow {
-    /// Files below `root`, with relative paths from `folder` (a path as seen from the root).
+    /// Files below `root`; relative paths start at `folder` (a path as seen from the root).
     pub fn new(root: impl Into<PathBuf>, folder: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), folder: folder.into(), process: None }
     }
 
-    /// For a definition from a process whose folder in `/proc` is `home`: a file that it names may be on a
-    /// file system that does not answer, so the wait for it is limited.
+    /// The same files for a definition from the process with the directory `home` in `/proc`. Reading them
+    /// has a time limit, because the process may name files on a file system that hangs.
     #[must_use]
     pub fn named_by(self, home: impl Into<PathBuf>) -> Self {
         Self { process: Some(home.into()), ..self }
@@ -87,7 +88,7 @@ impl FilesBelow {
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
             }
         }
-        // The target of a link is valid on the tree's machine, and may lead elsewhere here.
+        // Links point to paths of the machine of this tree; on this machine they may lead out of the tree.
         let whole = whole.canonicalize()?;
         if !whole.starts_with(self.root.canonicalize()?) {
             return Err(io::Error::new(
@@ -95,7 +96,7 @@ impl FilesBelow {
                 "a link leads out of the root directory",
             ));
         }
-        // Reading a FIFO would block for ever.
+        // Reading a FIFO would block forever.
         if !std::fs::metadata(&whole)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }

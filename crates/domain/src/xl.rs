@@ -2,7 +2,7 @@
 //!
 //! The grammar is that of Xen's `tools/libs/util/libxlu_cfg_l.l` and `libxlu_cfg_y.y` (4.20); settings are
 //! described in xl.cfg(5), xl-disk-configuration(5) and xl-network-configuration(5). `xl` refuses a file with
-//! one mistake; here the rest is still read, with a doubt for each mistake.
+//! a single mistake; this reader continues, with a doubt for each mistake.
 
 mod devices;
 mod pins;
@@ -12,7 +12,8 @@ mod words;
 
 use crate::{Definition, Error, Form, Text};
 
-/// Settings of which a definition has at least one; a shell script has variables with other names.
+/// The typical settings. A definition has at least one of them; the variables of a shell script have other
+/// names.
 const TELLING: &[&str] =
     &["name", "type", "builder", "kernel", "bootloader", "firmware", "memory", "vcpus", "disk", "vif"];
 
@@ -20,7 +21,7 @@ const TELLING: &[&str] =
 /// the typical settings, and has few mistakes.
 #[must_use]
 pub fn is(bytes: &[u8]) -> bool {
-    // Wrong line ends do not make it something else.
+    // A file with CRLF line ends is xl.cfg too, although `xl` refuses it.
     let unix: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != b'\r').collect();
     if !settings::begins_with_one(&unix) {
         return false;

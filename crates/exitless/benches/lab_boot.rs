@@ -1,18 +1,19 @@
-//! The time that laboratories take to boot, and to restore a snapshot, by the wall clock: the median of
-//! several runs of `lab run --timings`.
+//! The wall-clock time in which laboratories boot and restore a snapshot: the median of several runs of `lab
+//! run --timings`.
 //!
-//! A laboratory that is not built is left out; `EXITLESS_BENCH_LABS=1` builds it first. `EXITLESS_BENCH_RUNS`
-//! is the number of runs (3). Criterion is not suitable: a sample takes half a minute.
+//! Laboratories that are not built are skipped; `EXITLESS_BENCH_LABS=1` builds them first.
+//! `EXITLESS_BENCH_RUNS` is the number of runs (3). Criterion is unsuitable, because a single sample takes
+//! half a minute.
 
 use std::process::{Command, ExitCode, Output, Stdio};
 
 use serde_json::Value;
 
-/// The parts that are shown, by their names in `--timings`.
+/// The parts that are shown, by their names in the output of `--timings`.
 const PARTS: [&str; 3] = ["boot or restore", "kernel modules", "in all"];
 
 fn main() -> ExitCode {
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` also starts this program, and test runners ask it for its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return ExitCode::SUCCESS;
     }
@@ -48,7 +49,7 @@ fn bench() -> Result<(), String> {
             }
             exitless(&["lab", "build", name])?;
         }
-        // Makes the snapshot before the measurement.
+        // The first run makes the snapshot; it is not measured.
         run(name, &[])?;
         for (begins, options) in [("snapshot", &[][..]), ("boot", &["--boot"][..])] {
             let timings = (0..runs).map(|_| run(name, options)).collect::<Result<Vec<_>, _>>()?;
@@ -60,7 +61,7 @@ fn bench() -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a command that does nothing in a laboratory, and returns the seconds of each of [`PARTS`].
+/// Runs a command that does nothing in a laboratory. Returns the seconds of each of [`PARTS`].
 fn run(name: &str, options: &[&str]) -> Result<[f64; 3], String> {
     let arguments = [&["lab", "run", name, "--timings"], options, &["--", "true"]].concat();
     let output = exitless(&arguments)?;

@@ -1,13 +1,15 @@
-//! `exitless report` and other tools on the same recordings in the same run.
+//! Compares `exitless report` with other tools, on the same recordings and in the same run.
 //!
-//! The floor is `cat FILE > /dev/null`: reading the file once from the page cache. Peers that are not installed, or that
-//! do not get through the file, are left out with a word. `EXITLESS_BENCH_EXITS` gives the sizes of perf's recordings in
-//! millions of exits (`1,4`), `EXITLESS_BENCH_RUNS` the runs of each command (5), `EXITLESS_BENCH_DIRECTORY` where to put
-//! the files (300 MB for a million exits). `EXITLESS_BENCH_PERF` names further builds of perf (`name=command,...`),
-//! `EXITLESS_BENCH_TRACE_CMD` and `EXITLESS_BENCH_XENALYZE` the commands if they are not to be found as `trace-cmd` and
-//! `xenalyze`. Commands take turns, so that other load hits all of them alike.
+//! The lower bound is `cat FILE > /dev/null`, which reads the file once from the page cache. Tools that are
+//! not installed, or fail on the file, are skipped with a note. `EXITLESS_BENCH_EXITS` gives the sizes of
+//! perf's recordings in millions of exits (`1,4`), `EXITLESS_BENCH_RUNS` the number of runs of each command
+//! (5), `EXITLESS_BENCH_DIRECTORY` the directory for the files (300 MB per million exits).
+//! `EXITLESS_BENCH_PERF` names further builds of perf (`name=command,...`), `EXITLESS_BENCH_TRACE_CMD` and
+//! `EXITLESS_BENCH_XENALYZE` the commands if they are not called `trace-cmd` and `xenalyze`. Commands take
+//! turns, so that other load affects all of them alike.
 //!
-//! The files are recordings of the tests, repeated with later times. perf 6.1 reads only what perf 6.1 recorded.
+//! The files are the tests' recordings, repeated with later timestamps. perf 6.1 reads only files that perf
+//! 6.1 recorded.
 
 #[path = "../../traces/benches/xentrace/copies.rs"]
 mod copies;
@@ -30,17 +32,18 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/tests/fix
 const BASES: [(&str, &str); 2] =
     [("perf 6.12", "perf/small.perf.data.zst"), ("perf 6.1", "perf/small61.perf.data.zst")];
 const TRACE_DAT: &str = "trace-cmd/v6-instance.dat.zst";
-/// Without scheduler events: where copies are joined, xenalyze would find inconsistent vCPU states, and stop.
+/// Has no scheduler events: at the joints between copies, xenalyze would find inconsistent vCPU states and
+/// stop.
 const XENTRACE: &str = "xentrace/qemu10-a-hvm.trace.zst";
-/// The limit in millions of exits for perf: perf 6.12 takes seconds, and as much memory as the file, for
-/// every million.
+/// The largest recording for perf, in millions of exits: perf 6.12 needs seconds, and as much memory as the
+/// file, for each million.
 const MOST_FOR_PERF: f64 = 4.5;
-/// The limit of exits for trace-cmd, which takes more than a second for so many.
+/// The most exits for trace-cmd, which needs more than a second for this many.
 const EXITS_FOR_TRACE_CMD: usize = 100_000;
 const BYTES_FOR_XENALYZE: usize = 128 << 20;
 
 fn main() -> ExitCode {
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` also starts this program, and test runners ask it for its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return ExitCode::SUCCESS;
     }
@@ -71,7 +74,7 @@ fn bench() -> Result<(), String> {
             let file = file_of(|path| repeat::repeat(&base, times, path))?;
             let peers = if size <= MOST_FOR_PERF { perf(&file) } else { Vec::new() };
             compare(&file, &format!("perf.data of {recorder}"), times * exits_in(&base)?, runs, peers)?;
-            // Above that there is no other tool, and one recording is enough.
+            // Above this size there is nothing to compare with, so one recording is enough.
             if size > MOST_FOR_PERF {
                 break;
             }
@@ -91,7 +94,7 @@ fn bench() -> Result<(), String> {
     compare(&file, "xentrace", exits, runs, vec![xenalyze])
 }
 
-/// A file written by `write`.
+/// A temporary file whose content `write` writes.
 fn file_of(write: impl FnOnce(&Path) -> io::Result<()>) -> Result<TempPath, String> {
     let directory = match std::env::var("EXITLESS_BENCH_DIRECTORY") {
         Ok(path) => PathBuf::from(path),

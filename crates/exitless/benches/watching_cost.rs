@@ -1,14 +1,15 @@
-//! The cost of watching for each exit of a real KVM, in instructions: in the laboratory `intel-apicv`, whose
-//! time stamp counter counts executed instructions, so that the figures are exact and reproducible.
+//! The cost of watching per exit of a real KVM, in instructions. It is measured in the laboratory
+//! `intel-apicv`, whose time stamp counter counts executed instructions, so the figures are exact and
+//! reproducible.
 //!
-//! A guest executes CPUID, each of which is an exit and an entry. It runs alone, and with `exitless stat`,
-//! `exitless record` or `perf record` of the same two events. There is one processor, so that no instructions
-//! of others are counted. Takes some minutes; the laboratory must be built, and `EXITLESS_BENCH_LABS=1`
-//! builds it.
+//! A guest executes CPUID; each is one exit and one entry. It runs alone, then with `exitless stat`,
+//! `exitless record`, and `perf record` of the same two events. The host has a single processor, so that
+//! nobody else's instructions are counted. Takes some minutes. The laboratory must be built;
+//! `EXITLESS_BENCH_LABS=1` builds it.
 
 use std::process::{Command, ExitCode, Stdio};
 
-/// The probe runs without privileges, so that it cannot count its exits itself.
+/// The probe runs unprivileged, so that it cannot count its exits itself.
 const SCRIPT: &str = r#"
 chmod 666 /dev/kvm; cp "$(command -v exitless)" /tmp/probe; chmod 755 /tmp/probe
 measure() {
@@ -30,7 +31,7 @@ measure "perf record, the same two events"; end
 "#;
 
 fn main() -> ExitCode {
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` also starts this program, and test runners ask it for its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return ExitCode::SUCCESS;
     }

@@ -30,7 +30,7 @@ pub(crate) fn log_to_standard_error(verbose: u8) {
 pub(crate) struct BuildProgress {
     bar: ProgressBar,
     step: Option<Step>,
-    /// Steps for which a line was printed, because those of two parallel builds alternate.
+    /// Steps for which a line was printed: two parallel builds alternate between theirs.
     said: Vec<Step>,
 }
 
@@ -137,7 +137,8 @@ impl StatusLine {
         self.bar.set_message(text.into());
     }
 
-    /// Shows the runs of a measurement, each after `before`; a new operation is a step.
+    /// Shows the progress of a measurement, with `before` in front of each text; each new operation is a
+    /// step.
     pub(crate) fn measurement(&self, before: &str) -> impl FnMut(prove::Progress) {
         let mut present = None;
         move |progress| {
@@ -157,13 +158,14 @@ impl Drop for StatusLine {
     }
 }
 
-/// Shows what is waited for, if it takes longer than a moment: on a terminal until it is over, elsewhere by one line.
+/// Shows what the program waits for, if that takes longer than a moment: on a terminal until it is over,
+/// elsewhere as one line.
 pub(crate) struct Waiting {
     watcher: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
 const MOMENT: Duration = Duration::from_secs(1);
-/// A line that stays is for what takes long.
+/// Longer than [`MOMENT`], because a printed line cannot be removed again.
 const LONG_MOMENT: Duration = Duration::from_secs(5);
 
 impl Waiting {
@@ -173,7 +175,7 @@ impl Waiting {
         let (end, ended) = mpsc::channel::<()>();
         let what = what.into();
         let watcher = std::thread::spawn(move || {
-            // The sender sends nothing; it is dropped at the end.
+            // No message is ever sent: the channel disconnects when the wait is over.
             if ended.recv_timeout(moment) != Err(mpsc::RecvTimeoutError::Timeout) {
                 return;
             }
@@ -189,7 +191,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some((end, watcher)) = self.watcher.take() {
             drop(end);
-            // It only draws, so its failure does not matter.
+            // The thread only draws, so ignore its failure.
             let _ = watcher.join();
         }
     }

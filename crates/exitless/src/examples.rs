@@ -1,6 +1,7 @@
-//! An example or more of each command, for its help and its manual page.
+//! Examples of each command, for its help and its manual page.
 //!
-//! Tests check that each command has one, that the parser accepts all of them, and that those marked so run.
+//! Tests check that each command has at least one, that the parser accepts every example, and that those with
+//! `runs` work.
 
 /// A command line and its result.
 #[derive(Debug, Clone, Copy)]
@@ -9,7 +10,7 @@ pub(crate) struct Example {
     pub(crate) line: &'static str,
     /// The result, in a sentence.
     pub(crate) says: &'static str,
-    /// Tests run it on any machine, in a directory with the files that it names.
+    /// Tests run the command on any machine, in a directory with the files that it names.
     #[allow(dead_code, reason = "tests read it")]
     pub(crate) runs: bool,
 }

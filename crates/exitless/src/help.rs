@@ -22,7 +22,8 @@ fn add(mut command: Command, words: &str) -> Command {
         let below = format!("{words} {name}");
         command = command.mut_subcommand(&name, |one| add(one, below.trim_start()));
     }
-    // A negative number is refused by the option's own words; the parser's hint, `-- -3`, would make it a file.
+    // Let each option report a negative number itself: the parser would suggest `-- -3`, which makes it a
+    // file name.
     command = command.mut_args(|one| {
         let negative = !one.is_positional() && one.get_action().takes_values();
         let signed = negative && one.get_value_names().is_some_and(|names| names == ["TIME"]);

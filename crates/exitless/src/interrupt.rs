@@ -1,4 +1,4 @@
-//! Ctrl-C and termination: the work in progress is told to stop, and cleans up.
+//! Ctrl-C and termination signals: the work in progress stops and cleans up.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -11,7 +11,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// Tests whether standard error is a stream of the journal: `JOURNAL_STREAM` has its device and inode (systemd.exec(5)).
 pub(crate) fn is_standard_error() -> bool {
     let stream = std::env::var("JOURNAL_STREAM");
-    // The descriptor itself, not a file of that name.
+    // Standard error itself, whatever path it was opened by.
     let own = std::fs::metadata("/proc/self/fd/2");
     matches!((stream, own), (Ok(stream), Ok(own)) if names(&stream, own.dev(), own.ino()))
 }
@@ -20,7 +20,7 @@ fn names(stream: &str, device: u64, inode: u64) -> bool {
     stream == format!("{device}:{inode}")
 }
 
-/// `<4>message`; the journal keeps the number as the priority and has the time itself.
+/// Writes `<4>message`: the journal takes the number as the priority, and adds the time itself.
 pub(crate) struct JournalLines;
 
 impl<S, N> FormatEvent<S, N> for JournalLines

@@ -200,7 +200,7 @@ enum Command {
     Pages(pages::Arguments),
 }
 
-/// Names what is full: commands give every file but standard output its name.
+/// Adds the output's name to an error of a full disk: only writes to standard output lack a name.
 fn named(error: anyhow::Error) -> anyhow::Error {
     let io = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
     let json = error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
@@ -208,7 +208,7 @@ fn named(error: anyhow::Error) -> anyhow::Error {
     if is_full { anyhow::anyhow!("Could not write to standard output: {error}") } else { error }
 }
 
-/// Prints a help, a version, or the fault of the command line.
+/// Prints help, the version, or an error of the command line.
 fn told(error: &clap::Error) -> ExitCode {
     match error.print().and_then(|()| std::io::stdout().flush()) {
         Err(failed) if !error.use_stderr() => status::report(&named(failed.into())),

@@ -29,14 +29,14 @@ fn sources() -> Vec<PathBuf> {
     found
 }
 
-/// Texts that begin like a command and are not: lines of a guest's console, and headers of files.
+/// Texts that begin like a command but are none: lines of a guest's console, and headers of files.
 const OTHERS: &[&str] = &["exitless agent:", "exitless guest up", "exitless recording", "exitless {"];
 
-/// The commands in a text: after a quotation mark or a backquote, or as a word of a fix, up to a character
-/// that cannot be part of one.
+/// The commands in a text: each after a quotation mark, a backquote or the `then` of a fix, up to a character
+/// that ends it.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    // A string in a source continues on the next line after a backslash.
+    // A string in a source file continues after a backslash at the end of the line.
     let text = text.replace("\\\n", " ");
     for (at, _) in text.match_indices("exitless ") {
         let opened = text[..at].chars().next_back();
@@ -59,7 +59,7 @@ fn commands(text: &str) -> Vec<String> {
 }
 
 fn check(command: &str) -> Result<(), String> {
-    // A placeholder is replaced by any word; that of a kernel by one that there is.
+    // Replace placeholders by a word that parses; `--kernel` takes only versions that exist.
     let mut before = "";
     let words = command.split_whitespace().map(|word| match std::mem::replace(&mut before, word) {
         _ if !word.contains(['{', '[']) => word,
@@ -70,7 +70,7 @@ fn check(command: &str) -> Result<(), String> {
         Ok(Arguments { command: Command::Enable(how) | Command::Disable(how), .. }) => how.says_what(),
         Ok(_) => Ok(()),
         Err(error) => match error.kind() {
-            // A mention of a command, not one to type.
+            // Names the command only, not meant to be typed.
             ErrorKind::InvalidValue if error.to_string().contains("a value is required") => Ok(()),
             ErrorKind::MissingRequiredArgument
             | ErrorKind::MissingSubcommand

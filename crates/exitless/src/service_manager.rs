@@ -1,6 +1,6 @@
 //! The service manager that started this process: the protocol of sd_notify(3).
 //!
-//! A few messages over a datagram socket, so no crate is worth its place here.
+//! The protocol is a few messages over a datagram socket: not worth a dependency.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -20,13 +20,13 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 #[derive(Debug)]
 pub(crate) struct ServiceManager {
     socket: Option<UnixDatagram>,
-    /// The time after which the manager ends a service that said nothing (sd_watchdog_enabled(3)).
+    /// The manager kills a service that sends no keep-alive for this long (sd_watchdog_enabled(3)).
     watchdog: Option<Duration>,
     told: Instant,
 }
 
 impl ServiceManager {
-    /// The one that the environment names. To be called before privileges are dropped.
+    /// The manager at `$NOTIFY_SOCKET`. Call this before privileges are dropped.
     pub(crate) fn connect() -> Self {
         let variable = |name| std::env::var(name).ok();
         let own = |pid: String| pid.parse() == Ok(std::process::id());
@@ -43,7 +43,7 @@ impl ServiceManager {
             let connected = address.and_then(|address| {
                 let socket = UnixDatagram::unbound()?;
                 socket.connect_addr(&address)?;
-                // A full socket must not hold the daemon.
+                // A full socket must not block the daemon.
                 socket.set_nonblocking(true)?;
                 Ok(socket)
             });
@@ -54,29 +54,31 @@ impl ServiceManager {
         Self { socket, watchdog, told: Instant::now() }
     }
 
-    /// Its store of descriptors, which gives them to the next process of the service (`FileDescriptorStoreMax=`).
+    /// The manager's descriptor store, which passes listeners on to the service's next process
+    /// (`FileDescriptorStoreMax=`).
     pub(crate) fn store(&self) -> Option<Arc<dyn ListenerStore>> {
         let socket = self.socket.as_ref()?.try_clone().ok()?;
         Some(Arc::new(Store(socket)))
     }
 
-    /// The service is ready.
+    /// Reports that the service is ready.
     pub(crate) fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// The service ends.
+    /// Reports that the service is stopping.
     pub(crate) fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// The time of the next sign of life; `None` if nobody waits for one. Half of the manager's patience, as
-    /// sd_watchdog_enabled(3) recommends.
+    /// The time at which the next keep-alive is due: after half of the limit, as sd_watchdog_enabled(3)
+    /// recommends. `None` without a watchdog.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.watchdog.map(|limit| self.told + limit / 2)
     }
 
-    /// Gives a sign of life if it is due and `lives` finds it true within a quarter of the manager's patience.
+    /// Sends a keep-alive if one is due and `lives` returns true; its argument is a quarter of the watchdog's
+    /// limit.
     pub(crate) fn tell(&mut self, lives: impl FnOnce(Duration) -> bool) {
         let Some(limit) = self.watchdog else { return };
         if self.next().is_some_and(|next| Instant::now() >= next) && lives(limit / 4) {
@@ -87,17 +89,17 @@ impl ServiceManager {
 
     fn send(&self, text: &str) {
         if let Some(socket) = &self.socket {
-            // A manager that does not listen has its own answer: its time limit.
+            // Ignore errors: a manager that misses messages has its own timeout.
             let _ = socket.send(text.as_bytes());
         }
     }
 }
 
-/// The store of descriptors.
+/// The manager's descriptor store.
 #[derive(Debug)]
 struct Store(UnixDatagram);
 
-/// The longest that the manager may take to read what was sent before: it keeps few messages unread.
+/// The longest wait for room in the manager's socket, whose queue holds few messages.
 const PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 impl Store {
@@ -126,7 +128,7 @@ impl Store {
 impl ListenerStore for Store {
     fn keep(&self, path: &Path, listener: BorrowedFd<'_>) -> bool {
         let Some(name) = stored_name(path) else { return false };
-        // One of an earlier daemon, whose file somebody removed.
+        // Remove the entry of an earlier daemon whose socket file was deleted.
         let sent = self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]);
         let sent = sent.and_then(|()| self.send(&format!("FDSTORE=1\nFDNAME={name}"), &[listener]));
         if let Err(error) = &sent {
@@ -137,7 +139,7 @@ impl ListenerStore for Store {
 
     fn forget(&self, path: &Path) {
         if let Some(name) = stored_name(path) {
-            // At worst it waits there for the next process, which drops it.
+            // If this fails, the listener stays in the store; the next process drops it.
             let _ = self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]);
         }
     }

@@ -67,8 +67,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// Removes control characters, because messages contain names from files and other programs. Line ends are
-/// kept.
+/// Removes control characters except line ends: messages contain names from files and other programs.
 fn harmless(text: &str) -> String {
     text.lines().map(exits::printable).collect::<Vec<_>>().join("\n")
 }
@@ -119,7 +118,7 @@ fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Tests whether what was given as a host is none.
+/// Tests whether the path given as a host is not a snapshot.
 fn is_no_snapshot(error: &SnapshotError) -> bool {
     match error {
         SnapshotError::Read { source, .. } => source.kind() == io::ErrorKind::NotFound,
@@ -128,7 +127,7 @@ fn is_no_snapshot(error: &SnapshotError) -> bool {
     }
 }
 
-/// The error of a result's folder, from any source.
+/// The error of a result folder, if that is the cause.
 fn store(error: &anyhow::Error) -> Option<&StoreError> {
     match error.downcast_ref() {
         Some(CoordinateError::Store(failed)) => Some(failed),

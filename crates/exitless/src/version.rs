@@ -1,12 +1,12 @@
-//! The long version: what a report of a fault should name.
+//! The long version: what a bug report should contain.
 
 use std::env::consts::{ARCH, OS};
 use std::sync::LazyLock;
 
-/// The commit, where the build names it (`make build`, `make dist`); cargo builds anew when it changes.
+/// The commit, if the build sets it (`make build`, `make dist`); cargo rebuilds when it changes.
 const COMMIT: Option<&str> = option_env!("EXITLESS_COMMIT");
 
-/// Version, commit, date of the rules and target, a line each.
+/// The version, the commit, the date of the rules and the target, one per line.
 pub(crate) fn long() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let version = env!("CARGO_PKG_VERSION");

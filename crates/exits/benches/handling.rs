@@ -1,4 +1,4 @@
-//! Benchmarks of adding handling times to their histogram, and of quantiles.
+//! Benchmarks of adding handling times to the histogram, and of quantiles.
 
 use std::hint::black_box;
 
@@ -8,12 +8,12 @@ use exits::HandlingTime;
 
 const TIMES: u64 = 10_000;
 
-/// Times as of real exits: most between 400 ns and 2 us, one in a hundred up to a millisecond.
+/// Times like those of real exits: most from 400 ns to 2 us, one in a hundred up to 1 ms.
 fn times() -> Vec<u64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..TIMES)
         .map(|number| {
-            // xorshift64, so that no crate is needed for it.
+            // xorshift64, to avoid a dependency.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;

@@ -30,7 +30,7 @@ pub enum Access {
         /// In or out.
         direction: Direction,
     },
-    /// A guest physical address that no memory backs (`kvm_mmio`).
+    /// A guest physical address without memory (`kvm_mmio`).
     Mmio {
         /// The address.
         address: u64,
@@ -51,8 +51,8 @@ pub enum Access {
         /// Read or write.
         direction: Direction,
     },
-    /// An IPI that AVIC could not deliver (`kvm_avic_incomplete_ipi`), by the processor's cause (AMD64 APM
-    /// volume 2, 15.29.9.1).
+    /// An IPI that AVIC could not deliver (`kvm_avic_incomplete_ipi`), by its failure cause (AMD64 APM volume 2,
+    /// 15.29.9.1).
     IncompleteIpi {
         /// The cause's number, EXITINFO2 bits 63:32.
         id: u32,
@@ -64,15 +64,15 @@ pub enum Access {
         /// Read or write.
         direction: Direction,
     },
-    /// An exit of a nested guest, L2 (`kvm_nested_vmexit`), or its being handed to the guest's own hypervisor, L1
-    /// (`kvm_nested_vmexit_inject`): no access, but as with those of AVIC the event says of an exit what it was.
+    /// An exit of a nested guest, L2 (`kvm_nested_vmexit`), or its injection into the guest hypervisor, L1
+    /// (`kvm_nested_vmexit_inject`). Not an access, but like AVIC's events it gives the details of an exit.
     Nested {
-        /// The reason for which L2 was left.
+        /// The reason of L2's exit.
         reason: ExitReason,
-        /// L1 is entered to handle it; otherwise the host may have handled it alone.
+        /// True if L1 was entered to handle the exit; otherwise the host may have handled it alone.
         to_l1: bool,
     },
-    /// All further accesses of a recording that has more different ones than the limit.
+    /// All accesses that are not counted separately, because the recording has more different ones than the limit.
     Other,
 }
 
@@ -161,7 +161,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// Before the reason of an exit of a nested guest, and after that of one that its hypervisor handles.
+/// Precedes the reason of a nested guest's exit; [`TO_L1`] follows it if the guest hypervisor handles the exit.
 const NESTED: &str = "L2 ";
 const TO_L1: &str = " to L1";
 

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use crate::{Access, ExitReason, Grouping, Isa, Key, SeriesIndex, SeriesKey, Slice, Timeline, Vcpu, What};
 
-/// The most rows with slices, at up to 32 KiB each, or twice that for one with sleep; later rows have none.
+/// The most rows with slices. A row takes up to 32 KiB, or twice that if the guest slept. Later rows have no slices.
 const MOST_ROWS: usize = 1024;
 
-/// The VM, its row, and whether the guest slept: in a row of all reasons that time is none of handling.
+/// The VM, the row's key, and whether the guest slept: in rows of all reasons, sleep is not handling time.
 type GroupKey = (Option<u32>, Key, bool);
 
 /// Exits over time by any [`Grouping`], up to a limit of keys.
 #[derive(Debug, Clone)]
 pub struct GroupedTimeline {
     grouping: Grouping,
-    /// Its series are numbered, so that one type of timeline works for all keys.
+    /// Each series is numbered instead of keyed by reason, so that one type of timeline serves all keys.
     timeline: Timeline,
-    /// Also by VM, whatever the grouping: the selected VMs may be known only after everything has been read.
+    /// Always by VM too: the selected VMs may be known only after everything has been read.
     series: BTreeMap<GroupKey, SeriesIndex>,
     keys: Vec<GroupKey>,
     rows: usize,
@@ -29,8 +29,8 @@ impl GroupedTimeline {
         Self { grouping, timeline: Timeline::default(), series: BTreeMap::new(), keys: Vec::new(), rows: 0 }
     }
 
-    /// Counts an exit that began at `time_ns`, or if the grouping is by accesses, those of its kinds among `accesses`:
-    /// all that the exit has, each with its own handling time.
+    /// Counts an exit that began at `time_ns`, or if the grouping is by accesses, those of the selected kinds.
+    /// `accesses` are all accesses of the exit, each with its own handling time.
     pub fn add(
         &mut self,
         vcpu: Vcpu,
@@ -56,7 +56,7 @@ impl GroupedTimeline {
         let index = match self.series.get(&key) {
             Some(&index) => index,
             None => {
-                // Both parts of a row, or none.
+                // A row has slices for both sleep and handling, or for neither.
                 let is_new = !self.series.contains_key(&(key.0, key.1, !sleeps));
                 if is_new && self.rows >= MOST_ROWS {
                     return;
@@ -83,9 +83,8 @@ impl GroupedTimeline {
         self.timeline.width_ns()
     }
 
-    /// Keys with their slices, of the VMs that `keep` selects. If rows are not grouped by VM, a key occurs
-    /// once for each of them. In a row of all reasons, exits in which the guest sleeps have slices of their own,
-    /// with `true`.
+    /// Keys with their slices, of the VMs that `keep` selects. If rows are not grouped by VM, a key occurs once per
+    /// VM. In rows of all reasons, exits in which the guest slept have separate slices, marked `true`.
     pub fn of_vms(
         &self,
         keep: impl Fn(Option<u32>) -> bool,

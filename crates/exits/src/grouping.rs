@@ -20,15 +20,15 @@ pub enum Dimension {
     Reason,
     /// I/O ports.
     Port,
-    /// Addresses without memory behind them.
+    /// Guest physical addresses without memory.
     Mmio,
     /// Model-specific registers.
     Msr,
-    /// Registers of the local APIC, emulated by KVM or left to it by AVIC.
+    /// Registers of the local APIC that KVM emulates, and those that AVIC does not accelerate.
     Apic,
     /// Causes of IPIs that AVIC could not deliver.
     Ipi,
-    /// Exits of nested guests, by who handles them.
+    /// Exits of nested guests, by the hypervisor that handles them.
     Nested,
 }
 
@@ -62,7 +62,7 @@ impl Dimension {
         }
     }
 
-    /// Tests whether it is a kind of access, which a recording of exits only does not contain.
+    /// Tests whether the dimension is a kind of access, which a recording of exits alone does not contain.
     #[must_use]
     pub const fn is_access(self) -> bool {
         !self.access_kinds().is_empty()
@@ -236,7 +236,7 @@ impl Grouping {
         self.0.contains(&dimension)
     }
 
-    /// Tests whether rows are grouped by VM, directly or because they are by vCPU.
+    /// Tests whether rows are grouped by VM, either directly or by vCPU.
     #[must_use]
     pub fn tells_vms_apart(&self) -> bool {
         self.has(Dimension::Vm) || self.has(Dimension::Vcpu)

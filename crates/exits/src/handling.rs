@@ -1,4 +1,4 @@
-//! The time that the host took for exits of one reason.
+//! The handling times of exits with one reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,8 @@ impl HandlingTime {
         self.histogram.merge(&other.histogram);
     }
 
-    /// Takes away times that are among these; the extremes stay. Nothing is left if the others are as many.
+    /// Subtracts times that are a subset of these. The minimum and maximum stay. If `other` has as many times,
+    /// nothing is left.
     pub fn subtract(&mut self, other: &Self) {
         if other.count >= self.count {
             *self = Self::default();
@@ -63,7 +64,7 @@ impl HandlingTime {
         self.histogram.subtract(&other.histogram);
     }
 
-    /// Adds the times of one octave, as exactly as one by one.
+    /// Adds the times of one octave, with the same result as adding each time.
     pub fn add_octave(&mut self, octave: &Octave) {
         let count = octave.buckets.iter().map(|&count| u64::from(count)).sum();
         let mut histogram = Histogram::default();
@@ -174,13 +175,13 @@ struct Stored {
     total_ns: u64,
     min_ns: u64,
     max_ns: u64,
-    /// In decimal digits, because readers of JSON may not support integers of 128 bits.
+    /// A decimal string, because readers of JSON may not support 128-bit integers.
     #[serde(default)]
     squares_ns2: String,
     /// The largest time of a bucket, and its count.
     #[serde(default, deserialize_with = "parsing::list")]
     histogram: Vec<(u64, u64)>,
-    /// Buckets of an eighth of an octave, by number: the form of the first version.
+    /// Buckets of an eighth of an octave, by number, as in the first version of the format.
     #[serde(default, skip_serializing, deserialize_with = "parsing::map")]
     buckets: std::collections::BTreeMap<u16, u64>,
 }
@@ -203,7 +204,7 @@ impl TryFrom<Stored> for HandlingTime {
     type Error = TooMuch;
 
     fn try_from(stored: Stored) -> Result<Self, TooMuch> {
-        // Without times, sums and extremes of the file are ignored.
+        // If the count is zero, ignore the sums and extremes in the file.
         if stored.count == 0 {
             return Ok(Self::default());
         }
@@ -223,7 +224,7 @@ impl TryFrom<Stored> for HandlingTime {
     }
 }
 
-/// The largest time in a bucket of the first version: eight for each octave, the first eight one wide.
+/// The largest time in a bucket of the format's first version: eight per octave; the first eight are 1 ns wide.
 fn upper_end_of_eighth(bucket: u16) -> u64 {
     let bucket = u64::from(bucket);
     if bucket < 8 {

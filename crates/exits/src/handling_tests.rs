@@ -94,7 +94,7 @@ proptest! {
     fn octaves_add_up_to_the_times_one_by_one(all in proptest::collection::vec(0u64..1 << 40, 1..40)) {
         let mut octaves = std::collections::BTreeMap::new();
         for &ns in &all {
-            // As the programs in the kernel do.
+            // The same calculation as in the BPF programs.
             let (number, bucket) = match ns {
                 0..32 => (0, ns),
                 _ => (ns.ilog2() - 4, ns >> (ns.ilog2() - 5) & 31),
@@ -145,7 +145,7 @@ fn times_that_are_taken_away_leave_the_others() {
     assert_eq!((all.count(), all.total_ns()), (2, 510));
     assert_eq!(all.buckets().map(|(_, count)| count).collect::<Vec<_>>(), [1, 1]);
     assert_eq!(all.quantile_ns(0.5), of(&[10, 500]).quantile_ns(0.5));
-    // More than there is.
+    // More than it contains.
     all.subtract(&of(&[1, 10, 500, 500, 1 << 40]));
     assert_eq!((all.count(), all.total_ns(), all.buckets().count()), (0, 0, 0));
 }

@@ -1,7 +1,6 @@
-//! Counts of times in buckets whose width grows with the time.
+//! A histogram of times whose buckets grow with the time.
 
-/// The number of buckets for each octave, as a power of two: a bucket's width is at most 1/32 of its lower
-/// bound.
+/// The number of buckets per octave, as a power of two: a bucket is at most 1/32 as wide as its lower bound.
 const PER_OCTAVE_BITS: u32 = 5;
 const PER_OCTAVE: u64 = 1 << PER_OCTAVE_BITS;
 
@@ -13,7 +12,8 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// The size in bytes of a histogram with times from the shortest to the longest of these.
+    /// The size in bytes of a histogram whose first and last buckets are those of the shortest and the longest of
+    /// these times.
     pub(crate) fn size_of(times: impl Iterator<Item = u64>) -> usize {
         let buckets = times.map(bucket).fold(None, |range: Option<(u16, u16)>, at| {
             Some(range.map_or((at, at), |(first, last)| (first.min(at), last.max(at))))
@@ -28,7 +28,7 @@ impl Histogram {
         }
     }
 
-    /// Adds the buckets of one octave; octave 0 is the times below 32 ns.
+    /// Adds the buckets of one octave; octave 0 has the times below 32 ns.
     pub(crate) fn add_octave(&mut self, number: u8, buckets: &[u32; PER_OCTAVE as usize]) {
         for (at, &count) in (u16::from(number) * PER_OCTAVE as u16..).zip(buckets) {
             if count > 0 {
@@ -47,7 +47,7 @@ impl Histogram {
         }
     }
 
-    /// Takes away what the other has, at most all.
+    /// Subtracts the other's counts; a count does not fall below zero.
     pub(crate) fn subtract(&mut self, other: &Self) {
         for (at, &count) in (other.first..).zip(&other.counts) {
             let index = usize::from(at.wrapping_sub(self.first));
@@ -57,7 +57,7 @@ impl Histogram {
         }
     }
 
-    /// The largest time of each bucket from the lowest in use to the highest, with its count.
+    /// The largest time and the count of each bucket, from the lowest one in use to the highest.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         (self.first..).zip(&self.counts).map(|(at, &count)| (upper_end(at), count))
     }
@@ -89,7 +89,7 @@ impl Histogram {
     }
 }
 
-/// Times below 32 ns have a bucket each; above, there are 32 buckets for each octave.
+/// The bucket of a time. Times below 32 ns have a bucket each; above, there are 32 buckets per octave.
 fn bucket(ns: u64) -> u16 {
     if ns < PER_OCTAVE {
         return ns as u16;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// One reason for which KVM inhibits APICv or AVIC for a VM, or for one vCPU of it.
+/// A reason for which KVM inhibits APICv or AVIC, for a VM or for one vCPU.
 ///
 /// From `enum kvm_apicv_inhibit` in Linux's `arch/x86/include/asm/kvm_host.h`. The numbers of these names
 /// changed with Linux 5.19, 6.0 and 6.3, so a number is converted to a reason by an
@@ -18,7 +18,7 @@ pub enum InhibitReason {
     HyperV,
     /// No in-kernel local APIC exists (yet).
     Absent,
-    /// A debugger asked KVM to hold interrupts back.
+    /// A debugger asked KVM to block interrupts.
     BlockIrq,
     /// Several vCPUs have the same APIC ID.
     PhysicalIdAliased,
@@ -42,7 +42,7 @@ pub enum InhibitReason {
     X2Apic,
 }
 
-/// The facts of one reason; one row for each reason.
+/// The facts about one reason.
 struct Facts {
     reason: InhibitReason,
     name: &'static str,
@@ -167,7 +167,7 @@ impl InhibitReason {
         self.facts().cure
     }
 
-    /// Tests whether it is temporary in a healthy VM, so that one occurrence means nothing.
+    /// Tests whether the reason is temporary in a healthy VM, so that a single occurrence means nothing.
     #[must_use]
     pub fn is_passing(self) -> bool {
         matches!(self, Self::Absent | Self::IrqWindow)

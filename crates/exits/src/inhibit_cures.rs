@@ -36,7 +36,8 @@ pub enum CurePlace {
 }
 
 impl CurePlace {
-    /// Tests whether a host of this instruction set has it; if that is unknown, neither vendor module counts.
+    /// Tests whether this place exists on hosts with this instruction set. If the set is unknown, the parameters of
+    /// vendor modules do not.
     #[must_use]
     pub fn is_of(self, isa: Option<Isa>) -> bool {
         match self {
@@ -192,7 +193,7 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
 ];
 
 impl InhibitReason {
-    /// The changes that remove the reason, each sufficient alone; the least invasive first. Empty if nothing
+    /// The changes that remove the reason, the least invasive first; one of them is sufficient. Empty if nothing
     /// removes it.
     #[must_use]
     pub fn cures(self) -> &'static [Cure] {

@@ -1,4 +1,4 @@
-//! The set of inhibit reasons that are in force.
+//! The set of inhibit reasons in force.
 
 use crate::{InhibitNumbering, InhibitReason};
 use serde::{Deserialize, Serialize};
@@ -16,12 +16,12 @@ pub struct Inhibits(pub u64);
 pub enum Inhibit {
     /// A reason that the numbering names.
     Named(InhibitReason),
-    /// A number without a name in the numbering; never merged with another.
+    /// A number without a name in the numbering; numbers are never merged.
     Number(u32),
 }
 
 impl Inhibits {
-    /// Tests whether nothing inhibits.
+    /// Tests whether no reason is in force.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -32,7 +32,7 @@ impl Inhibits {
         (0..u64::BITS).filter(move |&bit| self.0 & (1 << bit) != 0)
     }
 
-    /// The reasons in force under a kernel's numbering, ascending by number.
+    /// The reasons in force, by the kernel's numbering, ascending by number.
     pub fn reasons(self, numbering: &InhibitNumbering) -> impl Iterator<Item = Inhibit> {
         self.numbers().map(|number| numbering.reason(number).map_or(Inhibit::Number(number), Inhibit::Named))
     }

@@ -3,21 +3,21 @@
 use crate::{ExitReason, Isa};
 use serde::{Deserialize, Serialize};
 
-/// The effect on a reason's exits when APICv or AVIC is active and not inhibited.
+/// The effect of active APICv or AVIC on the exits of a reason.
 ///
-/// From the hardware's rules, for a VM whose interrupts all come through its local APICs: those of an
-/// emulated PIC (ExtINT) are still injected by the host, with a window if the guest cannot take them.
+/// By the hardware's rules, for a VM whose interrupts all come through its local APICs. Interrupts of an emulated PIC
+/// (ExtINT) are still injected by the host, after an interrupt window if the guest cannot take them.
 /// Sources: Intel SDM volume 3, chapter 30 "APIC Virtualization and Virtual Interrupts"; AMD64 APM volume 2,
 /// section 15.29 "Advanced Virtual Interrupt Controller"; Linux `arch/x86/kvm/vmx/vmx.c`,
 /// `arch/x86/kvm/svm/avic.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Virtualized {
-    /// These exits are avoided: the hardware delivers instead.
+    /// These exits are avoided: the hardware delivers the interrupts.
     Gone,
     /// Some of these exits are avoided, depending on the accessed registers.
     Partly,
-    /// These exits exist only with it: the hardware leaves the work to the hypervisor.
+    /// These exits occur only with APICv or AVIC: the hardware leaves the work to the hypervisor.
     Appears,
     /// These exits do not change.
     Unchanged,
@@ -114,8 +114,8 @@ impl ExitReason {
         }
     }
 
-    /// Tests whether an active APICv or AVIC avoids all exits of this reason; `None` if it depends, or for a
-    /// number without a name.
+    /// Tests whether an active APICv or AVIC avoids all exits of this reason; `None` if that depends on the register,
+    /// or for a number without a name.
     #[must_use]
     pub fn removed_by_interrupt_virtualization(self) -> Option<bool> {
         match self.under_interrupt_virtualization()? {

@@ -30,7 +30,7 @@ impl fmt::Display for KernelVersion {
     }
 }
 
-/// The error of a text that does not begin with two numbers and a dot between them.
+/// The error of a text that does not begin with `MAJOR.MINOR`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a kernel release; expected something like 6.12.0-amd64, as `uname -r` prints")]
 pub struct BadKernelVersion(pub String);

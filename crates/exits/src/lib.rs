@@ -1,5 +1,5 @@
-//! The vocabulary of VM exits: instruction sets, exit reasons, counts of them, and
-//! the reasons for which KVM inhibits interrupt virtualization; profiles of exits with handling times.
+//! The vocabulary of VM exits: instruction sets, exit reasons and their counts, profiles with handling times, and the
+//! reasons for which KVM inhibits interrupt virtualization.
 //!
 //! No I/O, no `unsafe`, no kernel formats.
 

@@ -1,4 +1,4 @@
-//! Single exits that took longer than a bound.
+//! Exits that took at least a given time.
 
 use serde::Serialize;
 use std::cmp::{Ordering, Reverse};
@@ -11,9 +11,9 @@ use crate::{Access, ExitReason, Vcpu};
 pub struct LongExit {
     /// When the guest was left, in nanoseconds of the source's clock.
     pub time_ns: u64,
-    /// Whose exit it is.
+    /// The vCPU.
     pub vcpu: Vcpu,
-    /// The processor that left the guest.
+    /// The CPU on which it occurred.
     pub cpu: u16,
     /// The reason.
     pub reason: ExitReason,
@@ -23,31 +23,34 @@ pub struct LongExit {
     pub guest_rip: Option<u64>,
     /// The time to the next entry, in nanoseconds.
     pub handling_ns: u64,
-    /// The host's activity meanwhile, if it was watched all that time.
+    /// The host's activity meanwhile, if it was watched during the whole exit.
     pub meanwhile: Option<Meanwhile>,
 }
 
-/// The time of an exit by what the host did with the vCPU's thread. The five times add up to the whole.
+/// The handling time of an exit by the state of the vCPU's thread. The five times add up to the whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Meanwhile {
-    /// It was ready to run and another thread ran in its place.
+    /// Preempted: the thread was runnable, but another one ran on its CPU.
     pub preempted_ns: u64,
-    /// It waited, or slept.
+    /// The thread waited or slept.
     pub blocked_ns: u64,
-    /// Its processor handled interrupts and what these put off.
+    /// The CPU handled interrupts and softirqs.
     pub interrupts_ns: u64,
-    /// It was on its way to the VMM, in it, and on the way back.
+    /// The thread was in the VMM, or on the way between KVM and it.
     pub user_ns: u64,
-    /// It was in the kernel otherwise: KVM's own handling.
+    /// The thread was in the kernel otherwise: KVM's own handling.
     pub kernel_ns: u64,
     /// The number of interrupts.
     pub interrupts: u32,
-    /// The thread that ran longest in its place, by its name.
+    /// The name of the thread that ran longest in its place.
     pub instead: Option<String>,
 }
 
 impl ExitReason {
-    /// Tests whether the guest was idle: the time until its next entry is sleep, not work of the host.
+    /// Tests whether the guest was idle, so that the time to the next entry is sleep and not work of the host.
+    ///
+    /// MWAIT does not count: KVM emulates it as a NOP and enters the guest again (`kvm_emulate_monitor_mwait` in
+    /// `arch/x86/kvm/x86.c`), and Xen injects #UD.
     ///
     /// Codes: Intel SDM volume 3, appendix C; AMD64 APM volume 2, appendix C; `arch/x86/include/uapi/asm/svm.h` for the
     /// idle loop of a CPU of an encrypted guest.
@@ -60,17 +63,18 @@ impl ExitReason {
     }
 }
 
-/// The exits that count as long.
+/// The definition of a long exit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LongOptions {
-    /// They took at least so many nanoseconds.
+    /// The minimum handling time in nanoseconds.
     pub bound_ns: u64,
-    /// Those too in which the guest slept.
+    /// Include exits in which the guest slept.
     pub sleep: bool,
 }
 
 impl LongOptions {
-    /// The handling time of an exit that counts. One that does not because the guest slept is added to `slept`.
+    /// The handling time of an exit, if it counts as long. If it is excluded only because the guest slept, `slept` is
+    /// incremented.
     pub fn long_ns(self, reason: ExitReason, handling_ns: Option<u64>, slept: &mut u64) -> Option<u64> {
         let ns = handling_ns.filter(|&ns| ns >= self.bound_ns)?;
         if !self.sleep && reason.is_sleep() {
@@ -81,15 +85,15 @@ impl LongOptions {
     }
 }
 
-/// The longest exits of a source beyond a bound: so many are kept, and all are counted.
+/// The longest exits of a source. All exits beyond the bound are counted, but only a limited number is kept.
 #[derive(Debug, Clone)]
 pub struct LongExits {
     options: LongOptions,
     most: usize,
     kept: BinaryHeap<Reverse<Longest>>,
-    /// Exits beyond the bound, those kept included.
+    /// Exits beyond the bound, including those that were not kept.
     pub beyond: u64,
-    /// Exits in which a guest slept, left out.
+    /// Excluded exits in which the guest slept.
     pub slept: u64,
 }
 
@@ -110,20 +114,20 @@ impl PartialOrd for Longest {
 }
 
 impl LongExits {
-    /// The longest `most` of those that count by `options`.
+    /// Collects exits that count by `options`, and keeps the `most` longest.
     #[must_use]
     pub const fn new(options: LongOptions, most: usize) -> Self {
         Self { options, most, kept: BinaryHeap::new(), beyond: 0, slept: 0 }
     }
 
-    /// Tests whether an exit counts, before anything is made of it.
+    /// Counts an exit, and tests whether it is worth building a [`LongExit`] for [`Self::keep`].
     pub fn takes(&mut self, reason: ExitReason, handling_ns: Option<u64>) -> bool {
         let Some(ns) = self.options.long_ns(reason, handling_ns, &mut self.slept) else { return false };
         self.beyond += 1;
         self.kept.len() < self.most || self.kept.peek().is_some_and(|Reverse(least)| least.0.handling_ns < ns)
     }
 
-    /// Keeps an exit that [`Self::takes`] took.
+    /// Keeps an exit for which [`Self::takes`] returned true.
     pub fn keep(&mut self, exit: LongExit) {
         self.kept.push(Reverse(Longest(exit)));
         if self.kept.len() > self.most {
@@ -131,7 +135,7 @@ impl LongExits {
         }
     }
 
-    /// Those that were kept, the longest first.
+    /// The exits that were kept, the longest first.
     #[must_use]
     pub fn longest(&self) -> Vec<LongExit> {
         let mut all: Vec<Longest> = self.kept.iter().map(|Reverse(one)| one.clone()).collect();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Losses {
     /// Events of any kind that the recorder reported as dropped.
     pub lost_events: u64,
-    /// Exits among them, if the recorder reports each lost event (perf since Linux 6.1).
+    /// Exits among them, if the recorder identifies each lost event (perf since Linux 6.1).
     pub lost_exits: u64,
     /// Exits without an entry after them: the next event of the vCPU is another exit.
     pub exits_without_entry: u64,
@@ -16,12 +16,12 @@ pub struct Losses {
     pub exits_at_the_end: u64,
     /// Entries without an exit before them; a vCPU that was running at the start of the recording has one.
     pub entries_without_exit: u64,
-    /// Exits without a handling time because events were lost before the next entry, which may belong to
-    /// another exit.
+    /// Exits without a handling time because events were lost: the next entry that was seen may belong to another
+    /// exit.
     pub pairs_across_loss: u64,
     /// Exits whose next entry has an earlier time, because the clocks of processors differ.
     pub pairs_back_in_time: u64,
-    /// Events that came too late to be sorted.
+    /// Events that arrived too late to be sorted.
     pub out_of_order: u64,
     /// Relevant events whose fields could not be decoded.
     pub undecoded: u64,

@@ -143,8 +143,8 @@ const NAMES: &[(u32, &str)] = &[
     (0xc001_1029, "AMD64_DE_CFG"),
 ];
 
-/// The name of this register; those of the x2APIC (Intel SDM volume 3, table 11-6) have the names of the
-/// registers at the same position in the APIC page.
+/// The name of an MSR. Those of the x2APIC (Intel SDM volume 3, table 11-6) have the names of the corresponding
+/// registers in the APIC page.
 pub(crate) fn name(number: u32) -> Option<&'static str> {
     if X2APIC.contains(&number) {
         return apic_register::name((number - X2APIC.start()) << 4);

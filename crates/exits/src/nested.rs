@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Access, Profile};
 
-/// The number of exits of nested guests (L2) among those of a profile. Each is an exit of the host's vCPU too, and counted
-/// by its reason there.
+/// The numbers of exits of nested guests (L2) in a profile. The profile also counts each of them as an exit of the
+/// host's vCPU, by its reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nested {
     /// Exits of L2.
     pub exits: u64,
-    /// Those that the guest's own hypervisor (L1) was entered for; the host handled the others alone.
+    /// Exits for which the guest hypervisor (L1) was entered; the host handled the others alone.
     pub to_l1: u64,
 }
 
 impl Nested {
-    /// Those of a profile; none where the source has no events of them.
+    /// The exits of nested guests in a profile; zero if the source does not record their events.
     #[must_use]
     pub fn of(profile: &Profile) -> Self {
         let mut nested = Self::default();

@@ -68,7 +68,7 @@ const BY_VERSION: &[(KernelVersion, &[InhibitReason])] = &[
     ),
 ];
 
-/// The numbering of inhibit reasons in one kernel.
+/// A kernel's numbering of inhibit reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InhibitNumbering {
     names: Vec<Option<InhibitReason>>,
@@ -84,11 +84,11 @@ impl InhibitNumbering {
         Self { names, stated: false }
     }
 
-    /// The table from the running kernel's `print fmt` of `kvm_apicv_inhibit_changed`.
+    /// The numbering in the running kernel's `print fmt` of `kvm_apicv_inhibit_changed`.
     ///
-    /// `None` if the format has no names (before Linux 6.11). The names are in the order of the enumeration
-    /// (`APICV_INHIBIT_REASONS` in `kvm_host.h`) and the bit is given by enumerator, not by number, so the
-    /// position is the number unless a number is written. Unknown names keep their position and stay unnamed.
+    /// `None` if the format has no names (before Linux 6.11). `print fmt` lists the names in the order of the
+    /// enumeration (`APICV_INHIBIT_REASONS` in `kvm_host.h`), with enumerators instead of numbers, so an entry's
+    /// position is its number unless a number is given. Unknown names keep their position and stay unnamed.
     #[must_use]
     pub fn from_print_fmt(print_fmt: &str) -> Option<Self> {
         let list = &print_fmt[print_fmt.find("__print_flags")?..];
@@ -105,8 +105,8 @@ impl InhibitNumbering {
         (!names.is_empty()).then_some(Self { names, stated: true })
     }
 
-    /// The table from the running kernel's type information: the values of `enum kvm_apicv_inhibit`, by name. `None` without
-    /// any that is known.
+    /// The numbering in the running kernel's type information: the enumerators of `enum kvm_apicv_inhibit` and their
+    /// values. `None` if none of them is known.
     #[must_use]
     pub fn from_values<'a>(values: impl IntoIterator<Item = (&'a str, u32)>) -> Option<Self> {
         let mut names: Vec<Option<InhibitReason>> = Vec::new();
@@ -117,7 +117,7 @@ impl InhibitNumbering {
         (!names.is_empty()).then_some(Self { names, stated: true })
     }
 
-    /// Tests whether the running kernel stated this table; otherwise it is the mainline table of a version.
+    /// Tests whether the numbering comes from the running kernel; otherwise it is that of a mainline version.
     #[must_use]
     pub fn is_stated(&self) -> bool {
         self.stated
@@ -145,7 +145,7 @@ impl InhibitReason {
     }
 }
 
-/// Gives a number its name; numbers before it that have none yet stay unnamed.
+/// Names a number. Lower numbers that have no name yet stay unnamed.
 fn put(names: &mut Vec<Option<InhibitReason>>, number: usize, name: Option<InhibitReason>) {
     if names.len() <= number {
         names.resize(number + 1, None);

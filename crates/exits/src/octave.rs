@@ -1,9 +1,9 @@
-//! Handling times in the form of the counters in the kernel.
+//! Handling times as the BPF programs count them.
 
-/// Times of one octave of the histogram, to which a program in the kernel can add without loops.
+/// The times in one octave of the histogram. A BPF program can add to it without loops.
 ///
-/// Octave 0 has the times below 32 ns, with a bucket for each; octave `n` those from `16 << n` ns up to twice
-/// that, in 32 buckets of equal width.
+/// Octave 0 has the times below 32 ns, one bucket each. Octave `n` has those from `16 << n` ns up to twice that, in
+/// 32 buckets of equal width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Octave {
     /// The number of the octave, 0 to 59.

@@ -1,7 +1,7 @@
-//! The limit of memory that is allocated for a file.
+//! A limit of the memory that is allocated for a file.
 //!
-//! A limit of the file's size is not enough: a bucket of a histogram has ten bytes of text, and may allocate
-//! two thousand buckets. So a reader of files from outside sets a [`limit`], which allocations count against.
+//! Limiting the file's size is not enough: ten bytes of text can describe a histogram bucket that makes two thousand
+//! buckets be allocated. So readers of untrusted files set a [`limit`], against which allocations count.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
@@ -13,11 +13,10 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// The overhead of each entry of a map, or each row, in addition to its own bytes: a part of a node, and an
-/// allocation.
+/// The overhead of a map entry or a row besides its own bytes: its part of a node, and an allocation.
 const OVERHEAD: usize = 64;
 
-/// A limit for everything that this thread parses until it is dropped.
+/// A limit for all that this thread parses, until it is dropped.
 #[derive(Debug)]
 #[must_use = "the limit ends when this is dropped"]
 pub struct Limit {
@@ -31,7 +30,7 @@ pub fn limit(bytes: u64) -> Limit {
 }
 
 impl Limit {
-    /// Tests whether something was refused because of the limit.
+    /// Tests whether the limit was reached.
     #[must_use]
     pub fn was_reached(&self) -> bool {
         LEFT.get() == 0
@@ -50,7 +49,7 @@ impl Drop for Limit {
     }
 }
 
-/// The error that parsing would exceed the limit.
+/// The error of parsing that would exceed the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("reading it would take more memory than the limit")]
 pub(crate) struct TooMuch;
@@ -69,7 +68,7 @@ pub(crate) fn spend(bytes: usize) -> Result<(), TooMuch> {
     }
 }
 
-/// Parses a list element by element, counting each.
+/// Parses a list, counting each element against the limit.
 ///
 /// # Errors
 /// Those of the elements, or that the [`limit`] is reached.
@@ -97,7 +96,7 @@ pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> 
     deserializer.deserialize_seq(List(PhantomData))
 }
 
-/// Parses a map entry by entry, counting each.
+/// Parses a map, counting each entry against the limit.
 ///
 /// # Errors
 /// Those of the entries, or that the [`limit`] is reached.
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
     use crate::{HandlingTime, Profile, Timeline};
 
-    /// Tests whether parsing the text within the limit is refused.
+    /// Tests whether a limit of `bytes` makes parsing fail.
     fn is_refused<T: for<'de> Deserialize<'de>>(text: &str, bytes: u64) -> bool {
         let limit = limit(bytes);
         let refused = serde_json::from_str::<T>(text).is_err();

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, Timeline, parsing};
 
-/// The vCPU of exits. Facts that the source lacks are `None`.
+/// A vCPU. Facts that the source does not have are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Vcpu {
     /// The VM: under KVM the process that owns it, under Xen the domain.
     pub vm: Option<u32>,
     /// The vCPU's number in its VM.
     pub number: Option<u32>,
-    /// Under KVM the thread that runs it.
+    /// Under KVM, the thread that runs the vCPU.
     pub thread: Option<u32>,
 }
 
@@ -21,8 +21,8 @@ pub struct Vcpu {
 pub struct Exits {
     /// The number of exits.
     pub count: u64,
-    /// The handling times of the exits whose next entry was seen too. For an [`Access`], the time from the
-    /// event to its end as `perf kvm stat` defines it.
+    /// The handling times of those exits whose next entry was seen. For an [`Access`], the time as `perf kvm stat`
+    /// defines it.
     pub handling: HandlingTime,
 }
 
@@ -145,7 +145,7 @@ impl Profile {
         self.losses.merge(&other.losses);
     }
 
-    /// The local key of the vCPU `theirs`: the vCPU number of a thread may be known to one side only.
+    /// Our key of the vCPU `theirs`: one side may not know the vCPU's number and only have the thread.
     fn same_vcpu(&mut self, theirs: Vcpu) -> Vcpu {
         let same_thread =
             |ours: &Vcpu| ours.thread.is_some() && ours.thread == theirs.thread && ours.vm == theirs.vm;
@@ -199,8 +199,8 @@ impl Profile {
         self.vcpus.iter().all(|vcpu| vcpu.reasons.is_empty())
     }
 
-    /// The vCPUs that `keep` selects, and their part of the timeline, which is kept by VM. Counts of events
-    /// and losses are unchanged: they cover the whole source.
+    /// The vCPUs that `keep` selects, with the timeline of their VMs. Event counts and losses are unchanged: they
+    /// belong to the whole source.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&Vcpu) -> bool) -> Self {
         let mut part = self.clone();
@@ -212,7 +212,7 @@ impl Profile {
     }
 }
 
-/// The vCPUs of a file, in which they may be in any order and repeated.
+/// Parses vCPUs, which a file may have in any order and repeatedly.
 fn in_order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<VcpuExits>, D::Error> {
     let mut vcpus: Vec<VcpuExits> = parsing::list(deserializer)?;
     vcpus.sort_by_key(|exits| exits.vcpu);

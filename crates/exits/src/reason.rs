@@ -1,4 +1,4 @@
-//! One exit reason, with its instruction set.
+//! An exit reason with its instruction set.
 
 use crate::{Isa, svm, vmx};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -11,7 +11,7 @@ const VMX_BASIC: u32 = 0xffff;
 const VMX_FAILED_ENTRY: u32 = 1 << 31;
 const FAILED_ENTRY_WORD: &str = "FAILED_VMENTRY";
 
-/// The reason of an exit: the number in the hardware's register, unaltered.
+/// The reason of an exit: the hardware's number, unaltered.
 ///
 /// Its text form is the name in the kernel's `kvm_exit` event: upper case for VMX, lower case for SVM, which
 /// also identifies the instruction set. A number without a name is `vmx:79` or `svm:0x8e`. VMX flags follow
@@ -65,10 +65,10 @@ impl ExitReason {
         }
     }
 
-    /// Tests whether the guest accessed a device: by a port, or by an address without memory.
+    /// Tests whether the guest accessed a device, through a port or an address without memory.
     ///
-    /// VMX: `IO_INSTRUCTION`, and `EPT_MISCONFIG`, which KVM uses for such addresses. SVM: `io` and `npf`;
-    /// the latter also occurs when a guest touches memory for the first time.
+    /// VMX: `IO_INSTRUCTION`, and `EPT_MISCONFIG`, which KVM sets up for MMIO. SVM: `io` and `npf`; the latter also
+    /// occurs when a guest accesses memory for the first time.
     #[must_use]
     pub const fn reaches_device(self) -> bool {
         match self.isa {
@@ -77,7 +77,7 @@ impl ExitReason {
         }
     }
 
-    /// The kernel's name of the basic reason; `None` if these tables have none.
+    /// The kernel's name of the basic reason; `None` if it is not in our tables.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         let table = match self.isa {

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use crate::{Profile, Vcpu};
 
-/// VMs and vCPUs by the names that users give. Without any, everything is selected.
+/// VMs and vCPUs as the user names them. If there are none, everything is selected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// VMs by number (process or domain) or by name. If several VMs have a name, all are selected.
+    /// VMs by number (process or domain) or by name; a name selects all VMs that have it.
     pub vms: Vec<String>,
     /// vCPUs by their number in their VM.
     pub vcpus: Vec<u32>,
 }
 
-/// The selection contains something that the profile does not.
+/// The error of a selection of something that the profile does not contain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotThere {

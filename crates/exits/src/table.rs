@@ -26,15 +26,15 @@ pub struct Rest {
     pub exits: Exits,
 }
 
-/// The order of rows: the largest first, those without the figure last; names in their own order.
+/// The order of rows: the largest figure first, rows without it last; names in alphabetical order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Order {
-    /// Exits with a handling time.
+    /// The number of exits with a handling time.
     #[default]
     Samples,
-    /// Exits.
+    /// The number of exits.
     Exits,
     /// The sum of handling times.
     Time,
@@ -62,7 +62,7 @@ impl Order {
         (Self::Name, "name"),
     ];
 
-    /// The figure of a row; `None` for the order by name, and for a row without it.
+    /// The figure of a row; `None` if the row has none, and for the order by name.
     fn figure(self, exits: &Exits) -> Option<u64> {
         let times = &exits.handling;
         match self {
@@ -71,7 +71,7 @@ impl Order {
             Self::Time => Some(times.total_ns()),
             Self::Min => times.min_ns(),
             Self::Max => times.max_ns(),
-            // The bits of non-negative floating-point numbers have the order of the numbers.
+            // Non-negative floating-point numbers sort like their bit patterns.
             Self::Mean => times.mean_ns().map(f64::to_bits),
             Self::P99 => times.quantile_ns(0.99),
             Self::Name => None,
@@ -141,7 +141,7 @@ impl Table {
         table
     }
 
-    /// Lets readers count the exits that took so long or longer.
+    /// Sets a handling time: tables show how many exits took at least that long.
     pub const fn set_threshold(&mut self, ns: u64) {
         self.threshold_ns = Some(ns);
     }
@@ -154,8 +154,7 @@ impl Table {
 
     /// Sorts the rows. Rows with equal figures are sorted by samples, then by exits, then by key.
     pub fn sort(&mut self, order: Order) {
-        // A quantile walks over a histogram and a name is an allocation, so they are made once for each row,
-        // not for each comparison.
+        // Cached, because a quantile scans a histogram and a name is an allocation.
         self.rows.sort_by_cached_key(|Row { key, exits }| {
             let name = (order == Order::Name).then(|| (key.whose, key.what.to_string()));
             let figures = [order.figure(exits), Some(exits.handling.count()), Some(exits.count)];
@@ -199,8 +198,7 @@ impl Table {
         &self.total
     }
 
-    /// Accesses that belong to no row, because the reader keeps a limited number of different ones. Their
-    /// kinds are unknown.
+    /// Accesses that are in no row, because the reader distinguishes only a limited number. Their kinds are unknown.
     #[must_use]
     pub fn unsorted(&self) -> &Exits {
         &self.unsorted

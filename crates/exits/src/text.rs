@@ -1,8 +1,7 @@
-//! Texts from outside.
+//! Text from untrusted sources.
 
-/// Tests whether a character controls the reader's terminal, or reorders the text around it: control
-/// characters, the marks of Unicode's bidirectional algorithm (UAX #9), the separators of lines and
-/// paragraphs, and the byte order mark.
+/// Tests whether a character can control the terminal or reorder the text around it: control characters, the
+/// bidirectional formatting characters of Unicode (UAX #9), line and paragraph separators, and the byte order mark.
 #[must_use]
 pub fn is_harmful(character: char) -> bool {
     character.is_control()
@@ -38,7 +37,7 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
-/// The word that agrees with so many things: "1 has", "0 have".
+/// The word that agrees with a number: "1 has", "0 have".
 #[must_use]
 pub fn agree<'a>(number: u64, of_one: &'a str, of_others: &'a str) -> &'a str {
     if number == 1 { of_one } else { of_others }

@@ -8,7 +8,7 @@ use crate::parsing::{self, TooMuch};
 
 /// The narrowest slice: 2^20 ns, about a millisecond.
 const NARROWEST: u32 = 20;
-/// The most slices from the first exit to the last; their width is doubled to stay below it.
+/// The most slices from the first exit to the last; if there would be more, the width is doubled.
 const MOST_SLICES: u64 = 2048;
 
 /// The exits of one time slice.
@@ -37,12 +37,12 @@ pub struct SeriesKey {
     pub reason: ExitReason,
 }
 
-/// An index from [`Timeline::series`], for fast adding. It is valid only for that timeline.
+/// An index from [`Timeline::series`], for fast adding. Valid only for that timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesIndex(usize);
 
-/// Exits by VM and reason in slices of equal width: a power of two nanoseconds, at least 2^20 (about a
-/// millisecond), so wide that there are at most 2048 slices between the first exit and the last.
+/// Exits by VM and reason in slices of equal width. The width is a power of two nanoseconds, at least 2^20 (about a
+/// millisecond), so that there are at most 2048 slices between the first exit and the last.
 ///
 /// Slices begin at multiples of their width, so that timelines of parts of a recording merge exactly to that
 /// of the whole.
@@ -50,7 +50,7 @@ pub struct SeriesIndex(usize);
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Timeline {
     width_bits: u32,
-    /// The number (time divided by width) of the first slice and of the last, if there are any.
+    /// The numbers (time divided by width) of the first and the last slice.
     range: Option<(u64, u64)>,
     /// The number of the first slice of every series.
     origin: u64,
@@ -75,7 +75,7 @@ impl Timeline {
         let within = slot.wrapping_sub(self.origin);
         let slices = &mut self.series[series.0].1;
         if let (Some(slice), Some((first, last))) = (slices.get_mut(within as usize), self.range) {
-            // Every slice in this range is allocated; the range itself may end within it.
+            // An allocated slice may lie outside of the range, which must then be extended.
             if (first..=last).contains(&slot) {
                 slice.merge(exits);
                 return;

@@ -1,4 +1,4 @@
-//! A timeline as rows: grouped, sorted, and summed to as many columns as fit.
+//! A timeline as rows: grouped, sorted, and summed into as many columns as fit.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub struct TimelineRow {
     pub total: Slice,
 }
 
-/// The figure by which rows of a timeline are sorted and drawn.
+/// The figure by which the rows of a timeline are sorted and drawn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TimelineFigure {
     /// Exits.
@@ -58,12 +58,12 @@ pub struct TimelineRows {
     rest: Option<TimelineRest>,
 }
 
-/// Slices that are drawn as one, and their observed time.
+/// Neighbouring slices that are drawn as one, and their observed time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Their indices.
+    /// The indices of the slices.
     pub slices: Range<usize>,
-    /// The observed time of the recording in them, in nanoseconds; never zero.
+    /// The time in them that was observed, in nanoseconds; never zero.
     pub observed_ns: u64,
 }
 
@@ -77,8 +77,9 @@ impl Column {
 }
 
 impl TimelineRows {
-    /// The exits of `timeline` by VM, by reason or by both, according to `grouping`; the largest `figure`
-    /// first. A timeline has neither vCPUs nor accesses: for those there is one row.
+    /// The exits of `timeline` by VM, by reason or by both, as `grouping` says; the row with the largest `figure`
+    /// first. A timeline has neither vCPUs nor accesses, so grouping by vCPU is by VM, and accesses are not
+    /// distinguished.
     #[must_use]
     pub fn new(timeline: &Timeline, grouping: &Grouping, figure: TimelineFigure) -> Self {
         let mut rows: BTreeMap<Key, (Vec<Slice>, Slice)> = BTreeMap::new();
@@ -150,10 +151,10 @@ impl TimelineRows {
         self.rows.is_empty() && self.rest.is_none()
     }
 
-    /// At most `count` columns that contain each slice once, with equal numbers of slices or one more.
+    /// At most `count` columns, each with the same number of slices or one more.
     ///
-    /// A source begins and ends within a slice. A column that was observed for less than half of its time is
-    /// merged with its neighbour, because a rate over so short a time would be random.
+    /// A recording begins and ends within a slice. A column that was observed for less than half of its width is
+    /// merged with its neighbour, because a rate over such a short time would be random.
     #[must_use]
     pub fn columns(&self, count: usize, observed: Span) -> Vec<Column> {
         let count = count.clamp(1, self.length.max(1)).min(self.length);

@@ -83,7 +83,7 @@ fn a_sliver_of_a_column_is_one_with_its_neighbour() {
     assert_eq!(columns[7], Column { slices: 8..10, observed_ns: MILLISECOND + 10 });
     assert_eq!(columns[7].sum(&rows.rows()[0].slices, TimelineFigure::Exits), 5);
     assert_eq!(columns[7].sum(&rows.rows()[0].slices, TimelineFigure::Time), 50);
-    // All at one time, so the duration is zero.
+    // All exits at the same time: the duration is zero.
     let instant = rows.columns(1, span(5, 5));
     assert_eq!(instant, [Column { slices: 0..10, observed_ns: 1 }]);
 }

@@ -74,7 +74,7 @@ pub(crate) const NAMES: &[(u32, &str)] = &[
     (85, "MSR_WRITE_IMM"),
 ];
 
-/// Names of earlier kernels for the same numbers, accepted when parsing only.
+/// Former names of these numbers, which are only parsed.
 ///
 /// `PENDING_INTERRUPT` was renamed in Linux 5.7.
 pub(crate) const FORMER_NAMES: &[(u32, &str)] = &[(7, "PENDING_INTERRUPT")];

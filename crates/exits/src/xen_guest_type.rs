@@ -1,4 +1,4 @@
-//! Types of guests of Xen.
+//! The types of Xen guests.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ impl XenGuestType {
         }
     }
 
-    /// The type by its name in xl.cfg(5), where `generic` stands for PV.
+    /// The type with this name in xl.cfg(5), where `generic` means PV.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {

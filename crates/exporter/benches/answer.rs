@@ -1,4 +1,5 @@
-//! Benchmarks of an answer to Prometheus: for so many VMs of four vCPUs, each with as many reasons as have series.
+//! Benchmarks of an answer to Prometheus, for different numbers of VMs. Each VM has four vCPUs and the maximum number of
+//! reasons with series of their own.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,7 @@ fn host(vms: u32) -> Host {
     }
 }
 
-/// Adding what was counted since the last answer.
+/// Adds the exits since the last answer to the totals.
 #[divan::bench(args = VMS)]
 fn add(bencher: Bencher<'_, '_>, vms: u32) {
     let (profile, identities) = (profile(vms), identities(vms));
@@ -56,7 +57,7 @@ fn add(bencher: Bencher<'_, '_>, vms: u32) {
     bencher.bench_local(|| totals.add(&profile, &identities));
 }
 
-/// Writing the text.
+/// Writes the text of an answer.
 #[divan::bench(args = VMS)]
 fn text(bencher: Bencher<'_, '_>, vms: u32) {
     let host = host(vms);

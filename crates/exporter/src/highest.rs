@@ -1,14 +1,15 @@
-//! Counters of VMs that never go back.
+//! Counters of VMs that never decrease.
 
 use std::collections::BTreeMap;
 
 use crate::metrics::{HaltPolling, VmHost};
 use crate::totals::VmIdentity;
 
-/// The highest counters so far of each running VM.
+/// The highest value so far of each running VM's counters.
 ///
-/// To Prometheus, a counter that went back has begun anew, and its whole value is growth. Those of a VM go back when a vCPU
-/// is unplugged, for they are sums; and failed polls do, as the difference of two numbers that are not read at one moment.
+/// Prometheus treats a counter that decreases as reset, and adds its whole value. A VM's counters are sums over its vCPUs
+/// and decrease when a vCPU is unplugged. Failed polls may decrease because they are the difference of two numbers that are
+/// not read at the same time.
 #[derive(Debug, Default)]
 pub struct Highest {
     vms: BTreeMap<VmIdentity, Counters>,
@@ -25,8 +26,8 @@ struct Counters {
 }
 
 impl Highest {
-    /// Raises counters of `vms` to what they were, where they went back. VMs that are not among `running` by process are
-    /// forgotten; some of these may not be among `vms`, because they could not be looked at.
+    /// Raises counters of `vms` that decreased to their highest value. Forgets VMs that are not in `running`, which is by
+    /// process. `vms` may lack running VMs that could not be read.
     pub fn raise(&mut self, vms: &mut BTreeMap<VmIdentity, VmHost>, running: &BTreeMap<u32, VmIdentity>) {
         self.vms.retain(|vm, _| running.get(&vm.process) == Some(vm));
         for (vm, facts) in vms {
@@ -72,7 +73,7 @@ mod tests {
         [(VmIdentity { name: "web".to_owned(), process: 7, start_ticks }, facts)].into()
     }
 
-    /// What is told of the VM: its times, and its polls that were successful and that failed.
+    /// The exported counters of the VM: its times, and its successful and failed polls.
     fn told(highest: &mut Highest, mut vms: BTreeMap<VmIdentity, VmHost>) -> (u64, u64, Option<[u64; 2]>) {
         let running = vms.keys().map(|vm| (vm.process, vm.clone())).collect();
         highest.raise(&mut vms, &running);
@@ -85,7 +86,7 @@ mod tests {
     fn a_vm_with_fewer_vcpus_or_numbers_of_two_moments_does_not_go_back() {
         let mut highest = Highest::default();
         assert_eq!(told(&mut highest, one(1, 100, Some([100, 90]))), (100, 50, Some([90, 10])));
-        // A vCPU is gone, and a poll was successful between the readings of both numbers.
+        // A vCPU was unplugged, and a poll succeeded between the reads of the two numbers.
         assert_eq!(told(&mut highest, one(1, 60, Some([100, 91]))), (100, 50, Some([91, 10])));
         assert_eq!(told(&mut highest, one(1, 70, None)), (100, 50, None));
         assert_eq!(told(&mut highest, one(1, 120, Some([102, 91]))), (120, 60, Some([91, 11])));

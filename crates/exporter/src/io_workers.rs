@@ -1,10 +1,10 @@
-//! The I/O workers of a daemon of `exitless iocm` and their devices, as its control tree has them.
+//! The I/O workers and devices of a daemon of `exitless iocm`, read from its control tree.
 
 use serde_json::Value as Json;
 
 use crate::totals::shortened;
 
-/// Workers and devices with series of their own.
+/// The maximum number of workers, and of devices, with series of their own.
 const MOST: usize = 1024;
 
 /// The counters of a daemon.
@@ -16,9 +16,9 @@ pub struct IoWorkers {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Worker {
-    /// `w.0`.
+    /// The name in the control tree, for example `w.0`.
     pub(crate) name: String,
-    /// The time on requests.
+    /// The time spent on requests.
     pub(crate) busy_seconds: f64,
     /// The time awake.
     pub(crate) awake_seconds: f64,
@@ -28,11 +28,11 @@ pub(crate) struct Worker {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Device {
-    /// `d.0`.
+    /// The name in the control tree, for example `d.0`.
     pub(crate) device: String,
     /// Its name in the configuration.
     pub(crate) name: String,
-    /// The VM that is connected; empty for none.
+    /// The connected VM; empty without one.
     pub(crate) vm: String,
     pub(crate) requests: f64,
     pub(crate) bytes: f64,
@@ -43,7 +43,7 @@ pub(crate) struct Device {
 }
 
 impl IoWorkers {
-    /// The counters in a daemon's whole control tree. What is missing counts as zero.
+    /// The counters of a daemon's whole control tree. Missing values count as zero.
     #[must_use]
     pub fn of_tree(tree: &Json) -> Self {
         let ticks = number(&tree["ticks_per_second"]);

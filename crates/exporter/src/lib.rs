@@ -1,5 +1,5 @@
-//! The state of a host as OpenMetrics: exits of each VM by reason, how long they took, interrupt virtualization, the
-//! findings of `doctor`; and the server that Prometheus asks for them.
+//! The state of a host as OpenMetrics (exits of each VM by reason, their handling times, interrupt virtualization, the
+//! findings of `doctor`), and the server that Prometheus scrapes.
 //!
 //! Names, units and types follow the OpenMetrics 1.0 specification. State sets, which `prometheus-client` does not write,
 //! are gauges with a label for the state, one of which is 1.

@@ -31,11 +31,11 @@ pub struct State {
 pub struct HaltPolling {
     /// Polls.
     pub attempted: u64,
-    /// Those in which the vCPU was woken.
+    /// The polls during which the vCPU was woken.
     pub successful: u64,
-    /// The time of these.
+    /// The time spent in successful polls.
     pub success_ns: u64,
-    /// The time of those after which the vCPU slept.
+    /// The time spent in failed polls, after which the vCPU slept.
     pub fail_ns: u64,
 }
 
@@ -48,9 +48,9 @@ pub struct VmHost {
     pub names: Names,
     /// The number of its vCPUs.
     pub vcpus: usize,
-    /// The time on a CPU of its vCPUs' threads, the guest's included.
+    /// The CPU time of its vCPU threads, including time in the guest.
     pub ran_ns: u64,
-    /// The time in which these threads were runnable and waited for a CPU.
+    /// The time for which its vCPU threads were runnable but waited for a CPU.
     pub waited_ns: u64,
     /// `None` if debugfs cannot be read.
     pub halt_polling: Option<HaltPolling>,
@@ -76,7 +76,7 @@ pub struct Host {
     pub totals: Arc<Totals>,
     /// The running VMs that have series of their own.
     pub vms: BTreeMap<VmIdentity, VmHost>,
-    /// The number of further ones.
+    /// The number of further running VMs.
     pub other_vms: usize,
     /// The daemon of I/O workers; `None` without one.
     pub io_workers: Option<IoWorkers>,
@@ -94,7 +94,7 @@ pub fn text(host: Host) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Families(host)));
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     encode(&mut text, &registry).unwrap_or_default();
     text
 }
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(series.collect::<BTreeSet<_>>(), metrics(rules).collect());
     }
 
-    /// The samples of a text as promtool's series, which counters climb by their value at each scrape.
+    /// The samples of `text` as input series of promtool. Counters increase by their value at each scrape.
     fn series(text: &str) -> Vec<Value> {
         let mut counts = false;
         let mut series = Vec::new();
@@ -454,7 +454,7 @@ mod tests {
         series
     }
 
-    /// The queries of a dashboard's panels, with its variables as they are if all hosts and VMs are chosen.
+    /// The queries of a dashboard's panels, with the variables' values for all hosts and VMs.
     fn queries(dashboard: &Value) -> Vec<String> {
         let variable = |name: &str| {
             let all = dashboard["templating"]["list"].as_array().unwrap();
@@ -470,7 +470,7 @@ mod tests {
         targets.map(|target| filled(target["expr"].as_str().unwrap())).collect()
     }
 
-    /// By Prometheus' own tool: each query of the dashboard has an answer, and the alerts do what their test says.
+    /// Checks with promtool that each query of the dashboard has a result, and that the alerts pass their test.
     #[test]
     fn prometheus_answers_every_query_of_the_dashboard() {
         use std::process::Command;
@@ -483,7 +483,7 @@ mod tests {
         let queries = queries(&dashboard);
         assert!(queries.len() >= 15 && queries.iter().all(|query| !query.contains('$')), "{queries:?}");
         let has_answer = |query: &String| {
-            // Not a number is no answer.
+            // The comparison excludes NaN.
             let expression = format!("count(({query}) >= 0) > bool 0");
             json!({ "expr": expression, "eval_time": "5m", "exp_samples": [{ "labels": "{}", "value": 1 }] })
         };

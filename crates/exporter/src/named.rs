@@ -1,4 +1,4 @@
-//! VMs by the names that they had first.
+//! VMs with the names under which they were first seen.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::totals::{VMS, VmIdentity};
 /// Further names of a VM: label and value.
 pub type Names = Vec<(&'static str, String)>;
 
-/// The running VMs, each by the names by which it was first seen.
+/// The running VMs, each with the names under which it was first seen.
 ///
-/// A VM's names are read from what its process says of itself, which it can change at any time. A process with another name
-/// at each answer would make a new series in Prometheus each time.
+/// A VM's names come from its process, which can change them at any time. Without this, a process that changes its name
+/// before each scrape would create a new series in Prometheus each time.
 #[derive(Debug, Default)]
 pub struct Named {
     vms: BTreeMap<u32, (VmIdentity, Names)>,
@@ -18,10 +18,10 @@ pub struct Named {
 }
 
 impl Named {
-    /// The VMs by process, with their first names. VMs that are not among `running` are forgotten, except where `may_run`
-    /// says of their process that it could not be looked at: a VM that is forgotten counts from 0 when it is seen again.
-    /// Further names may come later than the VM: they stay as they were when there were any. The number of VMs is bounded;
-    /// those that were there before keep their places.
+    /// Updates the running VMs and returns them by process. Forgets VMs that are not in `running`, unless `may_run` says
+    /// that their process could not be read: the counters of a forgotten VM would restart at 0 when it is seen again.
+    /// Further names may appear later than the VM; the first ones seen are kept. The number of VMs is limited; known VMs
+    /// take precedence over new ones.
     pub fn keep(
         &mut self,
         running: impl IntoIterator<Item = (VmIdentity, Names)>,
@@ -45,7 +45,7 @@ impl Named {
         &self.vms
     }
 
-    /// The number of running VMs for which there was no place.
+    /// The number of running VMs above the limit.
     #[must_use]
     pub fn others(&self) -> usize {
         self.others
@@ -100,7 +100,7 @@ mod tests {
         named.keep([vm("web", 7, 1), vm("mail", 8, 1)], |_| false);
         let kept: Vec<u32> = named.keep([], |process| process == 7).keys().copied().collect();
         assert_eq!(kept, [7]);
-        // What is seen goes before what was remembered.
+        // If the process is seen, its identity there counts: a new start time is a new VM.
         assert_eq!(named.keep([vm("new", 7, 1)], |_| true)[&7].0.name, "web");
         assert_eq!(named.keep([vm("new", 7, 2)], |_| true)[&7].0.name, "new");
     }

@@ -1,7 +1,7 @@
 //! The server: HTTP/1.1, one page.
 //!
-//! Anyone who can connect may send anything, slowly or never: a connection has a time, a number and a size that it cannot
-//! exceed, and the answer is made at most once in [`FRESH`].
+//! Clients are not trusted: they may send anything, slowly, or nothing. So connections are limited in number, duration and
+//! size, and the metrics are collected at most once per [`FRESH`].
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -27,26 +27,26 @@ use tokio::time::{sleep, timeout};
 
 /// The media type of OpenMetrics' text format (OpenMetrics 1.0, "Overall Structure").
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// An answer is given again for so long: exporters are asked each 15 s, and by several servers at once.
+/// The time for which an answer is reused: several servers may scrape at the same time, typically every 15 s.
 const FRESH: Duration = Duration::from_secs(1);
-/// The age at which facts that nobody asked for are collected again: the kernel's buckets of times have 32 bits, and its room
-/// for VMs that have ended is free again only once their exits were read.
+/// The maximum interval between collections if nobody scrapes. The buckets of handling times in the kernel have 32 bits,
+/// and the map entries of ended VMs are only freed when their exits are read.
 const UNASKED: Duration = Duration::from_secs(60);
-/// Connections at the same time; others wait to be accepted.
+/// The maximum number of connections at the same time; others wait to be accepted.
 const CONNECTIONS: usize = 32;
-/// The time for the head of a request.
+/// The maximum time for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
-/// The time of a connection, after which a client that does not read the answer is dropped.
+/// The maximum duration of a connection. It ends clients that do not read the answer.
 const CONNECTION: Duration = Duration::from_secs(60);
-/// The size of a request's head.
+/// The maximum size of a request's head.
 const HEAD_BYTES: usize = 16 << 10;
-/// The interval of looks at the signal to stop.
+/// The interval at which the flag to stop is polled.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A listening socket.
 #[derive(Debug)]
 pub enum Listener {
-    /// Of TCP.
+    /// A TCP socket.
     Tcp(TcpListener),
     /// A UNIX socket.
     Unix(UnixListener),
@@ -64,7 +64,7 @@ impl From<UnixListener> for Listener {
     }
 }
 
-/// The same, in the runtime.
+/// A [`Listener`] registered with the tokio runtime.
 enum Accepting {
     Tcp(tokio::net::TcpListener),
     Unix(tokio::net::UnixListener),
@@ -99,13 +99,13 @@ type Connection = Pin<Box<dyn Stream>>;
 /// An error of the server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The socket or the runtime does not work.
+    /// The socket or the runtime failed.
     #[error("could not serve metrics")]
     Serve(#[source] io::Error),
 }
 
-/// Answers `GET /metrics` on `listener` with what `collect` gives, until `stop` is set. If nobody asks, it collects once a
-/// minute.
+/// Answers `GET /metrics` on `listener` with the text from `collect`, until `stop` is set. If nobody scrapes, it collects
+/// once a minute.
 ///
 /// # Errors
 /// If the listener cannot be used.
@@ -117,7 +117,7 @@ pub fn serve(
     serve_at_least(listener, collect, stop, UNASKED)
 }
 
-/// The same with an interval at which to collect if nobody asks.
+/// [`serve`] with the interval at which to collect if nobody scrapes.
 fn serve_at_least(
     listener: Listener,
     collect: impl FnMut() -> String + 'static,
@@ -136,11 +136,11 @@ fn serve_at_least(
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         let accepting = async {
             loop {
-                // Never closed.
+                // The semaphore is never closed.
                 let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
                 let connection = match listener.accept().await {
                     Ok(connection) => connection,
-                    // Of a connection that ended meanwhile, or for want of descriptors, which come back.
+                    // The connection was aborted, or there are no free file descriptors. Both are temporary.
                     Err(_) => {
                         sleep(LOOK).await;
                         continue;
@@ -157,7 +157,7 @@ fn serve_at_least(
                         .header_read_timeout(HEAD)
                         .max_buf_size(HEAD_BYTES)
                         .serve_connection(TokioIo::new(connection), answer);
-                    // A client that sent no HTTP or went away hears nothing.
+                    // Errors are the client's: it did not send HTTP, or disconnected.
                     let _ended = timeout(CONNECTION, connection).await;
                     drop(place);
                 });
@@ -203,7 +203,7 @@ impl Page {
         response
     }
 
-    /// The time since the last collection, or since the begin.
+    /// The time since the last collection, or since the start of the server.
     fn age(&self) -> Duration {
         self.last.borrow().as_ref().map_or(self.began, |(made, _)| *made).elapsed()
     }
@@ -235,7 +235,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::AtomicU32;
 
-    /// Runs `ask` beside a server, whose answers count how often they were made.
+    /// Runs `ask` while a server runs. Its answers contain the number of collections.
     fn beside(ask: impl FnOnce(SocketAddr)) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -330,7 +330,7 @@ mod tests {
             for request in [&b"\x16\x03\x01\x02\x00"[..], b"metrics, please\r\n\r\n", &endless] {
                 assert!(!asked(address, request).contains("200 OK"));
             }
-            // Connections that say nothing, but one fewer than there may be.
+            // Silent connections, one fewer than the limit.
             let silent: Vec<_> = (1..CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
             assert!(get(address, "/metrics").contains("# EOF"));
             drop(silent);

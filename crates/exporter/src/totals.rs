@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use exits::{ExitReason, Exits, Profile};
 
-/// The label of what has no series of its own.
+/// The label of VMs and reasons that have no series of their own.
 pub const OTHER: &str = "other";
-/// VMs with series of their own; further ones are counted together.
+/// The maximum number of VMs with series of their own; further ones are counted together.
 pub(crate) const VMS: usize = 1024;
-/// Reasons with series of their own, for each VM, in the order in which they first occur: a counter must never go down, so
-/// a reason that has one keeps it.
+/// The maximum number of reasons with series of their own for each VM. The first ones to occur get them and keep them,
+/// because a counter must never decrease.
 const REASONS: usize = 32;
-/// Upper bounds of the histogram's buckets in nanoseconds: from what KVM handles by itself to what a process waits for.
+/// Upper bounds of the histogram's buckets in nanoseconds: from exits that KVM handles itself to exits that wait for a
+/// process.
 pub(crate) const BOUNDS_NS: [u64; 11] =
     [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 256_000, 1_000_000, 10_000_000, 100_000_000];
 
@@ -20,7 +21,7 @@ pub(crate) const BOUNDS_NS: [u64; 11] =
 pub struct VmIdentity {
     /// Its name for the user.
     pub name: String,
-    /// Its process.
+    /// The ID of its process; 0 for [`OTHER`].
     pub process: u32,
     /// The start of the process, in clock ticks since boot.
     pub start_ticks: u64,
@@ -34,8 +35,8 @@ impl VmIdentity {
     }
 }
 
-/// The beginning of a name, as a label: a name is as long as a command line makes it, and stands in each line. 128
-/// characters of it are used.
+/// The first 128 characters of a name, for a label. A name may be as long as a command line allows, and is repeated in each
+/// sample.
 #[must_use]
 pub fn shortened(name: &str) -> String {
     name.chars().take(128).collect()
@@ -45,7 +46,7 @@ pub fn shortened(name: &str) -> String {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     pub(crate) count: u64,
-    /// The time in which they were handled.
+    /// Their total handling time.
     pub(crate) handling_ns: u64,
 }
 
@@ -56,7 +57,7 @@ impl Sum {
     }
 }
 
-/// Handling times in [`BOUNDS_NS`] and one bucket above.
+/// Handling times in the buckets of [`BOUNDS_NS`] and one bucket above.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) buckets: [u64; BOUNDS_NS.len() + 1],
@@ -79,7 +80,7 @@ impl Times {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VmTotals {
     pub(crate) reasons: BTreeMap<String, Sum>,
-    /// Of exits in which the guest does not sleep: its idle time would hide all others.
+    /// Handling times without exits in which the vCPU sleeps: idle time would hide all others.
     pub(crate) times: Times,
 }
 
@@ -94,7 +95,7 @@ impl VmTotals {
     }
 }
 
-/// Exits by VM since the start. The number of its series is bounded.
+/// Exits by VM since the exporter's start, with a limited number of series.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
     pub(crate) vms: BTreeMap<VmIdentity, VmTotals>,
@@ -102,8 +103,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds the exits of an interval. `running` are the VMs by process; exits of others, which ended before anybody saw
-    /// them, are those of [`OTHER`].
+    /// Adds the exits of an interval. `running` are the VMs by process. Exits of other VMs, which ended before they were
+    /// identified, count as [`OTHER`].
     pub fn add(&mut self, profile: &Profile, running: &BTreeMap<u32, VmIdentity>) {
         for vcpu in profile.vcpus() {
             let found = vcpu.vcpu.vm.and_then(|process| running.get(&process));
@@ -116,7 +117,7 @@ impl Totals {
         self.lost = self.lost.saturating_add(profile.losses.lost_exits);
     }
 
-    /// Removes VMs that have ended: their series end with them.
+    /// Removes the series of VMs that have ended.
     pub fn keep(&mut self, running: &BTreeMap<u32, VmIdentity>) {
         let running: BTreeSet<&VmIdentity> = running.values().collect();
         self.vms.retain(|vm, _| vm.process == 0 || running.contains(vm));

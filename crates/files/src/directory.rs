@@ -1,4 +1,4 @@
-//! Directories by descriptors.
+//! Directories that are reached and used by file descriptor.
 
 use crate::Error;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, unlinkat};
@@ -14,30 +14,30 @@ use std::path::{Component, Path, PathBuf};
 /// The number of links that the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
 const MOST_LINKS: u32 = 40;
 
-/// The treatment of directories that are not there.
+/// The treatment of missing directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// An error.
+    /// Missing directories are an error.
     Refused,
-    /// They are made with these permission bits, less the umask.
+    /// Missing directories are created with these permission bits, less the umask.
     Made(u32),
 }
 
-/// A directory that was reached by descriptors, from `/` or another trusted one.
+/// A directory that was reached component by component with openat(2), from `/` or another trusted directory.
 ///
-/// A link on the way is followed only where nobody but root and this process's user can have put it there.
+/// A symbolic link on the way is followed only if nobody but root and this process's user can have put it there.
 #[derive(Debug)]
 pub struct Directory {
     /// Opened as `O_PATH`.
     descriptor: OwnedFd,
     path: PathBuf,
-    /// The reason why others could exchange it or one above it; `None` where nobody could.
+    /// The reason why others could replace this directory or one above it; `None` if nobody could.
     loose: Option<Error>,
     made: bool,
 }
 
 impl Directory {
-    /// The directory at `path`, whoever may write to it.
+    /// Opens the directory at `path`, even if others may write to it.
     ///
     /// # Errors
     /// [`Error::Open`], or [`Error::Link`] for a link that others may have put there.
@@ -46,7 +46,8 @@ impl Directory {
         Self::walk(start, path, missing)
     }
 
-    /// The directory at `path` below `start`, which is trusted, whoever may write to it. Links lead nowhere else.
+    /// Opens the directory at `path` below the trusted `start`, even if others may write to it. An absolute link starts
+    /// at `start` again.
     ///
     /// # Errors
     /// Those of [`Self::open`].
@@ -54,8 +55,8 @@ impl Directory {
         Self::walk(start, path, missing)
     }
 
-    /// A directory below `start`, which is trusted, into which nobody but root and this process's user can have put
-    /// anything, and which nobody could have exchanged.
+    /// Opens a directory below the trusted `start`, if only root and this process's user can have created entries in it
+    /// or replaced it.
     ///
     /// # Errors
     /// [`Error`].
@@ -70,8 +71,8 @@ impl Directory {
         }
     }
 
-    /// A directory below `start`, which is trusted, that belongs to this process's user alone, and that nobody else can
-    /// look into.
+    /// Opens a directory below the trusted `start` that belongs to this process's user, and to which nobody else has
+    /// access.
     ///
     /// # Errors
     /// [`Error`].
@@ -110,7 +111,7 @@ impl Directory {
             let (child, made) = here.child(&part, missing).map_err(cannot)?;
             let found = fstat(&child).map_err(cannot)?;
             let loose = here.loose.take().or_else(|| match distrusted(&here.path, &above)? {
-                // In a directory with the sticky bit each may remove what is theirs alone: what counts is whose the entry is.
+                // With the sticky bit, users can rename or remove only their own entries, so the entry's owner counts.
                 Error::Mode { .. } if above.st_mode & 0o1000 != 0 => {
                     let expected = "root or yourself".to_owned();
                     let owner = found.st_uid;
@@ -152,7 +153,7 @@ impl Directory {
             (Err(Errno::NOENT), Missing::Made(mode)) => {
                 let made = match mkdirat(&self.descriptor, name, Mode::from_raw_mode(mode)) {
                     Ok(()) => true,
-                    // Somebody was faster.
+                    // Another process has just created it.
                     Err(Errno::EXIST) => false,
                     Err(error) => return Err(error),
                 };
@@ -166,32 +167,32 @@ impl Directory {
         fstat(&self.descriptor).map_err(|errno| Error::Open { path: self.path.clone(), source: errno.into() })
     }
 
-    /// The path at which it was found, with links followed.
+    /// The path of the directory, with links resolved.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Tests whether it was made, and not found.
+    /// Tests whether the directory was created and had not been there before.
     #[must_use]
     pub fn was_made(&self) -> bool {
         self.made
     }
 
-    /// A path of an entry that leads nowhere else, whatever others do to the directories above: for system calls that
-    /// take no descriptor of a directory. Where nobody else can change those, it is the usual path.
+    /// A path of an entry for system calls that take no directory descriptor. If others can change a directory above,
+    /// the path goes through `/proc/self/fd`, so that it cannot be redirected; otherwise it is the usual path.
     #[must_use]
     pub fn reach(&self, name: &OsStr) -> PathBuf {
         if self.loose.is_none() { self.path.join(name) } else { self.itself().join(name) }
     }
 
-    /// A path of the directory by its descriptor.
+    /// The directory's path by its descriptor, in `/proc/self/fd`.
     #[must_use]
     pub fn itself(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()))
     }
 
-    /// Tests whether nobody but root and this process's user can have put an entry there.
+    /// Tests whether only root and this process's user can have created entries in the directory.
     ///
     /// # Errors
     /// Of fstat(2).
@@ -199,12 +200,13 @@ impl Directory {
         Ok(self.loose.is_none() && distrusted(&self.path, &fstat(&self.descriptor)?).is_none())
     }
 
-    /// Opens a regular file of it; a link, a FIFO or a device is refused. What is made has the permission bits `mode`.
+    /// Opens a regular file in the directory; a link, a FIFO or a device is refused. A new file gets the permission
+    /// bits `mode`, less the umask.
     ///
     /// # Errors
     /// Of open(2).
     pub fn open_file(&self, name: &str, flags: OFlags, mode: u32) -> io::Result<File> {
-        // Nobody waits at a FIFO that somebody put there.
+        // `NONBLOCK`: do not hang in open(2) on a FIFO that somebody put there.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(openat(&self.descriptor, name, flags, Mode::from_raw_mode(mode))?);
         if file.metadata()?.is_file() {
@@ -213,7 +215,7 @@ impl Directory {
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no regular file")))
     }
 
-    /// A descriptor (`O_PATH`) of an entry, whatever it is; links are not followed.
+    /// A descriptor (`O_PATH`) of an entry of any file type; links are not followed.
     ///
     /// # Errors
     /// Of open(2).
@@ -221,7 +223,7 @@ impl Directory {
         Ok(openat(&self.descriptor, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Removes a directory below it that is empty.
+    /// Removes an empty directory in this one.
     ///
     /// # Errors
     /// Of unlink(2).
@@ -229,7 +231,7 @@ impl Directory {
         Ok(unlinkat(&self.descriptor, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Removes an entry that is no directory.
+    /// Removes an entry that is not a directory.
     ///
     /// # Errors
     /// Of unlink(2).
@@ -237,7 +239,7 @@ impl Directory {
         Ok(unlinkat(&self.descriptor, name, AtFlags::empty())?)
     }
 
-    /// Brings its entries to the disk.
+    /// Syncs the directory's entries to the disk.
     ///
     /// # Errors
     /// Of fsync(2).
@@ -261,12 +263,12 @@ fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Root, or the user of this process.
+/// Tests whether a user is root or the user of this process.
 fn is_ours(user: u32) -> bool {
     user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
-/// The reason why entries of a directory can be somebody else's work. The group of root is root's.
+/// The reason why somebody else could have created entries of a directory. Group root counts as root.
 fn distrusted(path: &Path, found: &Stat) -> Option<Error> {
     let path = path.to_owned();
     if !is_ours(found.st_uid) {

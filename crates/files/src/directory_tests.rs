@@ -2,7 +2,7 @@ use super::*;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use tempfile::TempDir;
 
-/// Somebody who is not root, nor the user of the tests.
+/// A user who is neither root nor the one that runs the tests.
 const STRANGER: u32 = 65_534;
 
 fn root() -> TempDir {
@@ -43,12 +43,12 @@ fn a_directory_that_others_may_write_to_is_refused() {
         assert!(matches!(&error, Error::Mode { wanted: found, .. } if *found == wanted), "{mode:o}: {error}");
     }
     make(&root, "a/b", 0o700);
-    // Above it, too: it could be exchanged.
+    // Nor may others write to the directory above: they could replace this one.
     make(&root, "a", 0o777);
     assert!(private(&root, "/a/b").is_err());
     make(&root, "a", 0o1777);
     private(&root, "/a/b").unwrap();
-    // Where everybody may make directories, the one that somebody else made is named.
+    // In a directory with the sticky bit, a subdirectory of another user is refused by name.
     if give(&deep) {
         let error = private(&root, "/a/b").unwrap_err();
         assert!(matches!(&error, Error::Owner { path, .. } if *path == deep), "{error}");
@@ -81,7 +81,7 @@ fn a_link_is_followed_only_where_nobody_else_can_have_put_it() {
     symlink("../place", root.path().join("ours/link")).unwrap();
     let found = Directory::trusted(root.path(), Path::new("ours/link"), Missing::Refused).unwrap();
     assert!(found.path().ends_with("place"));
-    // An absolute one begins where the walk began.
+    // An absolute link starts at the root that the walk started at.
     symlink("/place", root.path().join("ours/absolute")).unwrap();
     let found = Directory::trusted(root.path(), Path::new("/ours/absolute"), Missing::Refused).unwrap();
     assert_eq!(found.path(), place);
@@ -92,7 +92,7 @@ fn a_link_is_followed_only_where_nobody_else_can_have_put_it() {
     if give(&theirs) {
         let error = Directory::open(&theirs.join("link"), Missing::Refused).unwrap_err();
         assert!(matches!(error, Error::Link { .. }), "{error}");
-        // And no directory is made behind it.
+        // Nor is a directory created in the link's target.
         Directory::open(&theirs.join("link/deeper"), Missing::Made(0o755)).unwrap_err();
         assert!(!place.join("deeper").exists());
     }

@@ -1,4 +1,4 @@
-//! The reason why a directory is not used.
+//! Errors of opening directories.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It is not there, or the kernel refuses.
+    /// The directory does not exist, or the kernel refuses to open it.
     #[error("Cannot open the directory {path}")]
     Open {
         /// The directory.
@@ -16,19 +16,19 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// It belongs to somebody else, who could put other files there.
+    /// It belongs to another user, who could put other files there.
     #[error(
         "{path} belongs to user {owner}, expected user {expected}; use another directory, or give it to that user"
     )]
     Owner {
         /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// Whose it should be.
+        /// The expected owner.
         expected: String,
     },
-    /// Others may write to it, or look into what is secret.
+    /// Others may write to it, or read a directory that must be private.
     #[error(
         "{path} has mode {mode:04o}, which lets others in; use another directory, or run `chmod {wanted} {path}`"
     )]
@@ -45,13 +45,13 @@ pub enum Error {
     Link {
         /// The link.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
     },
 }
 
 impl Error {
-    /// The kernel's answer, for those who expect one.
+    /// The kernel's error, or `PermissionDenied` if this crate refused the directory.
     #[must_use]
     pub fn into_io(self) -> io::Error {
         match self {
@@ -60,7 +60,7 @@ impl Error {
         }
     }
 
-    /// Tests whether it is not there.
+    /// Tests whether the directory does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Open { source, .. } if source.kind() == io::ErrorKind::NotFound)

@@ -1,18 +1,18 @@
-//! Paths of another host, whose links lead inside its directory.
+//! Paths below another host's root directory, whose links stay inside it.
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// A file below a directory that stands for `/`: that directory is the top for absolute links and for `..` (openat2(2),
-/// `RESOLVE_IN_ROOT`, Linux 5.6), so that a link can neither name a file of this machine nor leave.
+/// A file below a directory that is treated as `/`: absolute links and `..` are resolved inside it (openat2(2),
+/// `RESOLVE_IN_ROOT`, Linux 5.6), so that no link can name a file of this machine.
 #[derive(Debug)]
 pub struct Inside(OwnedFd);
 
 impl Inside {
-    /// Finds a file. With `links`, the last component's link is followed. `/` itself is this machine, whose links lead
-    /// where they lead.
+    /// Finds a file. With `links`, a link in the last component is followed. The root `/` is this machine's own, where
+    /// links are followed as usual.
     ///
     /// # Errors
     /// Of openat2(2); [`io::ErrorKind::Unsupported`] before Linux 5.6, but for `/`.
@@ -29,7 +29,7 @@ impl Inside {
         Ok(Self(found?))
     }
 
-    /// A path by which this process reaches the file while this value lives.
+    /// A path by which this process can open the file as long as this value lives.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
@@ -42,7 +42,7 @@ impl Inside {
     pub fn link(&self) -> io::Result<PathBuf> {
         use std::os::unix::ffi::OsStringExt as _;
         let target = rustix::fs::readlinkat(&self.0, "", Vec::new()).map_err(|error| match error {
-            // What the empty path gives for anything but a link.
+            // The kernel's error for an empty path and a file that is not a link.
             rustix::io::Errno::NOENT => rustix::io::Errno::INVAL,
             error => error,
         })?;

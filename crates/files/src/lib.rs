@@ -1,11 +1,11 @@
 //! Files in places that others may write to.
 //!
-//! A path says what was there when it was looked up. Where somebody else may change one of its directories, a link or
-//! another directory can be there a moment later. [`Directory`] walks a path once, by descriptors, and knows afterwards
-//! whether others could have led it elsewhere; what is done below it is done by its descriptor. [`Replacement`] writes a
-//! file whole or not at all, and brings it to the disk. [`Inside`] reads another host's directory, whose links stay in it.
-//! [`regular()`] opens no FIFO and no device. [`look`] waits for no
-//! process that holds whoever looks at it.
+//! A path is only as good as its last lookup: if others may write to one of its directories, they can replace a
+//! component with a link or another directory at any time. [`Directory`] walks a path once, by descriptor, and knows
+//! whether others could have redirected it; everything below it is then done relative to its descriptor.
+//! [`Replacement`] writes a file whole or not at all, and syncs it. [`Inside`] reads the directory tree of another
+//! host, whose links stay in it. [`regular()`] opens no FIFO and no device. [`look`] reads about a process without
+//! being blocked by it.
 
 mod directory;
 mod error;

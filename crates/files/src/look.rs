@@ -1,13 +1,13 @@
-//! Looking at another process, which can hold whoever looks.
+//! Reading from `/proc/PID` of a process that can block its readers.
 //!
-//! The kernel reads some files of `/proc/PID` (`stat`, `cmdline`, `exe`, the links in `fd`, and others) under locks that
-//! the process holds while it unmaps memory or runs another program (`mmap_lock`, `exec_update_lock`). Where that memory
-//! is a file of a FUSE whose server does not answer, both last as long as its owner likes, and so does a read beside them.
-//! A file that a process names or maps can lie on such a file system too.
+//! The kernel reads some files of `/proc/PID` (`stat`, `cmdline`, `exe`, the links in `fd`, and others) under locks
+//! that the process holds while it unmaps memory or executes another program (`mmap_lock`, `exec_update_lock`). If that
+//! memory maps a file of a FUSE server that does not answer, the process keeps the lock for as long as its owner likes,
+//! and every reader blocks with it. A file that a process names or maps can also be on such a file system.
 //!
-//! So a thread looks, and is left behind when it does not come back. All these waits end with the signal that kills, so
-//! the thread keeps nobody from ending. A user may have any number of such processes: how long is waited for those of one
-//! user, and how many threads are left behind, has a bound.
+//! So a thread does the reading, and is abandoned if it does not return in time. All these waits are killable, so an
+//! abandoned thread does not keep this process from exiting. A user may have any number of such processes, so there are
+//! limits on the time spent on the processes of one user and on the number of abandoned threads.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,49 +19,49 @@ use std::time::{Duration, Instant};
 
 /// `ETIMEDOUT`.
 const TIMED_OUT: i32 = 110;
-/// So many threads that did not come back are left at most.
+/// The most abandoned threads at a time.
 const MOST_LEFT: u32 = 64;
-/// A look that takes no longer than this is a busy machine's, and not held against a user.
+/// Looks up to this long are put down to a busy machine, and not charged to the user.
 const NOTICED: Duration = Duration::from_millis(100);
-/// So much of each look is held against nobody: a host may have ten thousand processes.
+/// The part of each look that does not count towards the limit for all: a host may have ten thousand processes.
 const FREE: Duration = Duration::from_millis(10);
-/// The time after which a wait is forgotten.
+/// The period after which the time limits start anew.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// The time that is waited.
+/// Time limits of looks.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// For one look.
+    /// Of one look.
     once: Duration,
-    /// For all looks at processes of one user, in [`REMEMBERED`].
+    /// Of all looks at processes of one user, in [`REMEMBERED`].
     user: Duration,
-    /// For all looks, in [`REMEMBERED`].
+    /// Of all looks, in [`REMEMBERED`].
     all: Duration,
 }
 
-/// Reading what the kernel says of a process takes microseconds.
+/// The kernel answers reads of `/proc/PID` in microseconds.
 const FILES: Patience =
     Patience { once: Duration::from_secs(1), user: Duration::from_secs(3), all: Duration::from_secs(30) };
-/// Reading a program of some hundred megabytes from a disk takes a while.
+/// An executable can have hundreds of megabytes, which a disk reads in seconds.
 const PROGRAMS: Patience =
     Patience { once: Duration::from_secs(10), user: Duration::from_secs(20), all: Duration::from_secs(60) };
 
 static LOOKS: Looks = Looks::new(FILES);
 static LOOKS_AT_PROGRAMS: Looks = Looks::new(PROGRAMS);
 
-/// Does `work`, which reads what the kernel says of the process whose folder in `/proc` is `home`.
+/// Runs `work`, which reads about the process whose directory in `/proc` is `home`.
 ///
 /// # Errors
-/// [`io::ErrorKind::TimedOut`] when that takes longer than a second, and at once when the process holds an earlier look
-/// still, or its user's processes have held several.
+/// [`io::ErrorKind::TimedOut`] if that takes longer than a second; immediately if an earlier look at the process still
+/// blocks, or if the time for its user's processes or for all is used up.
 pub fn look<T: Send + 'static>(home: &Path, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     LOOKS.look(home, work)
 }
 
-/// The same with more time, for files that the process names or maps.
+/// Runs `work` as [`look`] does, with more time, for files that the process names or maps.
 ///
 /// # Errors
-/// As of [`look`], after ten seconds.
+/// Those of [`look`], after ten seconds.
 pub fn look_at_files<T: Send + 'static>(
     home: &Path,
     work: impl FnOnce() -> T + Send + 'static,
@@ -69,10 +69,10 @@ pub fn look_at_files<T: Send + 'static>(
     LOOKS_AT_PROGRAMS.look(home, work)
 }
 
-/// Reads `home/name`, which the kernel makes; it is cut after `most` bytes.
+/// Reads the first `most` bytes of `home/name` in procfs.
 ///
 /// # Errors
-/// As of [`look`], and of open(2) and read(2).
+/// Those of [`look`], open(2) and read(2).
 pub fn look_into(home: &Path, name: &str, most: u64) -> io::Result<Vec<u8>> {
     let path = home.join(name);
     look(home, move || crate::read_start(&path, most))?
@@ -87,10 +87,10 @@ struct Looks {
 #[derive(Debug)]
 struct State {
     since: Instant,
-    /// The time waited for processes of each user, in looks that took long.
+    /// The time of slow looks, by user.
     users: HashMap<u32, Duration>,
     all: Duration,
-    /// Processes that hold looks, and how many.
+    /// The number of abandoned looks of each process that blocks some.
     held: HashMap<PathBuf, u32>,
 }
 
@@ -118,7 +118,7 @@ impl Looks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tests whether a look at a user's process may begin, with what was waited so far.
+    /// Tests whether the time limits allow another look at a user's process.
     fn may_begin(&self, home: &Path, user: u32) -> bool {
         let mut state = self.state();
         let state = state.get_or_insert_with(State::new);
@@ -141,7 +141,7 @@ impl Looks {
         home: &Path,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        // Before the look: a process that is gone afterwards would be root's.
+        // Before the look: if the process exits during it, its user can no longer be read.
         let user = user_of(home);
         if !self.may_begin(home, user) {
             return Err(io::Error::from_raw_os_error(TIMED_OUT));
@@ -162,7 +162,7 @@ impl Looks {
         let thread = std::thread::Builder::new().name("look".to_owned()).spawn(looking)?;
         let found = receiver.recv_timeout(self.patience.once);
         if !matches!(found, Err(RecvTimeoutError::Timeout)) {
-            // It has nothing left to wait for, and a thread that ends by itself looks like a leak to the sanitizers.
+            // The thread is about to exit; the leak sanitizer would report one that was not joined.
             let _ = thread.join();
         }
         let mut state = self.state();
@@ -185,9 +185,9 @@ impl Looks {
     }
 }
 
-/// The user that a process belongs to: who started it, for its folder may belong to root. Of one that is gone, root.
+/// The real user ID of a process, from `status`: its directory may belong to root. For a process that is gone, root.
 ///
-/// The kernel makes this file without any lock of the process.
+/// The kernel needs no lock of the process for this file.
 fn user_of(home: &Path) -> u32 {
     let status = std::fs::read(home.join("status")).unwrap_or_default();
     let status = String::from_utf8_lossy(&status);
@@ -206,7 +206,7 @@ mod tests {
         all: Duration::from_secs(3600),
     };
 
-    /// A made-up `/proc` with processes of the users given, numbered from 0.
+    /// A fake `/proc` with one process for each of these users, numbered from 0.
     fn processes(users: &[u32]) -> tempfile::TempDir {
         let proc = tempfile::tempdir().unwrap();
         for (number, user) in users.iter().enumerate() {
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(begun.elapsed() >= SHORT.once, "{:?}", begun.elapsed());
         assert_eq!(LOOKS.look(&proc.path().join("1"), || 5).unwrap(), 5);
-        // Not begun, so it takes no time.
+        // Refused before `work` starts.
         let error = LOOKS.look(&home, || unreachable!("it is held")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let_go.send(()).unwrap();
@@ -260,7 +260,7 @@ mod tests {
                 begun.try_recv().is_ok()
             })
             .count();
-        // Each takes 200 ms or more, and those of one user 500 ms together.
+        // Each look takes at least 200 ms, and all looks of one user may take 500 ms.
         assert!((1..=3).contains(&begun), "{begun}");
         assert_eq!(LOOKS.look(&looks(39), || 5).unwrap(), 5);
     }

@@ -1,17 +1,17 @@
-//! Reading files of others.
+//! Reading files that others may have created.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// Opens a file for reading, without waiting at a FIFO.
+/// Opens a file for reading; does not block on a FIFO.
 fn unblocked(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Reads the first bytes of a file of any kind, at most `most`. Nobody waits at a FIFO.
+/// Reads the first bytes of a file of any type, at most `most`. Does not block on a FIFO.
 ///
 /// # Errors
 /// Of open(2) and read(2).
@@ -21,7 +21,7 @@ pub fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the last bytes of a regular file, at most `most`, however long it has become.
+/// Reads the last bytes of a regular file, at most `most`, even if it grows meanwhile.
 ///
 /// # Errors
 /// Those of [`regular()`] and read(2).
@@ -34,7 +34,8 @@ pub fn read_end(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file for reading. Nobody waits at a FIFO, and no device is touched by more than being opened.
+/// Frees the disk space of all but the last `kept` bytes of a regular file that takes more than `most`. Its length stays, so that
+/// its writer can go on at the same place.
 ///
 /// # Errors
 /// Of open(2); [`io::ErrorKind::InvalidInput`] for what is no regular file.

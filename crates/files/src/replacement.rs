@@ -9,14 +9,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A file that is written beside its place, and put there at once. Whoever reads sees the old one or the new one, before
-/// and after a crash. What is dropped before leaves nothing, and the old one as it was.
+/// A file that is written under a temporary name in the same directory, synced and renamed. Readers see either the old
+/// or the new file, even after a crash. If it is dropped before that, the temporary file is removed and the old file
+/// stays.
 ///
-/// A path that is no regular file (`/dev/stdout`, a FIFO) is written to as it is, unless others can have put it there.
+/// A path that is not a regular file (`/dev/stdout`, a FIFO) is written in place, unless others can have put it there.
 #[derive(Debug)]
 pub struct Replacement {
     file: File,
-    /// `None` where it is written in place.
+    /// `None` if the file is written in place.
     place: Option<Place>,
 }
 
@@ -29,7 +30,7 @@ struct Place {
 }
 
 impl Replacement {
-    /// Begins a file for `path`. One that is there gives its permissions, another has `mode` less the umask.
+    /// Starts the replacement of `path`. It gets the permissions of an existing file, or else `mode` less the umask.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -63,7 +64,8 @@ impl Replacement {
         Ok(replacement)
     }
 
-    /// Begins a file for the entry `name` of a directory, whatever that is now: nothing is followed.
+    /// Starts the replacement of the entry `name` of a directory, of whatever type it is: a link is replaced, not
+    /// followed.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -73,23 +75,23 @@ impl Replacement {
         Ok(Self { file, place })
     }
 
-    /// The file that is written to.
+    /// The new file, to write to.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Tests whether it takes the place of a file, and is not written in place.
+    /// Tests whether the file is written under a temporary name and not in place.
     #[must_use]
     pub fn is_beside(&self) -> bool {
         self.place.is_some()
     }
 
-    /// Puts it in its place before it is whole, for a file that others may read while it grows. What was there is gone
-    /// then, and what comes is at that name even after a kill.
+    /// Renames the file into place before it is complete, so that others can read it while it grows. The old file is
+    /// gone from then on, and what was written so far stays under that name even if this process is killed.
     ///
     /// # Errors
-    /// When it cannot be put there.
+    /// When it cannot be synced or renamed.
     pub fn place(&mut self) -> io::Result<()> {
         if self.place.as_ref().is_none_or(|place| place.placed) {
             return Ok(());
@@ -107,21 +109,21 @@ impl Replacement {
         Ok(())
     }
 
-    /// Puts it in its place without a wait for the disk: for what need not outlast a crash of the host.
+    /// Renames the file into place without fsync(2), for files that need not survive a crash of the host.
     ///
     /// # Errors
-    /// When it cannot be put there; what was there stays then.
+    /// When it cannot be renamed; the old file then stays.
     pub fn swap(mut self) -> io::Result<()> {
         self.rename()
     }
 
-    /// Puts it in its place when it and its name have reached the disk.
+    /// Syncs the file, renames it into place and syncs its directory.
     ///
     /// # Errors
-    /// When it does not reach the disk, or cannot be put there; what was there stays then.
+    /// When it cannot be synced or renamed; the old file then stays, unless only the sync of the directory failed.
     pub fn finish(mut self) -> io::Result<()> {
         match &self.place {
-            // A pipe has nothing to bring to a disk.
+            // Pipes and terminals cannot be synced.
             None => Ok(()),
             Some(place) if place.placed => self.file.sync_all(),
             Some(_) => self.place(),
@@ -140,14 +142,14 @@ impl Drop for Replacement {
 /// Writes a file whole or not at all.
 ///
 /// # Errors
-/// When it cannot be written; what was there stays then.
+/// Those of [`Replacement::begin`], [`Replacement::finish`] and write(2).
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = Replacement::begin(path, 0o666)?;
     new.file().write_all(bytes)?;
     new.finish()
 }
 
-/// A new file beside another: nobody can have put a link or a file of that name there.
+/// Creates a file next to another; `O_EXCL` fails on a file or link that somebody put under that name.
 fn create_beside(directory: &Directory, name: &OsStr, mode: u32) -> io::Result<(OsString, File)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -163,7 +165,7 @@ fn create_beside(directory: &Directory, name: &OsStr, mode: u32) -> io::Result<(
     }
 }
 
-/// Brings a file's name to the disk.
+/// Syncs the directory of a file, so that the file's name survives a crash.
 ///
 /// # Errors
 /// Of open(2) and fsync(2).
@@ -236,7 +238,7 @@ mod tests {
         std::os::unix::fs::symlink(&path, &link).unwrap();
         let error = Replacement::begin(&link, 0o666).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-        // Nobody reads from this one: opening it would last for ever.
+        // No process reads from this FIFO, so opening it for writing would block forever.
         let pipe = theirs.join("pipe");
         rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -248,7 +250,7 @@ mod tests {
         .unwrap();
         let error = Replacement::begin(&pipe, 0o666).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-        // Where nothing is followed, the link itself is what goes.
+        // `within` does not follow the link, but replaces it.
         let directory = Directory::open(&theirs, Missing::Refused).unwrap();
         let new = Replacement::within(directory, "link".as_ref(), 0o644).unwrap();
         new.file().write_all(b"new").unwrap();

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 const PASSWD: &str = "/etc/passwd";
 
-/// The user's cache directory: `$XDG_CACHE_HOME`, else `~/.cache` with the home directory from `$HOME` or passwd(5), else
-/// a directory below that of temporary files, by the user's ID. Others may have made the last: see
+/// The user's cache directory: `$XDG_CACHE_HOME`; else `~/.cache`, with the home directory from `$HOME` or passwd(5);
+/// else a directory with the user's ID in the directory of temporary files. Others may have created the last: see
 /// [`Directory::trusted()`](crate::Directory::trusted).
 #[must_use]
 pub fn user_cache() -> PathBuf {

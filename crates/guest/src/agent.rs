@@ -1,5 +1,5 @@
-//! The agent: the first process of a guest that was started for a study. It sets the guest up, and runs what the host
-//! asks for.
+//! The agent: the first process of a guest that was started for a study. It sets up the guest, and runs the host's
+//! scripts.
 
 mod channel;
 mod jobs;
@@ -23,43 +23,43 @@ use jobs::Jobs;
 pub use channel::PORT_NAME;
 pub use settings::{Network, Port, Settings};
 
-/// The argument by which this program knows that it is the agent.
+/// The argument that makes this program the agent.
 pub const AGENT_ARGUMENT: &str = "guest-agent";
-/// Serial number of the disk with the root, by which it is told from others.
+/// Serial number of the disk with the root file system.
 pub const ROOT_SERIAL: &str = "exitless-root";
-/// The folder in which scripts start: on the disk of its own, if the guest has one.
+/// The working directory of scripts; the data disk is mounted there, if the guest has one.
 const WORK: &str = "/work";
 
-/// The first message of a guest that is up.
+/// The agent's first message, sent once the guest is set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// This program's version in the guest.
+    /// The agent's version.
     pub version: String,
-    /// Its address, if it got one.
+    /// The guest's address, if it has one.
     #[serde(default)]
     pub address: Option<std::net::IpAddr>,
-    /// Lines about it: kernel, CPU model, clock source.
+    /// Facts about the guest: kernel, CPU model, clock source.
     #[serde(default)]
     pub facts: BTreeMap<String, String>,
 }
 
 /// Tests whether this process was started as the agent of a guest: as process 1, with the agent's argument.
 pub fn is_agent() -> bool {
-    // The kernel hands arguments of its own that it does not know to process 1 as well, before this one.
+    // The kernel also passes init the parameters that it does not know itself, before this argument.
     std::process::id() == 1 && std::env::args().skip(1).any(|argument| argument == AGENT_ARGUMENT)
 }
 
-/// Serves the host until it asks to power off or is gone, and powers off.
+/// Serves the host until it asks for power-off or disconnects, then powers the guest off.
 pub fn run() -> ! {
     if let Err(message) = serve() {
-        // The console is the last place to say something when there is no channel.
+        // There may be no channel yet, but there is always the console.
         last_words(&message);
-        // The frame that says so too may still be on its way.
+        // Leave the host time to read the frame that reports the failure.
         std::thread::sleep(Duration::from_secs(1));
     }
     rustix::fs::sync();
     let _ = reboot(RebootCommand::PowerOff);
-    // A machine without ACPI cannot be powered off; QEMU is told to take a restart for the end.
+    // A machine without ACPI cannot be powered off; the host's QEMU exits on a reboot (`-no-reboot`).
     let _ = reboot(RebootCommand::Restart);
     loop {
         std::thread::park();
@@ -73,7 +73,7 @@ fn serve() -> Result<(), String> {
     machine::load_modules(&settings.modules)?;
     let (mut channel, sender) = Channel::open(settings.port)?;
     let up = set_up(&settings).inspect_err(|message| {
-        // Nothing can be done where this is not heard either; the console has it too.
+        // If this fails too, the message is still in the kernel's log.
         let _ = sender.send(&Frame::new(Kind::Failed, 0, message.as_str()));
     })?;
     let hello = serde_json::to_vec(&up).unwrap_or_default();
@@ -81,16 +81,16 @@ fn serve() -> Result<(), String> {
     attend(&mut channel, &sender)
 }
 
-/// Says in the kernel's log why process 1 ends: its death is the kernel's panic, and what was written to the console's
-/// terminal but did not leave it yet is lost then. What the kernel logs is not.
+/// Writes the reason for the exit of process 1 to the kernel's log. When process 1 dies the kernel panics, and output
+/// that is still in the console's terminal buffer is lost, but not what the kernel has logged.
 fn last_words(words: &str) {
     let Ok(mut log) = OpenOptions::new().write(true).open("/dev/kmsg") else {
-        // Without `/dev` there is the console alone, and it may not take them: `eprintln!` would panic then.
+        // Without `/dev` there is only standard error, and `eprintln!` would panic if writing to it failed.
         let _ = writeln!(io::stderr(), "exitless agent: {words}");
         return;
     };
     for line in words.lines() {
-        // A record for each write; its level is "critical".
+        // Each write is one record; `<2>` is the level KERN_CRIT.
         let _ = log.write_all(format!("<2>exitless agent: {line}\n").as_bytes());
     }
 }
@@ -101,7 +101,7 @@ fn set_up(settings: &Settings) -> Result<Hello, String> {
     Ok(Hello { version: env!("CARGO_PKG_VERSION").to_owned(), address, facts: machine::facts() })
 }
 
-/// Does what the host asks until it asks to power off, or is gone.
+/// Executes the host's requests until it asks for power-off or disconnects.
 fn attend(channel: &mut Channel, sender: &Arc<Sender>) -> Result<(), String> {
     let mut decoder = Decoder::default();
     let mut jobs = Jobs::new(Arc::clone(sender));

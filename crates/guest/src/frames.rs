@@ -1,26 +1,26 @@
 //! The messages between the host and the agent in a guest, over a byte channel.
 //!
 //! A frame is `XGF1`, kind (1 byte), job (4 bytes), payload length (4 bytes), CRC-32 of kind, job and payload (4 bytes),
-//! payload; numbers are little-endian. A serial port may carry words of firmware and kernel before the agent begins, so the
-//! reader passes over what is no frame and finds the next by its mark.
+//! payload; numbers are little-endian. On a serial port, firmware and kernel may print before the agent starts, so the
+//! reader skips bytes that are not part of a frame, up to the next mark.
 
 const MARK: &[u8; 4] = b"XGF1";
 const HEADER: usize = 17;
-/// The largest payload that is taken; senders cut theirs to far less.
+/// The largest payload that is accepted; a larger length is a false mark.
 const LARGEST_PAYLOAD: usize = 1 << 20;
-/// The largest payload that is sent.
+/// The largest payload of a message about a script that runs. The output of scripts is sent in such pieces.
 pub const PIECE: usize = 32 << 10;
 
 /// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// To the guest: bring the script in the payload to where it waits.
+    /// To the guest: start the script in the payload, which then waits for its release.
     Start,
-    /// To the guest: release the job.
+    /// To the guest: release the job's script.
     Release,
-    /// To the guest: end the job, by SIGTERM.
+    /// To the guest: send SIGTERM to the job.
     Terminate,
-    /// To the guest: end the job, by SIGKILL.
+    /// To the guest: send SIGKILL to the job.
     Kill,
     /// To the guest: power off.
     PowerOff,
@@ -30,9 +30,9 @@ pub enum Kind {
     Stdout,
     /// From the guest: the job printed this to standard error.
     Stderr,
-    /// From the guest: the job ended with the status in the payload, in digits.
+    /// From the guest: the job ended; the payload is its exit status in decimal digits.
     Ended,
-    /// From the guest: it gives up, for the reason in the payload.
+    /// From the guest: its setup failed; the payload is the reason.
     Failed,
 }
 
@@ -54,7 +54,7 @@ const KINDS: [(Kind, u8); 10] = [
 pub struct Frame {
     /// Its kind.
     pub kind: Kind,
-    /// The script that it is about, by the host's number; 0 for the guest as a whole.
+    /// The number that the host gave the script; 0 for the guest as a whole.
     pub job: u32,
     /// Its content.
     pub payload: Vec<u8>,
@@ -93,14 +93,14 @@ fn checksum(kind: u8, job: u32, payload: &[u8]) -> u32 {
 #[derive(Debug, Default)]
 pub struct Decoder {
     received: Vec<u8>,
-    /// The number of bytes of `received` that have been dealt with; they go when the next piece comes.
+    /// The number of consumed bytes at the start of `received`, which [`Self::push`] removes.
     done: usize,
 }
 
 impl Decoder {
     /// Takes what arrived.
     pub fn push(&mut self, bytes: &[u8]) {
-        // No more bytes are moved than are dropped.
+        // Compact only when that moves no more bytes than it frees.
         if self.done >= self.received.len() - self.done {
             self.received.drain(..self.done);
             self.done = 0;

@@ -1,7 +1,7 @@
-//! The agent in guests that were started for a study: process 1, which sets the guest up and runs what the host asks for.
+//! The agent in guests that were started for a study: process 1, which sets up the guest and runs the host's scripts.
 //!
-//! The host's end of it is in `experiment`. Both share how frames are told apart, how a guest is set up, and how a script
-//! is started and released.
+//! The crate `guests` is the host's side. Both sides share the frames, the settings of a guest, and the way in which
+//! scripts start and are released.
 
 mod agent;
 mod frames;

@@ -1,16 +1,16 @@
-//! The way to a script that waits for its release, over any channel.
+//! Control of a script that waits for its release, over any channel.
 
 use std::io;
 
-/// The way to a script.
+/// Control of a script.
 pub trait Line: Send {
-    /// Sends the byte that releases it.
+    /// Releases the script.
     ///
     /// # Errors
     /// Where the channel is gone.
     fn release(&mut self) -> io::Result<()>;
 
-    /// Ends it and what it started; `group` is its process group where it runs.
+    /// Ends the script and its child processes; `group` is its process group, where it runs.
     ///
     /// # Errors
     /// Where the channel is gone.
@@ -27,7 +27,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The signal's name, without SIG, for `kill -NAME -GROUP`: shells differ in what else they take.
+    /// The signal's name without SIG, for `kill -NAME -GROUP`, the form that all shells accept.
     #[must_use]
     pub fn signal(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The first process of a guest, and nothing else: small, because each guest unpacks it when it boots.
+//! The first process of a guest. A program of its own, to be small: each guest unpacks it at boot.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A process of this machine whose outputs go where they are wanted.
+//! A local process whose outputs and exit status go to a sink.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,34 +14,35 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::line::{Ending, Line};
 
-/// The time for which outputs are waited for after a process has ended: what it left in the background may hold them open.
+/// How long to keep reading outputs after the process has ended: its background processes may hold them open.
+/// Time in which the sink is busy does not count.
 const LEFTOVERS: Duration = Duration::from_secs(1);
 
-/// The receiver of the outputs and the end of a process.
+/// The receiver of a process's outputs and exit status.
 pub trait Sink: Send + Sync {
-    /// It printed this.
+    /// The process printed this to standard output.
     fn stdout(&self, bytes: &[u8]);
 
-    /// It printed this to standard error.
+    /// The process printed this to standard error.
     fn stderr(&self, bytes: &[u8]);
 
-    /// It ended with a status as of a shell, at a time by CLOCK_MONOTONIC, in nanoseconds.
+    /// The process ended with this status, in a shell's numbering, at this time of CLOCK_MONOTONIC in nanoseconds.
     fn ended(&self, status: i32, at_ns: u64);
 }
 
-/// A process with a group of its own, whose standard input is the line for its release.
+/// A process in its own process group, which is released through its standard input.
 #[derive(Debug)]
 pub struct Piped {
     stdin: Option<ChildStdin>,
     group: Option<Pid>,
-    /// False once it has been waited for: its number may be another's by then.
+    /// False just before the process is reaped: its ID may be reused afterwards.
     alive: Arc<Mutex<bool>>,
 }
 
-/// Starts a command and lets its outputs and its end go to the sink.
+/// Starts a command; its outputs and exit status go to the sink.
 ///
 /// # Errors
-/// Where it does not start.
+/// If it does not start.
 pub fn start(mut command: Command, sink: &Arc<impl Sink + 'static>) -> io::Result<Piped> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
@@ -67,14 +68,14 @@ pub fn start(mut command: Command, sink: &Arc<impl Sink + 'static>) -> io::Resul
     Ok(Piped { stdin, group, alive })
 }
 
-/// Waits for the end before it reaps, so that no signal meets another process of the same number.
+/// Waits for the exit before reaping, so that [`Piped::signal`] cannot hit another process with a reused ID.
 fn wait(mut child: Child, pid: Option<Pid>, alive: &Mutex<bool>) -> (io::Result<ExitStatus>, u64) {
     if let Some(pid) = pid {
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), ended) {}
     }
     let now = clock_gettime(ClockId::Monotonic);
-    // Neither is negative: the clock begins when the machine does.
+    // Neither is negative: CLOCK_MONOTONIC counts from boot.
     let ended_ns = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
     let mut alive = alive.lock().unwrap_or_else(PoisonError::into_inner);
     *alive = false;
@@ -109,7 +110,7 @@ impl Piped {
     /// Ends the process and its group.
     ///
     /// # Errors
-    /// Where the kernel refuses the signal.
+    /// If the kernel refuses the signal.
     pub fn signal(&self, how: Ending) -> io::Result<()> {
         let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         let signal = match how {

@@ -1,12 +1,12 @@
-//! A script that waits for one byte, which releases it; the same in every shell.
+//! A script that waits for one line as its release; it runs in any POSIX shell.
 
-/// The first line of a script that waits: its process group follows.
+/// The start of the first line of a waiting script; its process group follows.
 pub const READY: &str = "exitless-ready ";
-/// The first line after its release.
+/// The first line after the release.
 pub const BEGAN: &str = "exitless-began";
 
-/// For `sh -c WAITING sh SCRIPT`: says that it waits and as which process group, reads a line, says that it began, and
-/// becomes the script. Only what every POSIX shell has built in stands between the byte and the script.
+/// For `sh -c WAITING sh SCRIPT`: prints that it waits and its process group, reads a line, prints that it began, and
+/// runs SCRIPT. Uses only shell builtins, so no program has to start between the release and the script.
 pub const WAITING: &str = "read -r _ _ _ _ group _ < /proc/$$/stat; echo \"exitless-ready $group\"; \
     read -r _ || exit 125; echo exitless-began; exec < /dev/null; eval \"$1\"";
 

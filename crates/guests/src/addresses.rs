@@ -1,15 +1,15 @@
-//! Addresses of guests that are started for a study, and of the host on their networks.
+//! Addresses of the guests that are started for a study, and of the host on their networks.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The network of these addresses: the one for benchmarks of network devices (RFC 2544, appendix C.2.2).
+/// The network of these addresses, which is reserved for benchmarks of network devices (RFC 2544, appendix C.2.2).
 const MEASURED: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 /// The prefix length of each guest's network, which has four addresses.
 pub(super) const PREFIX: u8 = 30;
-/// The number of such networks.
+/// The number of guests' networks in [`MEASURED`].
 const NETWORKS: u32 = 1 << 15;
 
-/// The host's address and the guest's in the network between the host and guest `index`.
+/// The addresses of the host and of guest `index` on the network between them.
 pub(super) fn measured_network(index: u32) -> (IpAddr, IpAddr) {
     let network = MEASURED.to_bits() + 4 * (index % NETWORKS);
     let end = |number| IpAddr::V4(Ipv4Addr::from_bits(network + number));

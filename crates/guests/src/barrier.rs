@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{Armed, Finished, GuestError};
 
-/// Releases all scripts at once: those that start by a clock get a common time, and the others are released
-/// at that time.
+/// Releases all scripts at once: scripts with an [`Armed::lead`] are told a common start time, and the others are
+/// released at that time.
 ///
 /// # Errors
 /// If a guest cannot be reached; others may have been released.
@@ -46,7 +46,7 @@ mod tests {
         release_together(&mut armed).unwrap();
         let finished: Vec<_> =
             armed.into_iter().map(|armed| armed.finish(&AtomicBool::new(false)).unwrap()).collect();
-        // A busy machine may delay a script; preparing them took 200 ms.
+        // A busy machine may delay a script, but not by the 200 ms that preparing them took.
         assert!(skew(&finished).unwrap() < Duration::from_millis(180));
         assert_eq!(skew(&finished[..1]), None);
     }

@@ -1,4 +1,4 @@
-//! The host's end of the agent's channel: QEMU's standard input and output, or the console of a domain of Xen.
+//! The host's end of the agent's channel: QEMU's standard input and output, or the console of a Xen domain.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -59,11 +59,11 @@ impl Connection {
         guest.flush()
     }
 
-    /// Asks the guest to power off. A guest that does not read holds who writes to it until it has ended, so nobody waits for
-    /// that.
+    /// Asks the guest to power off. Does not wait for the request to be sent: if the guest does not read, the write
+    /// blocks until the guest ends.
     pub(super) fn power_off(self: &Arc<Self>) {
         let own = Arc::clone(self);
-        // It may have ended already.
+        // Fails if the guest has ended already.
         std::thread::spawn(move || own.send(&Frame::new(Kind::PowerOff, 0, [])));
     }
 
@@ -104,7 +104,7 @@ impl Connection {
                     }
                 }
             }
-            // Frames that only the host sends; ignored when received.
+            // Only the host sends these; ignore them.
             Kind::Start | Kind::Release | Kind::Terminate | Kind::Kill | Kind::PowerOff => (),
         }
         drop(state);
@@ -127,7 +127,7 @@ impl Connection {
     }
 }
 
-/// The connection to one script.
+/// The control of one script over the channel.
 pub(super) struct AgentLine {
     connection: Arc<Connection>,
     job: u32,

@@ -1,4 +1,4 @@
-//! Facts of a guest that is reached by scripts only.
+//! Facts about a guest that has no agent of ours.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,8 @@ const SCRIPT: &str = "echo \"kernel=$(uname -r)\"; \
     echo \"clock source=$(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)\"";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The facts that the guest reports. A guest that reports none fails elsewhere with a better reason.
+/// The facts that a script reports; empty if it fails. A guest that cannot run scripts soon fails with a better
+/// message.
 pub(super) fn ask(
     run: impl FnOnce(&str, Duration) -> Result<Output, GuestError>,
 ) -> BTreeMap<String, String> {

@@ -20,9 +20,8 @@ pub struct GuestFiles {
 }
 
 impl GuestFiles {
-    /// From the guest image's two forms of its kernel, its initial RAM disk and its root. Appends `program`,
-    /// a static binary that calls [`guest::run`], to the guest image's initial RAM disk, in a file below
-    /// `folder`.
+    /// Prepares the files of a guest image. Appends `program`, a static binary that calls [`guest::run`], to the
+    /// image's initial RAM disk, and writes the result into `folder`.
     ///
     /// # Errors
     /// If a file cannot be read or written; the message names it.
@@ -52,14 +51,14 @@ impl GuestFiles {
     }
 }
 
-/// QEMU places the initial RAM disk of a microvm at the last page boundary at which it still fits below the
-/// top of memory, where SeaBIOS has already put the ACPI tables (hw/i386/microvm.c reserves no space for
-/// them). If the length is not a multiple of a page, less than a page remains, and the tables may be
-/// overwritten: then the guest has no devices. After whole pages a whole page remains, enough for the tables
-/// of some hundred vCPUs.
+/// QEMU places the initial RAM disk of a microvm at the last page boundary at which it still fits below the top of
+/// memory, where SeaBIOS has already put the ACPI tables (hw/i386/microvm.c reserves no space for them). If the disk's
+/// length is not a multiple of a page, less than a page is left for the tables, the disk may overwrite them, and the
+/// guest then finds no devices. So pad it to whole pages, which leaves a page: enough for the tables of some hundred
+/// vCPUs.
 const PAGE: usize = 4096;
 
-/// An archive with the program as /init: the kernel unpacks concatenated archives in turn.
+/// An archive with the program as /init; the kernel unpacks concatenated archives one after the other.
 fn archive(program: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(program.len() + 1024);
     let size = u32::try_from(program.len()).map_err(io::Error::other)?;

@@ -13,7 +13,7 @@ use super::reception::Reception;
 use super::waiting::Waiting;
 use super::{Armed, Guest, GuestError};
 
-/// The host: scripts run as processes of this machine, in a folder of their own.
+/// The host: scripts run as processes of this machine, in a folder for each guest.
 #[derive(Debug)]
 pub struct HostGuest {
     name: String,
@@ -21,10 +21,10 @@ pub struct HostGuest {
 }
 
 impl HostGuest {
-    /// The host as guest `index`; its scripts start in a folder below `folder`.
+    /// Makes the host guest `index`, whose scripts start in a folder below `folder`.
     ///
     /// # Errors
-    /// If that folder cannot be made.
+    /// If that folder cannot be created.
     pub fn new(index: u32, folder: &Path) -> Result<Self, GuestError> {
         let name = format!("host-{index}");
         let work = folder.join(&name);

@@ -1,18 +1,18 @@
-//! The last messages of a guest that has ended.
+//! The last messages of a guest that has failed.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The file of a guest's console, in the guest's folder.
+/// The name of the console's file in the guest's folder.
 pub(super) const CONSOLE: &str = "console";
 const SHOWN_LINES: usize = 25;
-/// The bytes that are looked at, from the end: a guest can print without end.
+/// The most bytes to read, from the end of a file: a guest can print without end.
 const MOST_READ: u64 = 1 << 20;
 /// Lines that show the cause when a kernel or the agent in it dies; the lines after them are mostly
 /// registers.
 const ALARMS: [&str; 5] = ["exitless agent: ", "BUG: ", "Oops: ", "general protection fault", "Kernel panic"];
 
-/// The files of a guest's console and of its QEMU's or xl's messages; displays as the last lines of both.
+/// The files with the output of a guest's console and of its QEMU or xl; displays as the last lines of both.
 #[derive(Debug, Clone)]
 pub(super) struct LastWords {
     program: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct LastWords {
 }
 
 impl LastWords {
-    /// For the guest whose files are in `folder` and that was started by `program`.
+    /// Names the files of the guest in `folder`, which was started by `program`.
     pub(super) fn new(folder: &Path, program: &'static str) -> Self {
         let messages = folder.join(format!("{}.log", program.to_ascii_lowercase()));
         Self { program, messages, console: folder.join(CONSOLE) }

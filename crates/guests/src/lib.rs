@@ -45,7 +45,7 @@ pub use start::{Ground, start};
 pub use xen::XenGuest;
 pub use xen_image::XenImageGuest;
 
-/// Cuts a guest off for good, so that every call that waits for it returns.
+/// Kills a guest, so that every call that waits for it returns.
 pub type Cut = Box<dyn FnOnce() + Send>;
 
 /// One running guest.
@@ -62,12 +62,13 @@ pub trait Guest: Send {
     /// The address at which it reaches the host.
     fn host_address(&self) -> Option<IpAddr>;
 
-    /// Its process on this host, for samples of its threads: QEMU has one, and Xen's vCPUs are not threads of dom0.
+    /// The process on this host whose threads are sampled: QEMU. A Xen domain has none, as its vCPUs are not threads of
+    /// dom0.
     fn process(&self) -> Option<i32> {
         None
     }
 
-    /// A function that cuts it off, if it is a process of this program. It may be called from another thread,
+    /// A function that kills the guest, if it was started from the guest image. It may be called from another thread,
     /// also after the guest has ended.
     fn cut(&self) -> Option<Cut> {
         None
@@ -83,7 +84,7 @@ pub trait Guest: Send {
         armed.finish(&AtomicBool::new(false)).map(|finished| finished.output)
     }
 
-    /// Prepares a script so that one word releases it, for a simultaneous start in all guests.
+    /// Prepares a script that waits for its release, for a simultaneous start in all guests.
     ///
     /// # Errors
     /// If the guest cannot be reached.
@@ -94,7 +95,7 @@ pub trait Guest: Send {
         facts::ask(|script, limit| self.run(script, limit))
     }
 
-    /// Ends the guest, if it was started for the study.
+    /// Shuts the guest down, if it was started for the study.
     ///
     /// # Errors
     /// If it does not end.
@@ -105,13 +106,12 @@ pub trait Guest: Send {
 ///
 /// Dropping it ends the script and the processes that it started.
 pub trait Armed: Send {
-    /// The time before its start at which it must be told the start time; zero if the release itself starts
-    /// it.
+    /// How long before its start the script must be told the start time; zero if [`Armed::release`] itself starts it.
     fn lead(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Tells it to start at a given time of this host's CLOCK_MONOTONIC, if it has an [`Armed::lead`].
+    /// Tells the script to start at a time of this host's CLOCK_MONOTONIC, if it has an [`Armed::lead`].
     ///
     /// # Errors
     /// If the guest cannot be reached.
@@ -120,14 +120,14 @@ pub trait Armed: Send {
         Ok(())
     }
 
-    /// Releases it.
+    /// Releases the script.
     ///
     /// # Errors
     /// If the guest cannot be reached.
     fn release(&mut self) -> Result<(), GuestError>;
 
-    /// Waits for its end, and ends it (SIGTERM, after 5 s SIGKILL) once `stop` is set: a server after the
-    /// measured step, every script after a signal. A script that was never released is then ended without
+    /// Waits for the script's end. Once `stop` is set, ends it (SIGTERM, after 5 s SIGKILL): a server after the
+    /// measured step, every script after a signal to this program. A script that was not released is then ended without
     /// having run.
     ///
     /// # Errors
@@ -151,9 +151,9 @@ pub struct Output {
 pub struct Finished {
     /// Its output.
     pub output: Output,
-    /// Its start, in nanoseconds of this host's CLOCK_MONOTONIC: the time at which its first word arrived.
+    /// Its start, in nanoseconds of this host's CLOCK_MONOTONIC: when its first line arrived, or by its own report.
     pub began_ns: u64,
-    /// Its end, by the same clock: the time at which it became known here.
+    /// Its end, by the same clock: when this host learned of it, or by its own report.
     pub ended_ns: u64,
 }
 
@@ -165,7 +165,7 @@ pub enum GuestError {
     Start {
         /// The guest.
         name: String,
-        /// The observation, and what to do next.
+        /// The reason, and the next step.
         why: String,
     },
     /// It cannot be reached.
@@ -173,7 +173,7 @@ pub enum GuestError {
     Unreachable {
         /// The guest.
         name: String,
-        /// The operation that was tried.
+        /// The operation that failed, and the reason.
         why: String,
     },
     /// A script took longer than its limit.

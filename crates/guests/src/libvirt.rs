@@ -1,4 +1,4 @@
-//! Domains of libvirt by name.
+//! Domains of libvirt.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +15,10 @@ use crate::Output;
 
 /// The time for a domain to shut down before it is destroyed.
 const SHUT_DOWN: Duration = Duration::from_secs(120);
-/// The time between two looks at it.
+/// The interval at which to check whether it has shut down.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A domain. It is shut down at the end if it was started for the study.
+/// A domain of libvirt. It is shut down in the end if it was started for the study.
 pub struct LibvirtGuest {
     virsh: Tool,
     domain: String,
@@ -28,7 +28,7 @@ pub struct LibvirtGuest {
     channel: Box<dyn Guest>,
 }
 
-/// virsh for one connection.
+/// virsh with its connection URI.
 #[derive(Debug, Clone)]
 struct Tool {
     program: PathBuf,
@@ -45,7 +45,7 @@ impl Tool {
 }
 
 impl LibvirtGuest {
-    /// Starts domain `index` of the plan if it does not run, and waits until commands reach it.
+    /// Starts domain `index` of the plan if it does not run, and waits until its command channel works.
     ///
     /// # Errors
     /// [`GuestError::Start`] with virsh's message.
@@ -88,7 +88,7 @@ impl LibvirtGuest {
         };
         let channel = channel.inspect_err(|_| {
             if !running {
-                // The study already fails for another reason.
+                // Ignore errors: the first one is reported.
                 let _ = virsh.ask(&["destroy", "--domain", domain]);
             }
         })?;
@@ -104,7 +104,7 @@ impl LibvirtGuest {
     }
 }
 
-/// The address that libvirt's own DHCP server assigned.
+/// The address that libvirt's DHCP server has leased to the domain.
 fn leased(virsh: &Tool, domain: &str, patience: Duration) -> Result<String, String> {
     let begun = Instant::now();
     loop {
@@ -125,8 +125,8 @@ fn address_in(shown: &str) -> Option<IpAddr> {
     words.filter_map(|word| word.split('/').next()?.parse().ok()).next()
 }
 
-/// The file in which libvirt keeps the number of QEMU's process, if the connection is one to this host: another host can have
-/// a domain of the same name. Otherwise the reason, which follows the connection in a sentence.
+/// The PID file of the domain's QEMU, if the connection is to this host: a domain of another host can have the same
+/// name. The error is the end of a sentence that begins with the connection.
 fn pid_file(
     connect: &str,
     domain: &str,
@@ -186,7 +186,7 @@ impl Guest for LibvirtGuest {
 }
 
 impl LibvirtGuest {
-    /// Shuts the domain down, and destroys it if it does not.
+    /// Shuts the domain down, and destroys it if it refuses or takes too long.
     fn end(&self) -> Result<(), String> {
         let ask = |word| self.virsh.ask(&[word, "--domain", &self.domain]);
         let begun = Instant::now();
@@ -207,7 +207,7 @@ impl LibvirtGuest {
     }
 }
 
-/// A guest that is dropped without a stop would run beside all later ones.
+/// A domain that was started for the study must not go on running beside later guests.
 impl Drop for LibvirtGuest {
     fn drop(&mut self) {
         if let Err(error) = self.stop() {

@@ -3,16 +3,17 @@
 use std::process::Command;
 use std::time::Duration;
 
-/// The time limit of a command: a domain with much memory takes minutes to start or to destroy, and a daemon that hangs
-/// (libvirt's, xenstored) holds them for ever.
+/// The time limit of a command: starting or destroying a domain with much memory takes minutes, and with a daemon that
+/// hangs (libvirtd, xenstored) the command would never return.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The most bytes of their output.
+/// The most bytes of a command's output.
 const LARGEST_ANSWER: usize = 1 << 20;
 
-/// The text that a command prints. In messages it is `line`, and `lacking` says what to do without the program.
+/// Runs a command and returns its output. Messages show it as `line`; `lacking` is the advice if the program is
+/// missing.
 ///
 /// # Errors
-/// Its message, or the reason why it could not be run.
+/// The program's message, or the reason why it could not be run.
 pub(super) fn ask(line: &str, command: &mut Command, lacking: &str) -> Result<String, String> {
     let answer =
         programs::answer(command, PATIENCE, LARGEST_ANSWER).map_err(|error| match error.is_missing() {

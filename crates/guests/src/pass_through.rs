@@ -1,18 +1,18 @@
-//! Checks that devices of the host can be passed through to a domain that names them.
+//! A check that the devices of a domain's definition can be passed through.
 
 use doctor::lint::{HostSide, lint};
 use doctor::{Fix, State};
 use domain::{DeviceKind, Text};
 use host::Root;
 
-/// The rule of `vm lint` that checks them.
+/// The rule of `vm lint` that checks the devices.
 const RULE: &str = "xl-pass-through";
 
-/// The reason why `xl` could not pass the devices in this definition (xl.cfg(5)) to its domain, and what to
-/// do; `None` if it can, if there are none, or if it is unknown.
+/// The reason why `xl` could not pass through the devices in a definition (xl.cfg(5)), and what to do about it; `None`
+/// if it can, if there are none, or if this is unknown.
 pub fn pass_through_obstacle(root: &Root, name: &str, definition: &str) -> Option<String> {
     let vm = domain::xl::read(&Text::new(name, definition)).ok()?;
-    // Skips the slow call of xl if there are no devices.
+    // Without devices, skip the slow call of xl.
     vm.devices.iter().find(|device| device.kind == DeviceKind::Assigned)?;
     let found = lint(&vm, &HostSide::of_xen(root));
     let failed = found.into_iter().find(|one| one.rule == RULE && one.state == State::Fail)?;

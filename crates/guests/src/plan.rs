@@ -58,7 +58,7 @@ impl GuestPlan {
         counts
     }
 
-    /// These guests with the tables `guests` of levels merged over them by [`merged`].
+    /// These guests after merging the tables `guests` of levels over them with [`merged`].
     ///
     /// # Errors
     /// If the merged tables are not a valid plan of guests: the parser's message, with the field's name.
@@ -100,8 +100,7 @@ impl GuestPlan {
         }
     }
 
-    /// Problems that do not depend on the host, each with the correction. `field` names are those of the
-    /// plan.
+    /// Problems that do not depend on the host, each with its correction. Fields have the names of the plan.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let counts = self.counts();

@@ -46,7 +46,7 @@ fn every_field_of_qemu_guests_is_read_and_written_back() {
     assert_eq!(read.problems(), Vec::<String>::new());
     let again = toml::Table::try_from(&read).unwrap();
     assert_eq!(again.clone().try_into(), Ok(read));
-    // A field of the text that the written form lacks was not read.
+    // A field that is missing from the serialized plan was not read.
     let given: toml::Table = text.parse().unwrap();
     for (key, value) in &given {
         assert_eq!(again.get(key), Some(value), "{key}");

@@ -1,4 +1,4 @@
-//! Guests that are started for a study: a QEMU for each, and in each an agent that runs scripts.
+//! Guests that are started for a study, one QEMU each, with an agent that runs scripts.
 
 mod command;
 mod data_plane;
@@ -30,11 +30,10 @@ pub use data_plane::DataPlanes;
 
 /// The time for a guest to power off before its QEMU is killed.
 const POWER_OFF: Duration = Duration::from_secs(30);
-/// The time limit of QEMU's monitor.
+/// The time limit for QEMU's monitor to answer, and for its tap device to appear.
 const MONITOR: Duration = Duration::from_secs(20);
 
-/// The words of QEMU's command line for a plan's first guest, each followed by a NUL, as in
-/// `/proc/PID/cmdline`.
+/// QEMU's command line for a plan's first guest, with a NUL after each argument as in `/proc/PID/cmdline`.
 #[must_use]
 pub fn qemu_command_line(plan: &QemuPlan) -> Vec<u8> {
     let words = command::arguments(plan, 0, &image_files(), &network::wiring(plan, 0));
@@ -43,7 +42,7 @@ pub fn qemu_command_line(plan: &QemuPlan) -> Vec<u8> {
     words.flat_map(|word| [word.into_encoded_bytes(), vec![0]].concat()).collect()
 }
 
-/// Plain names for the files of the guest image, for a command line that is not run.
+/// Placeholder names for the guest image's files, for a command line that is only shown.
 fn image_files() -> GuestFiles {
     GuestFiles {
         kernel: "vmlinux".into(),
@@ -53,9 +52,9 @@ fn image_files() -> GuestFiles {
     }
 }
 
-/// QEMU's command line for a plan's first guest, an option with its value on each line, so that two plans can
-/// be compared. Files of the guest image have plain names, a tap device is called tap0, and the kernel's
-/// arguments are those of the plan only, without those that every guest of the image gets.
+/// QEMU's command line for a plan's first guest, one option with its value per line, to compare plans. The guest
+/// image's files have placeholder names, a tap device is called tap0, and of the kernel's arguments only those of the
+/// plan are shown.
 #[must_use]
 pub fn qemu_definition(plan: &QemuPlan) -> Vec<String> {
     let wiring = network::wiring(plan, 0);
@@ -102,9 +101,9 @@ pub struct QemuGuest {
 }
 
 impl QemuGuest {
-    /// Starts guest `index` and waits until its agent is ready. Its console, QEMU's messages and its disk are
-    /// kept below `folder`, in a folder named after the guest. `planes` holds the I/O daemon of all guests,
-    /// if the plan uses one.
+    /// Starts guest `index` and waits until its agent is ready. The output of its console and of QEMU and its disk are
+    /// in a folder below `folder` with the guest's name. `planes` holds the I/O daemon that all guests share, if the
+    /// plan uses one.
     ///
     /// # Errors
     /// [`GuestError::Start`] with the last lines of QEMU's messages and of the console.
@@ -241,7 +240,7 @@ impl Guest for QemuGuest {
         self.vcpus
     }
 
-    /// With QEMU's own network stack the guest's address is not reachable from the host.
+    /// The host cannot reach the guest's address with QEMU's user-mode network stack.
     fn address(&self) -> Option<IpAddr> {
         self.hello.address.filter(|_| self.host_address != Some(network::USER_HOST))
     }
@@ -256,10 +255,10 @@ impl Guest for QemuGuest {
 
     fn cut(&self) -> Option<Cut> {
         let pid = Pid::from_raw(self.process()?)?;
-        // By pidfd, so that no other process is signalled once this one has ended.
+        // A pidfd cannot hit another process with a reused ID.
         let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(Box::new(move || {
-            // It may have ended already.
+            // Fails if QEMU has ended already.
             let _ = pidfd_send_signal(&process, Signal::KILL);
         }))
     }
@@ -295,7 +294,7 @@ impl Guest for QemuGuest {
 
 impl Drop for QemuGuest {
     fn drop(&mut self) {
-        // After a stop it has already ended.
+        // Fails after `stop`, when QEMU has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

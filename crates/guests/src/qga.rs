@@ -1,9 +1,9 @@
 //! Guests reached by the QEMU guest agent (docs/interop/qemu-ga-ref of QEMU).
 //!
-//! The agent runs a program and keeps its output until it is asked for; nothing is streamed. So a script is
-//! told a start time, by a clock whose difference from the host's has just been measured, and reports itself
-//! when it began and ended. That clock can be set meanwhile (chrony does so in guests that have just booted), so
-//! the guest's uptime, which is coarser, is read with it.
+//! The agent runs a program and returns its output in the end; it does not stream. So a script gets a start time, by a
+//! guest clock whose difference from the host's has just been measured, and reports itself when it began and ended. The
+//! guest's clock can be set meanwhile (chrony does so in guests that have just booted), so the script also reads the
+//! uptime, which is coarser but never set.
 
 mod base64;
 mod clock;
@@ -26,18 +26,18 @@ use transport::Socket;
 
 pub(super) use transport::{Transport, Virsh};
 
-/// The time before its start at which a script is told the time: it must read the time and sleep until then.
+/// How long before its start a script is told the start time: it must read it and sleep until then.
 const LEAD: Duration = Duration::from_millis(1500);
-/// The intervals of asking whether a script has ended. Each question costs the guest an interrupt and some
-/// work.
+/// The shortest and the longest interval at which to ask whether a script has ended. Each request costs the guest an
+/// interrupt and some work.
 const POLL: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 const TOLD: &str = "exitless-told ";
 const BEGAN: &str = "exitless-began ";
 const ENDED: &str = "exitless-ended ";
 
-/// For `sh -c WAITING sh SCRIPT FILE`: waits for a time in the file, in nanoseconds of the guest's clock, and the
-/// longest time until then. Sleeps until shortly before it and then polls the clock; if that was set back, the
-/// uptime (`cs`, in centiseconds) ends the wait.
+/// For `sh -c WAITING sh SCRIPT FILE`: waits for FILE, which contains the start time in nanoseconds of the guest's
+/// clock, and the longest wait. Sleeps until shortly before that time and then polls the clock; if the clock was set
+/// back, the uptime (`cs`, in centiseconds) ends the wait.
 const WAITING: &str = "exitless_read() { read -r up _ < /proc/uptime; real=$(date +%s%N); \
     read -r later _ < /proc/uptime; cs=$(( ${later%.*} * 100 + 1${later#*.} - 100 )); }; \
     until [ -s \"$2\" ]; do sleep 0.02; done; read -r at most < \"$2\"; rm -f \"$2\"; \
@@ -57,7 +57,7 @@ pub struct AgentGuest {
     channel: Channel,
 }
 
-/// The agent, shared by the guest and its scripts: it answers one command at a time.
+/// The agent, shared by the guest and its scripts; it executes one command at a time.
 #[derive(Clone)]
 struct Channel {
     name: String,
@@ -65,7 +65,7 @@ struct Channel {
 }
 
 impl AgentGuest {
-    /// Waits until the agent behind a socket (of `-device virtserialport,name=org.qemu.guest_agent.0`) answers.
+    /// Waits until the agent answers on a socket (of `-device virtserialport,name=org.qemu.guest_agent.0`).
     ///
     /// # Errors
     /// [`GuestError::Start`] if it does not answer within `patience`, or may not run programs.
@@ -115,7 +115,7 @@ impl Channel {
         self.transport.lock().unwrap_or_else(PoisonError::into_inner).ask(command, arguments)
     }
 
-    /// Starts `sh -c` with arguments; returns the PID in the guest.
+    /// Starts `sh -c` with these arguments, and returns the PID in the guest.
     fn exec(&self, words: &[&str]) -> Result<u64, String> {
         let arguments = [&["-c"], words].concat();
         let started = self.ask(
@@ -172,7 +172,7 @@ impl Guest for AgentGuest {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let file = format!("/tmp/exitless-{}-{number}", std::process::id());
-        // In a session of its own, so that the script can be ended with all processes that it started.
+        // In a new session, so that a signal to its process group ends the script with its child processes.
         let outer = "exec setsid sh -c \"$0\" sh \"$1\" \"$2\"";
         let pid = self
             .channel
@@ -193,7 +193,7 @@ struct AgentArmed {
     pid: u64,
     file: String,
     limit: Duration,
-    /// With the time of the host at which the start time was sent.
+    /// The guest's clock, and the host's time at which the start time was sent.
     clock: Option<(ClockDifference, u64)>,
     released: Option<Instant>,
     over: bool,
@@ -201,7 +201,7 @@ struct AgentArmed {
 
 impl AgentArmed {
     fn signal(&self, how: Ending) {
-        // If it cannot be ended, waiting for its end reports that.
+        // If this fails, waiting for the script's end reports it.
         let _ = self.channel.exec(&[&format!("kill -{} -{}", how.signal(), self.pid)]);
     }
 
@@ -209,7 +209,7 @@ impl AgentArmed {
         let now = live::monotonic_ns();
         let [told, began, ended] = [TOLD, BEGAN, ENDED].map(|mark| take_line(&mut output.stderr, mark));
         let (Some(told), Some(began), Some((clock, sent_ns))) = (told, began, self.clock) else {
-            // It was ended before it began, or its words were lost.
+            // It was ended before it began, or its reports were lost.
             return Finished { output, began_ns: now, ended_ns: now };
         };
         let times = clock.times([told, began], ended, (sent_ns, now));
@@ -222,8 +222,8 @@ impl AgentArmed {
     }
 }
 
-/// Removes the marked line from a script's output, and returns what it says. A script may have left the line
-/// before it open.
+/// Removes a report from a script's output and returns its times. The script's own last line before the mark may lack
+/// its newline.
 fn take_line(text: &mut String, mark: &str) -> Option<Reading> {
     let start = text.find(mark)?;
     let end = text[start..].find('\n').map_or(text.len(), |length| start + length + 1);
@@ -282,7 +282,7 @@ impl Armed for AgentArmed {
                 asked = Some((how, Instant::now()));
                 pause = POLL[0];
             }
-            // A stop is noticed at once although the guest is asked rarely.
+            // Check the stop flag more often than the guest is asked.
             let until = Instant::now() + pause;
             while Instant::now() < until && (asked.is_some() || !stop.load(Ordering::Relaxed)) {
                 std::thread::sleep(POLL[0]);

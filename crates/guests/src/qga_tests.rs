@@ -8,8 +8,8 @@ use super::super::{release_together, skew};
 use super::*;
 use crate::testing::{LONG, beyond_limits, ends};
 
-/// A mock agent that runs programs on this machine and answers as qemu-ga does, one connection after the
-/// other. Its programs take `date` from the folder of the socket, if there is one.
+/// A mock agent that runs programs on this machine and answers as qemu-ga does, one connection at a time. Its programs
+/// use the `date` in the socket's folder, if there is one.
 fn fake(socket: &Path) {
     let path = format!("{}:{}", socket.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let listener = UnixListener::bind(socket).unwrap();
@@ -132,11 +132,11 @@ fn guests_begin_at_the_time_that_was_agreed() {
         assert!(one.began_ns >= before + lead - 50_000_000, "{} after {before}", one.began_ns);
         assert!(one.ended_ns >= one.began_ns);
     }
-    // A busy machine may delay a script; without a common time they would start one after the other.
+    // A busy machine may delay a script; without a common start time they would start one after the other.
     assert!(skew(&finished).unwrap() < Duration::from_millis(500), "{:?}", skew(&finished));
 }
 
-/// A guest whose clock is set by a number of nanoseconds in a file.
+/// A guest whose clock is ahead by the number of nanoseconds in a file.
 fn guest_with_a_clock(folder: &Path) -> (AgentGuest, std::path::PathBuf) {
     let (date, offset) = (folder.join("date"), folder.join("offset"));
     let (real, at) = (std::env::var("PATH").unwrap(), offset.display());
@@ -185,7 +185,7 @@ fn a_clock_that_is_set_before_the_start_does_not_delay_it() {
         }
         armed.release().unwrap();
         let finished = armed.finish(&AtomicBool::new(false)).unwrap();
-        // The machine may be busy, but not for as long as the step.
+        // A busy machine may delay the script, but not by as much as the step.
         assert!(live::monotonic_ns() < at_ns + 30_000_000_000, "{step}");
         assert!(finished.began_ns + 200_000_000 > at_ns, "{step}: {} before", at_ns - finished.began_ns);
         assert!(finished.ended_ns >= finished.began_ns && finished.ended_ns <= live::monotonic_ns());

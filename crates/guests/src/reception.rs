@@ -1,4 +1,4 @@
-//! The output of one script, over any channel.
+//! The reception of one script's output, over any channel.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::Output;
 
 /// The bytes that are kept of each of a script's outputs. Tools print kilobytes.
 const LARGEST_OUTPUT: usize = 64 << 20;
-/// The most bytes before the mark of a waiting script: messages of the shell at its start.
+/// The most bytes before the first line of a waiting script: messages of the shell at its start.
 const LARGEST_HEAD: usize = 64 << 10;
 
 /// The state of a script, and its output.
@@ -47,7 +47,7 @@ impl Reception {
         Arc::new(Self::default())
     }
 
-    /// Takes bytes of standard output, received at a time of CLOCK_MONOTONIC.
+    /// Takes bytes of standard output that arrived at a time of CLOCK_MONOTONIC.
     pub(super) fn stdout_at(&self, bytes: &[u8], at_ns: u64) {
         self.change(|state| {
             if state.began_ns.is_some() {
@@ -59,7 +59,7 @@ impl Reception {
         });
     }
 
-    /// Records that nothing more will arrive.
+    /// Records that the channel is broken, so nothing more will arrive.
     pub(super) fn broke(&self, why: &str) {
         self.change(|state| {
             state.broken.get_or_insert_with(|| why.to_owned());
@@ -82,7 +82,7 @@ impl Reception {
         .unwrap_or_else(|| Err(format!("no shell was ready within {} s", patience.as_secs())))
     }
 
-    /// The end, if it arrives within `patience`.
+    /// The script's end, if it arrives within `patience`.
     ///
     /// # Errors
     /// If nothing more will arrive.

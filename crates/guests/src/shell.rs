@@ -1,6 +1,6 @@
-//! Quotes words for `sh -c`.
+//! Quoting for `sh -c`.
 
-/// The word quoted for the shell, whatever it contains (POSIX.1-2017, Shell Command Language, 2.2.2).
+/// The word, quoted for the shell if necessary (POSIX.1-2017, Shell Command Language, 2.2.2).
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

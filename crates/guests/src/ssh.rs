@@ -1,4 +1,4 @@
-//! Machines reached by OpenSSH's client.
+//! Machines that are reached by OpenSSH's client.
 
 use std::fmt;
 use std::io;
@@ -17,13 +17,13 @@ use super::waiting::{GRACE, Waiting};
 use super::{Armed, Guest, GuestError};
 use crate::shell::quoted;
 
-/// The least time for an attempt to reach a machine: ssh's own limit (ConnectTimeout) is shorter, and ssh
-/// then says why.
+/// The shortest time limit of an attempt to reach a machine: longer than ssh's ConnectTimeout, so that ssh reports the
+/// reason itself.
 const ATTEMPT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 12 });
-/// The most bytes of an answer to one of our own command lines.
+/// The most bytes of output of one of our own command lines.
 const LARGEST_ANSWER: usize = 64 << 10;
 
-/// One machine. All its commands share one connection, so that a release costs one packet and no login.
+/// One machine. All commands share one connection, so that a release costs one packet and no login.
 #[derive(Debug)]
 pub struct SshGuest {
     connection: Arc<Connection>,
@@ -33,10 +33,10 @@ pub struct SshGuest {
     host_address: Option<IpAddr>,
 }
 
-/// ssh's arguments for one machine, and its shared connection. Dropping it closes the connection.
+/// ssh's arguments for one machine, and its shared connection, which is closed on drop.
 #[derive(Debug)]
 struct Connection {
-    /// The folder of the control socket, with a short path: the path of a socket has at most 107 bytes.
+    /// The folder of the control socket, in a short path: a socket's path has at most 107 bytes.
     folder: tempfile::TempDir,
     /// ssh, or a mock of it.
     program: PathBuf,
@@ -78,8 +78,7 @@ impl SshGuest {
             let answer = connection.output("nproc; echo \"${SSH_CONNECTION:-}\"", left);
             match answer.map(|answer| answer.text().map_err(|said| (answer.status, said))) {
                 Ok(Ok(facts)) => break facts,
-                // Waiting does not fix a wrong key, but a guest that is booting refuses and resets
-                // connections.
+                // Waiting does not fix a wrong key, but a guest that is still booting refuses or resets connections.
                 Ok(Err((status, said))) if begun.elapsed() >= patience || refused(&said) => {
                     return Err(start(format!(
                         "ssh to {destination} failed ({status}): {said}; try `ssh {destination} true`"
@@ -102,7 +101,7 @@ impl SshGuest {
     }
 }
 
-/// Tests for an error that waiting does not fix.
+/// Tests whether ssh's message is about an error that waiting does not fix.
 fn refused(said: &str) -> bool {
     ["Permission denied", "Host key verification failed", "Could not resolve hostname", "no such identity"]
         .iter()
@@ -138,20 +137,20 @@ impl Connection {
         command
     }
 
-    /// A command line for the remote shell, as one word: ssh would join several by spaces.
+    /// The command that runs a line in the remote shell. One argument: ssh would join several with spaces.
     fn remote(&self, line: &str) -> Command {
         let mut command = self.command();
         command.arg("--").arg(&self.destination).arg(line);
         command
     }
 
-    /// The answer to a command line. A machine that keeps the connection can hold a command for ever, or
-    /// print without end.
+    /// Runs a command line, with limits: a machine that keeps the connection open can block a command forever, or print
+    /// without end.
     fn output(&self, line: &str, patience: Duration) -> Result<Answer, programs::Error> {
         programs::answer(&mut self.remote(line), patience, LARGEST_ANSWER)
     }
 
-    /// The address behind the name, as ssh's configuration resolves it.
+    /// The machine's address, after ssh's configuration has resolved its name.
     fn address(&self) -> Option<IpAddr> {
         let mut command = self.command();
         command.arg("-G").arg("--").arg(&self.destination);
@@ -164,7 +163,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The connection may be closed already.
+        // Fails if the connection is closed already.
         let mut command = self.command();
         command.args(["-O", "exit", "--"]).arg(&self.destination);
         let _ = programs::answer(&mut command, GRACE, LARGEST_ANSWER);
@@ -189,7 +188,7 @@ impl Guest for SshGuest {
     }
 
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
-        // The login shell may be any, so it gets plain words only.
+        // Any program can be the login shell, so the line uses only words and quotes.
         let line = format!("exec sh -c {} sh {}", quoted(WAITING), quoted(script));
         let reception = Reception::new();
         let piped = pipes::start(self.connection.remote(&line), &reception).map_err(|error| {
@@ -220,7 +219,7 @@ impl Line for SshLine {
         self.piped.release()
     }
 
-    /// Sends the signal to the remote processes: ending ssh here would leave them running.
+    /// Sends the signal to the remote process group: killing ssh here would leave it running.
     fn end(&mut self, how: Ending, group: i32) -> io::Result<()> {
         let line = format!("kill -{} -{group}", how.signal());
         let ended = self.connection.output(&line, GRACE);

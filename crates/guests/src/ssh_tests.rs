@@ -23,14 +23,14 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// `None`, with the reason printed, if sshd is not installed.
+    /// Starts a server; `None`, with the reason printed, if sshd cannot run here.
     fn start() -> Option<Self> {
         const SSHD: &str = "/usr/sbin/sshd";
         if !Path::new(SSHD).exists() {
             println!("not tested: there is no {SSHD}");
             return None;
         }
-        // sshd needs its privilege separation folder, which its service would have made.
+        // sshd needs its privilege separation directory, which its service would have created.
         if !Path::new("/run/sshd").exists() && fs::create_dir("/run/sshd").is_err() {
             println!("not tested: /run/sshd is not there and this user cannot make it");
             return None;
@@ -124,7 +124,7 @@ fn a_server_that_is_not_there_is_named_with_what_ssh_said() {
     assert!(refusal.contains("ssh to 127.0.0.1 failed") && refusal.contains("refused"), "{refusal}");
 }
 
-/// A guest by a mock of ssh, in which one command does something else and all others run here.
+/// A guest through a mock of ssh, which replaces one command by another and runs the others on this machine.
 fn mock(folder: &Path, command: &str, instead: &str) -> Result<SshGuest, GuestError> {
     let program = folder.join("ssh");
     let text = format!(

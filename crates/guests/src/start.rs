@@ -1,4 +1,4 @@
-//! Starts or finds one guest of a plan.
+//! Starting or finding one guest of a plan.
 
 use std::path::PathBuf;
 
@@ -15,14 +15,14 @@ pub struct Ground {
     pub folder: PathBuf,
     /// The files of the guest image, for plans that need it.
     pub files: Option<GuestFiles>,
-    /// The I/O daemon of guests that share one.
+    /// The I/O daemon that guests share, if the plan uses one.
     pub planes: DataPlanes,
 }
 
 /// Starts guest `index` of the plan, counted from 0, or finds it, and waits until it answers.
 ///
 /// # Errors
-/// [`GuestError::Start`] with the observation and what to do next.
+/// [`GuestError::Start`] with the reason and the next step.
 pub fn start(plan: &GuestPlan, index: u32, ground: &Ground) -> Result<Box<dyn Guest>, GuestError> {
     let refused = |why: &str| GuestError::Start { name: format!("guest-{index}"), why: why.to_owned() };
     let one_of = |names: &[String]| {

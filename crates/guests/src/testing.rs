@@ -1,4 +1,4 @@
-//! The parts that tests of several channels to guests share.
+//! Parts that the tests of several channels share.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use crate::GuestError;
 /// A limit that no script here reaches.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Runs a script that writes its process ID to `pid` and then goes on for ever, until a limit ends it, and gives the ID. On a
-/// busy machine a short limit may be over before the script began; then it is given a longer one.
+/// Runs a script that writes its process ID to `pid` and then runs until a limit ends it, and returns the ID. On a busy
+/// machine a short limit may expire before the script has begun; then tries longer ones.
 pub(crate) fn beyond_limits(pid: &Path, mut run: impl FnMut(Duration) -> GuestError) -> String {
     let found = [500, 5_000, 50_000].into_iter().find_map(|limit| {
         let refusal = run(Duration::from_millis(limit));

@@ -12,9 +12,9 @@ use crate::Output;
 
 /// The time for a script to end after SIGTERM, and after SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
-/// The time limit for a shell's start: an emulated guest that reads it from an emulated disk takes seconds.
+/// The time limit for a shell's start: an emulated guest takes seconds to read it from an emulated disk.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// The interval of checks of the stop flag.
+/// The interval at which to check the stop flag.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A waiting script. Dropping it ends the script.
@@ -46,7 +46,7 @@ impl Waiting {
     }
 
     fn end(&mut self, how: Ending) {
-        // If the channel is closed, waiting for the end reports that.
+        // If the channel is closed, waiting for the script's end reports that.
         let _ = self.line.end(how, self.group);
     }
 

@@ -15,7 +15,7 @@ use crate::Output;
 /// The time for a domain to shut down before it is destroyed.
 const SHUT_DOWN: Duration = Duration::from_secs(120);
 
-/// A domain. It is shut down at the end if it was created for the study.
+/// A domain of Xen. It is shut down in the end if it was created for the study.
 pub struct XenGuest {
     xl: Xl,
     domain: String,
@@ -24,7 +24,8 @@ pub struct XenGuest {
 }
 
 impl XenGuest {
-    /// Creates domain `index` of the plan if it is a configuration file and does not run, and waits until ssh reaches it.
+    /// Creates domain `index` of the plan, if it is a configuration file whose domain does not run, and waits until ssh
+    /// reaches it.
     ///
     /// # Errors
     /// [`GuestError::Start`] with the message of xl or ssh.
@@ -43,7 +44,7 @@ impl XenGuest {
         let channel = SshGuest::connect(&domain, address, &plan.ssh, plan.start_limit.duration());
         let channel = channel.inspect_err(|_| {
             if created {
-                // The study already fails for another reason.
+                // Ignore errors: the first one is reported.
                 let _ = xl.ask(&["destroy", &domain]);
             }
         })?;
@@ -116,7 +117,8 @@ impl Guest for XenGuest {
 }
 
 impl XenGuest {
-    /// Shuts the domain down, and destroys it if it does not. xl refuses to shut down an HVM domain without PV drivers.
+    /// Shuts the domain down, and destroys it if that takes too long or is refused: xl refuses to shut down an HVM
+    /// domain without PV drivers.
     fn end(&self) -> Result<(), String> {
         if let Err(why) = self.xl.ask(&["shutdown", &self.domain]) {
             tracing::warn!("{} is destroyed: {why}", self.domain);
@@ -126,7 +128,7 @@ impl XenGuest {
     }
 }
 
-/// A domain that is dropped without a stop would run beside all later guests.
+/// A domain that was created for the study must not go on running beside later guests.
 impl Drop for XenGuest {
     fn drop(&mut self) {
         if let Err(error) = self.stop() {

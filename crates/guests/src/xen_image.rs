@@ -1,5 +1,4 @@
-//! Domains of Xen that are created for a study: xl creates each from the guest image, and its agent is
-//! reached through its console.
+//! Domains of Xen that are created for a study from the guest image; the agent is reached through the domain's console.
 
 mod definition;
 
@@ -28,11 +27,11 @@ use super::{Armed, Cut, Guest, GuestError, GuestFiles, pass_through_obstacle};
 const POWER_OFF: Duration = Duration::from_secs(30);
 /// The time for xenconsoled to open a domain's console.
 const CONSOLE_WAIT: Duration = Duration::from_secs(30);
-/// The most bytes of the copy of a domain's console: frames of the agent are in it, and a guest can print without end.
+/// The most bytes of the copy of a domain's console: it includes the agent's frames, and a guest can print without end.
 const LARGEST_COPY: usize = 64 << 20;
 /// The most bytes of the console's path.
 const LONGEST_PATH: usize = 4096;
-/// The backends of domains' disks and networks; a kernel with built-in backends has no such modules.
+/// The modules of disk and network backends; a kernel may also have them built in.
 const BACKENDS: [&str; 2] = ["xen-blkback", "xen-netback"];
 const PREFIX: &str = "exitless-";
 
@@ -54,8 +53,8 @@ struct Domain {
 }
 
 impl XenImageGuest {
-    /// Creates domain `index` and waits until its agent is ready. Its definition and its console's output are
-    /// kept below `folder`, in a folder named after the guest.
+    /// Creates domain `index` and waits until its agent is ready. Its definition and its console's output are in a
+    /// folder below `folder` with the guest's name.
     ///
     /// # Errors
     /// [`GuestError::Start`] with the message of xl and the last lines of the console.
@@ -90,7 +89,7 @@ impl XenImageGuest {
         if let Some(why) = pass_through_obstacle(&Root::live(), "guests.settings", &text) {
             return Err(why);
         }
-        // The domain stays paused until its console is read.
+        // Start paused (`-p`): the console must be open, in raw mode, before the domain prints.
         xl.ask(&["create", "-p", "-q", &definition.path.display().to_string()])?;
         let domain = Domain { xl, name: domain, ended: false };
         let (to, from) = open_console(&domain, last_words.console())?;
@@ -130,7 +129,7 @@ fn destroy_orphans(xl: &Xl, processes: &Path) {
     let names = listed.lines().filter_map(|line| line.split_whitespace().next());
     for name in names.filter(|name| is_orphan(name, processes)) {
         tracing::warn!("Destroying the domain {name} of a study that was killed");
-        // One that cannot be destroyed keeps its memory and its addresses; xl create reports conflicts.
+        // If this fails, the domain keeps its memory and its addresses; xl create reports conflicts.
         let _ = xl.ask(&["destroy", name]);
     }
 }
@@ -145,7 +144,7 @@ fn is_orphan(domain: &str, processes: &Path) -> bool {
 
 fn load_backends() {
     let quiet = Stdio::null;
-    // If it fails, xl reports what is missing.
+    // If this fails, xl create reports what is missing.
     let _ = Command::new("modprobe")
         .args(["-q", "-a"])
         .args(BACKENDS)
@@ -155,7 +154,7 @@ fn load_backends() {
         .status();
 }
 
-/// The terminal that xenconsoled has made for the domain's console, for writing and for reading; all bytes
+/// Opens the terminal of the domain's console, which xenconsoled has created, for writing and for reading. All bytes
 /// read are also written to the file `copy`.
 fn open_console(domain: &Domain, copy: &Path) -> Result<(File, Console), String> {
     let terminal = wait_for_console(domain)?;
@@ -177,7 +176,7 @@ fn open_console(domain: &Domain, copy: &Path) -> Result<(File, Console), String>
     Ok((writer, Console { console, copy, left: LARGEST_COPY }))
 }
 
-/// xenconsoled publishes the path of a domain's console in xenstore (tools/console/daemon/io.c,
+/// Waits until xenconsoled has published the path of the domain's console in xenstore (tools/console/daemon/io.c,
 /// `domain_create_tty`).
 fn wait_for_console(domain: &Domain) -> Result<PathBuf, String> {
     let id = domain.xl.ask(&["domid", &domain.name])?;
@@ -204,14 +203,14 @@ fn wait_for_console(domain: &Domain) -> Result<PathBuf, String> {
 struct Console {
     console: File,
     copy: File,
-    /// The bytes that the copy may still grow by.
+    /// The number of bytes by which the copy may still grow.
     left: usize,
 }
 
 impl Read for Console {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.console.read(buffer)?;
-        // The copy is for messages; the study continues without it.
+        // Ignore errors: the copy is only for messages.
         let copied = count.min(self.left);
         let _ = self.copy.write_all(&buffer[..copied]);
         self.left -= copied;
@@ -239,7 +238,7 @@ impl Guest for XenImageGuest {
     fn cut(&self) -> Option<Cut> {
         let (xl, domain) = (self.domain.xl.clone(), self.domain.name.clone());
         Some(Box::new(move || {
-            // It may have ended already.
+            // Fails if the domain has ended already.
             let _ = xl.ask(&["destroy", &domain]);
         }))
     }
@@ -263,7 +262,7 @@ impl Guest for XenImageGuest {
 impl Drop for Domain {
     fn drop(&mut self) {
         if !self.ended {
-            // It fails if the domain has already ended.
+            // Fails if the domain has ended already.
             let _ = self.xl.ask(&["destroy", &self.name]);
         }
     }

@@ -19,10 +19,10 @@ impl Default for Xl {
 }
 
 impl Xl {
-    /// Its output for these arguments.
+    /// Runs xl with these arguments, and returns its output.
     ///
     /// # Errors
-    /// Its message, or the reason why it could not be run.
+    /// xl's message, or the reason why it could not be run.
     pub(super) fn ask(&self, words: &[&str]) -> Result<String, String> {
         let line = format!("xl {}", words.join(" "));
         manager::ask(&line, Command::new(&self.0).args(words), "this must be dom0 with xen-utils")
@@ -33,7 +33,7 @@ impl Xl {
         self.ask(&["domid", domain]).is_ok()
     }
 
-    /// Waits until the domain is gone, and destroys it after `patience`.
+    /// Waits until the domain is gone, and destroys it if that takes longer than `patience`, or if xl cannot tell.
     ///
     /// # Errors
     /// The message of xl if it could not be destroyed.

@@ -8,7 +8,7 @@ use crate::thread_id::{ThreadId, below};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The mount point of cgroup v2 without v1; with v1 it has no cpusets.
+/// The mount point of cgroup v2. On hosts that also use cgroup v1 it has no cpusets.
 const UNIFIED: &str = "/sys/fs/cgroup";
 /// The mount point of cgroup v1's cpusets.
 const CPUSETS: &str = "/sys/fs/cgroup/cpuset";
@@ -46,7 +46,7 @@ impl ControlGroup {
     #[must_use]
     pub fn cpus(&self, root: &Path) -> Option<CpuSet> {
         let name = if self.unified { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
-        // A path that leads upwards belongs to a group outside this namespace.
+        // A path with `..` belongs to a group outside this cgroup namespace.
         let groups = self.path.ancestors().filter(|group| !group.starts_with("/.."));
         let mut found = groups.filter_map(|group| {
             let text = fs::read_to_string(below(root, &self.file(group, name))).ok()?;

@@ -86,7 +86,7 @@ impl CpuSet {
         self.ranges.last().map(|range| range.1)
     }
 
-    /// All CPUs, ascending. A list may contain four thousand million, so take only as many as needed.
+    /// All CPUs, ascending. A hostile list can contain 2^32 CPUs, so limit the number that you take.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.ranges.iter().flat_map(|&(first, last)| first..=last)
     }

@@ -25,7 +25,7 @@ pub struct Cpu {
     pub vmx_flags: Option<String>,
 }
 
-/// Flags that are kept: `arch/x86/include/asm/cpufeatures.h`, virtualization words and APIC modes.
+/// The flags to keep, on virtualization and APIC modes (`arch/x86/include/asm/cpufeatures.h`).
 const KEPT_FLAGS: &[&str] = &[
     "vmx",
     "svm",

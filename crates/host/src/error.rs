@@ -39,7 +39,7 @@ pub enum Error {
         /// The root as given.
         path: PathBuf,
     },
-    /// The root is the directory of no host.
+    /// The root does not contain a host.
     #[error("{path} has neither proc nor sys; give the directory that holds them")]
     NoHost {
         /// The root as given.

@@ -31,7 +31,7 @@ pub enum AbsenceKind {
     Malformed,
     /// The host is not this machine, and the answer was not kept.
     NotKept,
-    /// The question has no meaning on this host (a register of the other vendor).
+    /// The question does not apply to this host (a register of the other vendor).
     NotApplicable,
 }
 
@@ -91,7 +91,7 @@ impl<T> Fact<T> {
         Fact { value: self.value.as_ref().map(take).map_err(Clone::clone), evidence: self.evidence.clone() }
     }
 
-    /// This fact if it is known; else the other, and if that is absent too, this fact's reason.
+    /// This fact if it is known, otherwise the other; if both are absent, this fact with its reason.
     #[must_use]
     pub fn or(self, other: impl FnOnce() -> Self) -> Self {
         if self.value.is_ok() {

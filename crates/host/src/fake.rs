@@ -18,7 +18,7 @@
 //!
 //! `repeat=N` writes the text N times into one file and `each=N` makes N entries; `{n}` counts from 0 in
 //! both, also in paths and targets of links. `arguments` adds a NUL after each line. A path that ends with a
-//! slash is a directory. `error=N` is the result of reading, listing or opening.
+//! slash is a directory. With `error=N`, reading, listing or opening the path fails with that errno.
 
 use crate::Root;
 use crate::root::{Kind, Ownership, Tree};
@@ -46,7 +46,8 @@ pub fn host(name: &str) -> Option<Root> {
     HOSTS.iter().find(|(known, _)| *known == name).map(|(_, text)| root(text))
 }
 
-/// The host of a text. Entries replace earlier ones with the same path, so a test can append its own.
+/// The host of a text. An entry replaces an earlier one with the same path, so a test can append its own
+/// entries.
 #[must_use]
 pub fn root(text: &str) -> Root {
     Root::kept(tree(text))

@@ -1,4 +1,4 @@
-//! The facts that must be equal before two measurements may be compared.
+//! The facts that must be equal for two measurements to be comparable.
 
 use crate::cpuinfo::{Cpu, processors};
 use crate::facts::Facts;
@@ -41,7 +41,7 @@ pub struct Fingerprint {
     /// The platform of the machine itself, if CPUID announces a hypervisor: the firmware's vendor and
     /// product.
     pub virtualization: Option<String>,
-    /// Xen, if it is below and its facts are available.
+    /// Xen, if this is its control domain and its facts are available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<Hypervisor>,
     /// One line for each fact that could not be read: field, file, cause.
@@ -60,7 +60,7 @@ impl Fingerprint {
         Self::of(&Root::directory(root))
     }
 
-    /// Reads the host of a root, which may be another machine's.
+    /// Reads the host of a root, which can be another machine.
     ///
     /// # Errors
     /// Those of [`Self::read`].
@@ -155,7 +155,7 @@ impl Fingerprint {
         self.modules.get(module)?.get(name)?.as_deref()
     }
 
-    /// Every field in which the two differ, by dotted name, ordered. The notes in `missing` are not compared.
+    /// All fields that differ, sorted by their dotted names. The notes in `missing` are not compared.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<Difference> {
         let (ours, theirs) = (self.leaves(), other.leaves());
@@ -172,8 +172,8 @@ impl Fingerprint {
     fn leaves(&self) -> BTreeMap<String, String> {
         let mut leaves = BTreeMap::new();
         let mut compared = Self { missing: Vec::new(), ..self.clone() };
-        // The TSC's name until the kernel has refined its frequency, about a second after the boot
-        // (arch/x86/kernel/tsc.c).
+        // The name of the TSC's clocksource until the kernel has refined its frequency, about a second after
+        // boot (arch/x86/kernel/tsc.c).
         if compared.clocksource.as_deref() == Some("tsc-early") {
             compared.clocksource = Some("tsc".to_owned());
         }
@@ -212,7 +212,7 @@ fn virtualization(facts: &mut Facts, cpu: Option<&Cpu>) -> Option<String> {
     if cpu.and_then(|cpu| cpu.hypervisor) != Some(true) {
         return None;
     }
-    // Xen is named here even without a firmware table.
+    // Xen identifies itself here even without a firmware table.
     if let Ok(kind) = facts.text("/sys/hypervisor/type", "a hypervisor's name") {
         return Some(kind);
     }

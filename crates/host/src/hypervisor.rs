@@ -1,11 +1,11 @@
-//! The hypervisor below a privileged domain, as far as it affects the delivery of interrupts.
+//! The hypervisor below its control domain, as far as it affects the delivery of interrupts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Root, XenControl};
 
-/// Xen below its control domain. Its arguments determine its use of APICv, and no file of the domain's kernel
-/// contains them.
+/// Xen below its control domain. Its command line determines whether it uses APICv, and is in no file of the
+/// domain's kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hypervisor {
     /// Its version: `4.20.1`.
@@ -15,7 +15,7 @@ pub struct Hypervisor {
 }
 
 impl Hypervisor {
-    /// `None` if this is not a control domain.
+    /// Reads the version and the command line; `None` if this is not a control domain.
     pub(crate) fn below(root: &Root) -> Option<Self> {
         let XenControl { version, command_line, .. } = XenControl::read(root)?;
         Some(Self { version, command_line })

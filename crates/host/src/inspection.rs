@@ -43,11 +43,11 @@ pub use xen::{Xen, XenFrequency, XenLog, XenPool, XenVcpu};
 
 /// A host, inspected once.
 ///
-/// Reading changes nothing and takes some milliseconds; a fact that could not be read has the reason. Two
+/// Reading changes nothing and takes a few milliseconds; a fact that could not be read has the reason. Two
 /// inspections are equal if everything read is equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inspection {
-    /// It is the machine on which this program runs.
+    /// True if the host is the machine on which this program runs.
     pub live: bool,
     /// The container that this program runs in.
     pub container: Option<Container>,
@@ -70,7 +70,7 @@ pub struct Inspection {
     pub interrupts: Interrupts,
     /// The running VMs.
     pub running: Running,
-    /// The use of processors; only those with threads of VMs or interrupts bound to them.
+    /// The use of processors that have threads of VMs, or interrupts bound to them.
     pub placements: Vec<Placement>,
     /// Xen, if it is below.
     pub xen: Option<Xen>,

@@ -1,4 +1,4 @@
-//! Hardware delivery of guest interrupts: the CPU's feature, and the module's switch.
+//! Hardware delivery of guest interrupts: the CPU's feature, and the module's parameter.
 
 use crate::cpuinfo::Cpu;
 use crate::lack::{APICV_PARTS, Lack};
@@ -76,7 +76,7 @@ fn avic(cpu: &Cpu) -> Option<Lack> {
     (!cpu.has("avic")).then(|| Lack::of_avic(cpu.hypervisor == Some(true)))
 }
 
-/// `Err` if the flags do not show it.
+/// The missing parts of APICv, if any; `Err` if the flags do not show them.
 fn apicv(cpu: &Cpu) -> Result<Option<Lack>, String> {
     match cpu.has_vmx("apicv") {
         Some(true) => Ok(None),

@@ -1,4 +1,4 @@
-//! Availability of `/dev/kvm`, and what to do if it cannot be used.
+//! Availability of `/dev/kvm`, and the next step if it cannot be used.
 
 use crate::cpuinfo::Cpu;
 use crate::interrupts::InterruptVirtualization;

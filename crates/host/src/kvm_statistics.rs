@@ -1,7 +1,7 @@
 //! KVM's binary statistics: KVM's own counters of a vCPU or a VM, as a file.
 //!
-//! Supported since Linux 5.14 (Documentation/virt/kvm/api.rst, "KVM_GET_STATS_FD"). The creator of the VM
-//! gets the file from KVM; others can read it if they get the descriptor.
+//! Supported since Linux 5.14 (Documentation/virt/kvm/api.rst, "KVM_GET_STATS_FD"). KVM gives the file to the
+//! VM's creator; other processes can read it if they get a copy of the descriptor.
 
 mod format;
 

@@ -1,4 +1,4 @@
-//! The reason why a CPU does not deliver guest interrupts, and what to do: one text for all commands.
+//! The reason why a CPU does not deliver guest interrupts, and the next step: the same text in all commands.
 
 /// A CPU feature that APICv or AVIC requires and the CPU lacks, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,10 +23,10 @@ impl Lack {
         Self { why: why.into(), next: next.into() }
     }
 
-    /// AVIC is missing; `below` is true if there is an underlying hypervisor.
+    /// AVIC is missing; `below` is true if this host is itself a guest.
     pub(crate) fn of_avic(below: bool) -> Self {
         if below {
-            // KVM hides it from guests: arch/x86/kvm/cpuid.c, the word CPUID_8000_000A_EDX.
+            // KVM hides AVIC from guests: arch/x86/kvm/cpuid.c, the word CPUID_8000_000A_EDX.
             let why = "the underlying hypervisor offers no AVIC; it is not virtualized for guests";
             return Self::new(why, "run guests on the host below");
         }
@@ -40,7 +40,7 @@ impl Lack {
     pub(crate) fn of_apicv(parts: &[&str], below: bool) -> Self {
         let parts = parts.join(", ");
         if below {
-            // KVM offers these controls to its guests while it uses them itself: arch/x86/kvm/vmx/nested.c,
+            // KVM offers these controls to guests only if it uses them itself: arch/x86/kvm/vmx/nested.c,
             // nested_vmx_setup_pinbased_ctls.
             let next = "switch APICv on in the underlying hypervisor (KVM: kvm_intel enable_apicv=1 there), or run guests \
                         on the host below";
@@ -59,7 +59,7 @@ mod tests {
     use crate::{Cpu, Inspection, InterruptVirtualization, Root};
     use exits::Isa;
 
-    /// From the inspection, and from the flags alone.
+    /// The missing features by the inspection, and by the flags alone.
     fn both(cpuinfo: &str, isa: Isa) -> [Option<Lack>; 2] {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("proc")).unwrap();
@@ -94,7 +94,7 @@ mod tests {
             let found = inspected.clone().unwrap();
             assert!(found.why.starts_with(why), "{found:?}");
             assert_eq!(inspected, by_flags, "{cpuinfo}");
-            // An underlying hypervisor is not changed in this machine's firmware.
+            // The advice concerns the underlying hypervisor, not this machine's firmware.
             assert_eq!(found.next.contains("below"), cpuinfo.contains("hypervisor"), "{found:?}");
         }
         let whole = format!("{intel}\nvmx flags : vtpr vapic_reg vid posted_intr apicv\n");

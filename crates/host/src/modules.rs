@@ -28,15 +28,15 @@ pub(crate) fn parameters(root: &Root, module: &str) -> Option<Parameters> {
     Some(parameters)
 }
 
-/// Parameters of the vendors' modules whose variables are in `kvm`: where a vendor's module is loaded without APICv or AVIC it
-/// clears them, and later loads find them cleared unless they are told otherwise (Linux 6.16 and later,
-/// arch/x86/kvm/x86.c, `enable_ipiv` and `enable_device_posted_irqs`; svm/avic.c, `avic_hardware_setup`).
+/// Parameters of the vendor modules whose variables are in `kvm`. A vendor module that is loaded without APICv or AVIC clears
+/// them, and they stay cleared at later loads unless the parameter is passed (Linux 6.16 and later, arch/x86/kvm/x86.c,
+/// `enable_ipiv` and `enable_device_posted_irqs`; svm/avic.c, `avic_hardware_setup`).
 pub const KEPT_BY_KVM: [&str; 2] = ["enable_ipiv", "enable_device_posted_irqs"];
 
 /// A boolean parameter, as the kernel prints it and people write it (lib/kstrtox.c, `kstrtobool`); `None` for other text.
 #[must_use]
 pub fn switch(value: &str) -> Option<bool> {
-    // The kernel looks at the first letters only; no other words are meant by people.
+    // The kernel checks only the first letters; these are the words that people use.
     match value.trim().to_ascii_lowercase().as_str() {
         "1" | "y" | "yes" | "t" | "true" | "on" => Some(true),
         "0" | "n" | "no" | "f" | "false" | "off" => Some(false),

@@ -18,7 +18,7 @@ pub struct Bar {
     pub class: u16,
     /// The number of the register.
     pub number: u8,
-    /// A region of I/O ports; otherwise of memory.
+    /// True for I/O ports, false for memory.
     pub is_ports: bool,
     /// Its first address or port.
     pub start: u64,
@@ -27,7 +27,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Tests whether an access is within it.
+    /// Tests whether an access is within the region.
     #[must_use]
     pub fn has(&self, access: Access) -> bool {
         let (is_ports, address) = match access {

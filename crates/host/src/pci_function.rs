@@ -34,13 +34,13 @@ pub enum FunctionRole {
     Physical {
         /// The number of its virtual functions (`sriov_numvfs`).
         virtual_functions: u32,
-        /// The most virtual functions that it can have (`sriov_totalvfs`); 0 without SR-IOV.
+        /// The maximum number of its virtual functions (`sriov_totalvfs`); 0 without SR-IOV.
         possible: u32,
     },
 }
 
 impl PciFunction {
-    /// `None` if there is no such device.
+    /// Reads the function at an address; `None` if there is no such device.
     #[must_use]
     pub fn read(root: &Root, address: &str) -> Option<Self> {
         let address = whole_address(address)?;
@@ -73,15 +73,15 @@ impl PciFunction {
         addresses.iter().filter_map(|address| Self::read(root, address)).collect()
     }
 
-    /// Tests whether it is a virtual function.
+    /// Tests whether the function is a virtual one.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         matches!(self.role, FunctionRole::Virtual { .. })
     }
 }
 
-/// The address in the kernel's form; the domain may be missing, as `xl` and QEMU allow; `None` if the text is
-/// not the address of one function.
+/// The address in the kernel's form. Its domain may be missing, as `xl` and QEMU allow. `None` if the text is
+/// not the address of a single function.
 #[must_use]
 pub fn whole_address(text: &str) -> Option<String> {
     let text = text.trim().to_ascii_lowercase();

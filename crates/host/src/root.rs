@@ -1,6 +1,6 @@
 //! The directory that stands for `/`, through which all facts of a host are read.
 //!
-//! It can be this machine, a tree of files, or files in memory: an archive, or a fake host. All reading goes
+//! It can be this machine, a tree of files, or files in memory (an archive, or a fake host). All reads go
 //! through it, so a recording root knows exactly which files were read.
 
 mod command;
@@ -22,7 +22,7 @@ pub use message::LogLine;
 pub use tree::Ownership;
 pub(crate) use tree::{Kind, Node, Tree};
 
-/// The limit of a file, in bytes. The longest one, `/proc/interrupts` with hundreds of processors, has some
+/// The limit of a file, in bytes. The longest one, `/proc/interrupts` with hundreds of processors, has about
 /// ten million.
 const LONGEST_FILE: u64 = 64 << 20;
 
@@ -34,22 +34,22 @@ enum Source {
 
 /// The source of a host's facts.
 ///
-/// Instructions are executed, registers read and commands run only on the live machine. For another host the
-/// answers are in files below `exitless/`: `cpuid`, `msr`, `dmesg` and `commands/NAME`, as `exitless
-/// snapshot` writes them.
+/// CPUID is executed, MSRs are read and commands are run only on the live machine. For another host the
+/// results are in files below `exitless/` (`cpuid`, `msr`, `dmesg` and `commands/NAME`), which `exitless
+/// snapshot` writes.
 #[derive(Debug)]
 pub struct Root {
     source: Source,
     live: bool,
-    /// It is an unpacked sosreport, which has some facts in files of its own.
+    /// True for an unpacked sosreport, which has some facts in other files.
     sosreport: bool,
     record: Option<Mutex<Tree>>,
 }
 
-/// A file of a directory, by a path of this process.
+/// The location of a host's file for this process.
 enum Place {
     Own(PathBuf),
-    /// The directory of another host, whose links stay in it.
+    /// A file of another host; links cannot lead out of its directory.
     Inside(files::Inside),
 }
 
@@ -77,7 +77,7 @@ impl Root {
         Self { source: Source::Directory(directory.to_owned()), live, sosreport, record: None }
     }
 
-    /// [`Self::directory`] of a directory that holds a host.
+    /// The same as [`Self::directory`], with a check that the directory contains a host.
     ///
     /// # Errors
     /// [`Error::Root`] if it is not a directory, [`Error::NoHost`] if it has neither `proc` nor `sys`.
@@ -152,7 +152,7 @@ impl Root {
         }
     }
 
-    /// The process that may block the reader of this path, as [`holder`] has it; only the live machine has processes.
+    /// The process that may block readers of this path; see [`holder`]. Only the live machine has processes.
     fn holder<'p>(&self, path: &'p str) -> Option<(&'p str, &'p str)> {
         holder(path).filter(|_| self.live)
     }
@@ -168,7 +168,7 @@ impl Root {
     /// A file's content.
     ///
     /// # Errors
-    /// Of open(2) and read(2).
+    /// Those of open(2) and read(2).
     pub fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         let found = match self.holder(path) {
             Some((home, name)) => files::look_into(&self.place(home), name, LONGEST_FILE),
@@ -184,7 +184,8 @@ impl Root {
         found
     }
 
-    /// A file's content, which is not recorded: one too long to be kept, of which the caller keeps what it took from it.
+    /// A file's content, without recording it. For files that are too long to keep; the caller records the facts it
+    /// takes from them.
     pub(crate) fn peek(&self, path: &str) -> io::Result<Vec<u8>> {
         match &self.source {
             Source::Directory(_) => files::read_start(&self.find(path)?.path(), LONGEST_FILE),
@@ -195,7 +196,7 @@ impl Root {
     /// The names in a directory that `wanted` selects, sorted.
     ///
     /// # Errors
-    /// Of open(2) and getdents(2).
+    /// Those of open(2) and getdents(2).
     pub fn entries(&self, path: &str, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut found = match &self.source {
             Source::Directory(_) => self.find(path).and_then(|found| names(&found.path())),
@@ -218,7 +219,7 @@ impl Root {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// Of readlink(2): `EINVAL` for anything but a link.
+    /// Those of readlink(2): `EINVAL` for anything but a link.
     pub fn link(&self, path: &str) -> io::Result<PathBuf> {
         let found = match &self.source {
             Source::Kept(tree) => tree.link(path),
@@ -258,7 +259,7 @@ impl Root {
             return Ok(Vec::new());
         }
         let folder = self.place(path);
-        // In one call of `look`, because there may be thousands.
+        // Read all links in one call of `look`, because there may be thousands.
         let all = move || {
             let link = |name: String| {
                 let target = fs::read_link(folder.join(&name));
@@ -342,7 +343,7 @@ impl Root {
         found
     }
 
-    /// Removes a path and everything below it from the record: it is unrelated to VMs.
+    /// Removes a path that is unrelated to VMs, and everything below it, from the record.
     pub(crate) fn forget(&self, path: &str) {
         if let Some(record) = &self.record {
             record.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(path);
@@ -443,7 +444,7 @@ fn why(path: &str, expected: &str, error: &io::Error) -> String {
 /// array.c).
 const NEVER_HELD: &[&str] = &["comm", "status", "schedstat", "cgroup"];
 
-/// The folder in `/proc` of a process that may block the reader of this path, and the rest of the path.
+/// The directory in `/proc` of the process that may block readers of this path, and the rest of the path.
 fn holder(path: &str) -> Option<(&str, &str)> {
     let below = path.strip_prefix("/proc/")?;
     let (process, rest) = below.split_once('/')?;

@@ -1,6 +1,6 @@
 //! The scheduler's facts of threads: run time, waiting time, and affinity.
 //!
-//! Everything is `None` for threads that have ended, and if the kernel does not provide it.
+//! All values are `None` for threads that have ended, or if the kernel does not provide them.
 
 use crate::thread_id::below;
 use crate::{ControlGroup, CpuSet};
@@ -29,11 +29,11 @@ impl ThreadId {
         Some(ThreadTimes { ran_ns: fields.next()??, waited_ns: fields.next()?? })
     }
 
-    /// Its start, in clock ticks since boot (proc_pid_stat(5), field 22).
+    /// Its start time, in clock ticks since boot (proc_pid_stat(5), field 22).
     #[must_use]
     pub fn start_ticks(self, root: &Path) -> Option<u64> {
         let text = self.text(root, "stat")?;
-        // The name may contain blanks and brackets; the last bracket ends it.
+        // The name may contain blanks and parentheses; the last parenthesis ends it.
         let (_, rest) = text.rsplit_once(')')?;
         rest.split_whitespace().nth(22 - 3)?.parse().ok()
     }
@@ -58,7 +58,7 @@ pub fn online(root: &Path) -> Option<CpuSet> {
     CpuSet::parse(&fs::read_to_string(below(root, "/sys/devices/system/cpu/online")).ok()?)
 }
 
-/// The NUMA node of each CPU; node 0 for all if the kernel has no nodes.
+/// The NUMA node of each CPU; 0 for all CPUs if the kernel has no NUMA nodes.
 #[must_use]
 pub fn nodes(root: &Path) -> BTreeMap<u32, u32> {
     let mut nodes = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! Snapshots: all facts by which a host is judged, in one archive, so that it can be judged elsewhere.
+//! Snapshots: all facts by which a host is judged, in one archive, to judge it on another machine.
 //!
-//! It contains exactly the files that [`Inspection::read`] read, with their contents at that time. Secrets
-//! are removed, and the archive's manifest lists them.
+//! An archive contains exactly the files that [`Inspection::read`] read, with their contents at that time.
+//! Secrets are removed, and the manifest lists their kinds.
 
 mod archive;
 mod error;
@@ -38,7 +38,7 @@ impl Snapshot {
         let inspection = Inspection::read(&root)?;
         let mut tree = root.into_record();
         let removed = secrets::remove(&mut tree);
-        // A clock before 1970 is not an error.
+        // Ignore the error of a clock before 1970.
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let manifest = Manifest::of(&tree, tool, created, removed);
         Ok(Self { tree, manifest, inspection })
@@ -50,7 +50,7 @@ impl Snapshot {
         &self.manifest
     }
 
-    /// The inspected host, with its secrets, which the archive lacks.
+    /// The inspection of the host. It contains the secrets that the archive lacks.
     #[must_use]
     pub fn inspection(&self) -> &Inspection {
         &self.inspection
@@ -86,7 +86,7 @@ pub struct Opened {
     pub root: Root,
     /// The archive's manifest; `None` for a directory.
     pub manifest: Option<Manifest>,
-    /// Faults of the archive, with byte offsets; the undamaged part is available.
+    /// Defects of the archive, with byte offsets; its intact part is available.
     pub warnings: Vec<String>,
 }
 

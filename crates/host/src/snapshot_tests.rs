@@ -134,7 +134,7 @@ fn hostile(entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
     let all = [("MANIFEST.json", tar::EntryType::Regular, &manifest[..])];
     for (path, kind, bytes) in all.iter().chain(entries) {
         let mut header = tar::Header::new_gnu();
-        // Written directly, because the library refuses such paths.
+        // Write the path directly, because the library refuses it.
         header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
         header.set_entry_type(*kind);
         header.set_size(bytes.len() as u64);
@@ -189,7 +189,7 @@ fn a_cut_archive_gives_what_was_whole() {
         last = there;
     }
     assert!(last > 50);
-    // Cut in the compressed bytes, too.
+    // Cut the compressed bytes, too.
     let bytes = packed(&snapshot);
     match opened(&bytes[..bytes.len() - 7]) {
         Ok(archive) => assert!(!archive.warnings.is_empty()),

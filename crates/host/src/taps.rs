@@ -25,7 +25,7 @@ pub struct AdapterInterrupt {
 }
 
 const INTERFACES: &str = "/sys/class/net";
-/// The most descriptors of a VM that are examined.
+/// The largest number of a VM's descriptors to examine.
 const MOST_DESCRIPTORS: usize = 65_536;
 
 /// The open taps of a process, ascending: `iff:` of `/proc/PID/fdinfo/N` (drivers/net/tun.c,

@@ -1,9 +1,9 @@
-//! Names of threads, and their files below a root directory.
+//! The IDs of threads, and the files of threads below a root directory.
 
 use crate::Root;
 use std::path::{Path, PathBuf};
 
-/// A thread: its process and its thread ID, which are equal for kernel threads.
+/// A thread: the IDs of its process and of itself, which are equal for kernel threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId {
     /// The process.

@@ -1,7 +1,8 @@
 //! The running VMs of a KVM host, and their facts as seen from the host.
 //!
 //! A VM is found by the descriptors that KVM gives to its creator: `/proc/PID/fd` shows them as
-//! `anon_inode:kvm-vm` and `anon_inode:kvm-vcpu:N` (virt/kvm/kvm_main.c). Names of programs are not used.
+//! `anon_inode:kvm-vm` and `anon_inode:kvm-vcpu:N` (virt/kvm/kvm_main.c). The names of programs do not
+//! matter.
 
 mod arguments;
 mod debugfs;
@@ -39,7 +40,7 @@ pub struct Vms {
     pub vms: Vec<Vm>,
     /// Processes whose descriptors cannot be read; each may be another VM. Root can read all.
     pub unreadable: u32,
-    /// Those whose threads have names of vCPUs.
+    /// The unreadable processes with threads that are named like vCPUs.
     pub likely: Vec<LikelyVm>,
     /// Processes that could not be examined completely, because they block the reader. Each may be another
     /// VM.
@@ -47,7 +48,7 @@ pub struct Vms {
     pub held: Vec<HeldProcess>,
 }
 
-/// What lets exitless read other users' processes.
+/// The advice for reading processes of other users.
 pub const AS_ROOT: &str = "run as root, with CAP_SYS_PTRACE (containers lack it)";
 
 /// A process with one VM or several: KVM's descriptors do not show to which VM a vCPU belongs.
@@ -57,12 +58,12 @@ pub struct Vm {
     pub pid: i32,
     /// Its VMM.
     pub vmm: Vmm,
-    /// The program that made it, and its names there.
+    /// The program that manages it, and its names there.
     #[serde(default)]
     pub management: Management,
     /// The process's own name (`comm`, at most 15 characters).
     pub command: String,
-    /// Its name for the user, from the command line, of which 256 characters are taken; else `command`.
+    /// Its name for the user: the first 256 characters of the name on the command line, otherwise `command`.
     pub name: String,
     /// The command line, without text that the process may have written over it.
     pub arguments: Vec<String>,
@@ -99,12 +100,12 @@ pub struct LikelyVm {
     pub pid: i32,
     /// Its name (`comm`).
     pub command: String,
-    /// The number of threads with names of vCPUs.
+    /// The number of threads that are named like vCPUs.
     pub vcpu_threads: u32,
 }
 
-/// A process that blocks its readers: it waits in the kernel, with a lock, for a file system that does not
-/// answer.
+/// A process that blocks readers of its files: it holds a lock while it waits in the kernel for a file system
+/// that hangs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldProcess {
     /// The process.
@@ -114,8 +115,7 @@ pub struct HeldProcess {
 }
 
 impl Vms {
-    /// Finds the VMs of the host below `root` (`/` for this one). Processes that end during the search are
-    /// left out.
+    /// Finds the VMs of the host below `root` (`/` for this one). Omits processes that end during the search.
     ///
     /// # Errors
     /// [`Error::Read`] if the root has no readable `proc`.
@@ -128,8 +128,8 @@ impl Vms {
         Ok(found)
     }
 
-    /// Finds the VMs of a root, which may be another machine's: `debugfs` of each VM has that machine's
-    /// paths.
+    /// Finds the VMs of a root, which can be another machine. The paths in `debugfs` of each VM are those of
+    /// that machine.
     ///
     /// # Errors
     /// Those of [`Self::discover`].
@@ -152,7 +152,7 @@ impl Vms {
             match Descriptors::read(&process) {
                 Listing::Gone => process.forget(),
                 Listing::Denied => found.count_unreadable(&process),
-                // Facts that may belong to a VM are kept in the record.
+                // Keep the record of the process: it may be a VM.
                 Listing::Held => {}
                 Listing::Read(descriptors) if descriptors.has_vm() => {
                     found.vms.extend(Vm::read(&process, descriptors, boot, &kernel_workers, &directories));
@@ -182,15 +182,16 @@ impl Vms {
     }
 }
 
-/// The name of the VM of process `pid`, from its command line, without a check that it has one. 256 characters are taken.
+/// The first 256 characters of the VM's name on the command line of process `pid`. Does not check that the process has a
+/// VM.
 #[must_use]
 pub fn name_of(root: &Path, pid: i32) -> Option<String> {
     named(&Process::new(&Root::directory(root), pid))?.2.map(|name| name::shortened(&name).to_owned())
 }
 
-/// The name of the VM of process `pid` and its names in the program that made it, from what the process shows, without a
-/// check that it has a VM. `None` if there is no such process, it is ending, or it is a thread of the kernel. 256 characters of
-/// the VM's name are taken.
+/// The first 256 characters of the name of the VM of process `pid`, and its names in its manager, from the command line and
+/// control group of the process. Does not check that the process has a VM. `None` if there is no such process, it is exiting,
+/// or it is a kernel thread.
 #[must_use]
 pub fn names_of(root: &Path, pid: i32) -> Option<(Option<String>, Management)> {
     let root = &Root::directory(root);
@@ -200,11 +201,12 @@ pub fn names_of(root: &Path, pid: i32) -> Option<(Option<String>, Management)> {
     Some((name.map(|name| name::shortened(&name).to_owned()), management))
 }
 
-/// The VMM of a process, its arguments, and the whole name of the VM in them, from which names in Kubernetes are taken, which
-/// may be longer. `None` as for [`names_of`].
+/// The VMM of a process, its arguments, and the VM's full name in them: names in Kubernetes are parts of it and may be longer
+/// than 256 characters. `None` as for [`names_of`].
 fn named(process: &Process) -> Option<(Vmm, Vec<String>, Option<String>)> {
     let (arguments, executable) = (process.arguments(), process.executable());
-    // The kernel's threads have no memory. That of a process which is ending goes first, and its descriptors last.
+    // Kernel threads have no memory. A process that is exiting releases its memory first, and its descriptors
+    // last.
     if arguments.is_empty() && executable.is_none() {
         return None;
     }
@@ -218,8 +220,7 @@ fn is_number(name: &str) -> bool {
 }
 
 impl Vm {
-    /// Those of these counters that KVM keeps for the VM in debugfs, summed over its directories; none if debugfs cannot
-    /// be read.
+    /// The values of the named counters in the VM's debugfs directories, summed; empty if debugfs cannot be read.
     #[must_use]
     pub fn counters(&self, root: &Root, names: &[&str]) -> BTreeMap<String, u64> {
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
@@ -235,7 +236,7 @@ impl Vm {
         found
     }
 
-    /// `None` if the process has ended, or is ending.
+    /// Reads the facts of a process; `None` if it has ended or is exiting.
     fn read(
         process: &Process,
         descriptors: Descriptors,

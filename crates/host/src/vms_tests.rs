@@ -89,7 +89,7 @@ fn a_process_that_is_ending_is_no_vm_without_a_name() {
     let host = Host::new();
     qemu(&host, 7, "web");
     assert_eq!(host.only().name, "web");
-    // One may overwrite its command line, but not lose its file.
+    // A process may overwrite its command line, but it keeps its executable until it exits.
     host.write("proc/7/cmdline", "");
     assert_eq!(host.only().name, "qemu-system-x86");
     fs::remove_file(host.0.path().join("proc/7/exe")).unwrap();
@@ -254,7 +254,7 @@ fn names_are_cut_however_long_a_command_line_is() {
     let texts = |vm: &Vm| serde_json::to_string(&vm.management).unwrap();
     assert!(texts(&vm).len() < 512, "{}", texts(&vm));
 
-    // Kubernetes has longer names, of two parts, which are not cut.
+    // Names in Kubernetes have two parts, may be longer, and are not cut.
     let (space, pod) = ("s".repeat(63), [&"p".repeat(63)[..]; 3].join(".") + ".pppp");
     let arguments = ["qemu-kvm", "-name", &format!("{space}_{pod}"), "-smbios"];
     let smbios = [format!("type=1,manufacturer=KubeVirt,serial={long}")];

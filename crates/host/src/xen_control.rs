@@ -18,7 +18,7 @@ pub struct XenControl {
     pub version: Option<String>,
     /// Xen's own command line (`xen_commandline` of `xl info`).
     pub command_line: Option<String>,
-    /// It uses an IOMMU, so that devices can be assigned to guests (`virt_caps` of `xl info`).
+    /// Xen uses an IOMMU, so devices can be assigned to guests (`virt_caps` of `xl info`).
     pub iommu: Option<bool>,
 }
 
@@ -30,7 +30,7 @@ impl XenControl {
         capabilities.is_ok_and(|text| text.split_whitespace().any(|word| word == "control_d"))
     }
 
-    /// `None` if this is not a control domain.
+    /// Reads the facts; `None` if this is not a control domain.
     #[must_use]
     pub fn read(root: &Root) -> Option<Self> {
         if !Self::is_here(root) {
@@ -55,7 +55,7 @@ impl XenControl {
         root.command("xl list").map(|text| XenDomain::list(&text).collect())
     }
 
-    /// The names of the current domains, by number; empty if `xl` cannot be run.
+    /// The names of the current domains by ID; empty if `xl` cannot be run.
     #[must_use]
     pub fn domain_names(root: &Root) -> BTreeMap<u32, String> {
         let domains = Self::domains(root).value.unwrap_or_default();
@@ -86,11 +86,11 @@ impl XenInfo {
     }
 }
 
-/// Converts `2095.075` in MHz.
+/// Converts a frequency in MHz, such as `2095.075`, to Hz.
 fn hertz(mhz: &str) -> Option<u64> {
     let mhz: f64 = mhz.parse().ok()?;
     let hz = (mhz * 1e6).round();
-    // Larger values are not frequencies of a processor, and zero is none.
+    // No processor has a frequency of zero or above the bound.
     (1.0..1e12).contains(&hz).then_some(hz as u64)
 }
 

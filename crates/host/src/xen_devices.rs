@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::pci_function::PciFunction;
 use crate::{Root, inspection};
 
-/// A function of the host, from the view of Xen's control domain.
+/// A PCI function of the host, as seen from Xen's control domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XenDevice {
     /// The function.
     pub function: PciFunction,
-    /// `xl pci-assignable-list` lists it.
+    /// True if `xl pci-assignable-list` lists it.
     pub ready: bool,
 }
 

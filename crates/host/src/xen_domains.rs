@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct XenDomain {
     /// Its name.
     pub name: String,
-    /// Its number.
+    /// Its domain ID.
     pub id: u32,
     /// vCPUs.
     pub vcpus: u32,
@@ -20,7 +20,7 @@ pub struct XenDomain {
 }
 
 impl XenDomain {
-    /// Parses the output of `xl list`, which says nothing of types.
+    /// Parses the output of `xl list`, which does not contain the types.
     pub(crate) fn list(text: &str) -> impl Iterator<Item = Self> {
         text.lines().filter_map(Self::parse)
     }
@@ -39,15 +39,16 @@ impl XenDomain {
         })
     }
 
-    /// Tests whether it can run: it is not shut down (`s`), crashed (`c`) or dying (`d`), which are states of `xl list`
-    /// (xl(1)) in which a domain can stay listed.
+    /// Tests whether the domain can run. `xl list` (xl(1)) may also list domains that are shut down (`s`), crashed
+    /// (`c`) or dying (`d`).
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !self.state.contains(['s', 'c', 'd'])
     }
 }
 
-/// Removes the last word of a line of `xl`'s tables, whose first column, a name, may contain blanks.
+/// Removes the last word of a line of a table of `xl`. Lines are parsed from the end, because the name in the
+/// first column may contain blanks.
 pub(crate) fn last_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
     let (before, word) = rest.rsplit_once(char::is_whitespace)?;
     *rest = before.trim_end();
@@ -85,7 +86,7 @@ fn listed(text: &str) -> Vec<Listed> {
     all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect()
 }
 
-/// The output of `xl list -l` reduced to the types, in the same format.
+/// The output of `xl list -l`, reduced to the types of the domains, in the same format.
 pub(crate) fn types_alone(text: &str) -> String {
     serde_json::to_string(&listed(text)).unwrap_or_default()
 }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Output of Xen 4.20 in the laboratory, shortened.
+    /// Output of Xen 4.20 in the lab, shortened.
     const LISTED: &str = r#"[
         { "domid": 0, "config": { "c_info": { "type": "pv", "name": "Domain-0" }, "b_info": {} } },
         { "domid": 1, "config": { "c_info": { "type": "pvh", "name": "pvh", "domid": 4294967295 },

@@ -1,11 +1,13 @@
-//! Stacks as lines of text, which many programs draw: outermost first, `;` between, a count behind.
+//! Folded stacks, the text format that many flame graph programs read: outermost frame first, `;` between frames, the
+//! count last.
 
 use std::collections::BTreeMap;
 
 use crate::{Activity, Frame, Recording, Selection, Space, Weight};
 
-/// The stacks that [`crate::tree`] takes, one a line, sorted. The kernel's functions end in `_[k]`, as in the output of
-/// others. In names `;`, blanks at the ends and line ends give way to `_`.
+/// The stacks that [`crate::tree`] takes, one per line, sorted. Functions of the kernel end in `_[k]`, as in the
+/// output of `stackcollapse-perf.pl`. In names, which may be from a VM's files, `;` and line ends become `_`, and other
+/// control characters become U+FFFD.
 #[must_use]
 pub fn folded(recording: &Recording, selection: &Selection, weight: Weight) -> String {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();

@@ -1,13 +1,13 @@
-//! The kernel's and its modules' functions, from the text of `/proc/kallsyms` or a System.map.
+//! Functions of the kernel and its modules, from `/proc/kallsyms` or a System.map.
 
 use crate::{Frame, Space};
 
 /// Functions by address.
 #[derive(Debug, Clone, Default)]
 pub struct KernelSymbols {
-    /// Ascending, each address once.
+    /// Sorted by address, one function per address.
     functions: Vec<Function>,
-    /// Addresses are all zero: they are hidden from this user.
+    /// True if all addresses are zero: the kernel hides them from this user.
     hidden: bool,
 }
 
@@ -20,8 +20,8 @@ struct Function {
 }
 
 impl KernelSymbols {
-    /// Reads lines of `ADDRESS TYPE NAME [MODULE]` (`scripts/kallsyms.c` and `kernel/kallsyms.c` of Linux, and `nm`'s
-    /// output). Lines of another form, and symbols that are no code, are left out.
+    /// Parses lines of `ADDRESS TYPE NAME [MODULE]` (`scripts/kallsyms.c` and `kernel/kallsyms.c` of Linux, and the
+    /// output of `nm`). Skips other lines and symbols that are not code.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut functions: Vec<Function> = text.lines().filter_map(Function::parse).collect();
@@ -29,7 +29,7 @@ impl KernelSymbols {
         if hidden {
             functions.clear();
         }
-        // Of several names of one place the global one, and the shortest, is the one that people know.
+        // Aliases: prefer global symbols, then the shortest name, which is usually the one in the source.
         functions.sort_by(|a, b| {
             (a.address, !a.global, a.name.len(), &a.name).cmp(&(b.address, !b.global, b.name.len(), &b.name))
         });
@@ -43,13 +43,13 @@ impl KernelSymbols {
         self.hidden
     }
 
-    /// Tests whether there are none.
+    /// Tests whether there are no symbols.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// The function at an address, and the module that it is in; `None` before the first.
+    /// The function at an address and its module; `None` below the first function.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<(&str, Option<&str>)> {
         let behind = self.functions.partition_point(|function| function.address <= address);
@@ -57,7 +57,8 @@ impl KernelSymbols {
         Some((&found.name, found.module.as_deref()))
     }
 
-    /// The frame at an address of the `space` that these symbols are of; code without a module is in `object`.
+    /// The frame for an address in `space`, whose symbols these are; `object` is the name for code that is in no
+    /// module.
     #[must_use]
     pub fn frame(&self, address: u64, space: Space, object: &str) -> Frame {
         match self.at(address) {
@@ -78,7 +79,7 @@ impl Function {
         let address = u64::from_str_radix(words.next()?, 16).ok()?;
         let kind = words.next()?;
         let name = words.next()?;
-        // The room before a function that calls are checked by: what is found there was about to enter it.
+        // objtool names the padding before a function `__pfx_NAME`; code in it continues into the function.
         let name = name.strip_prefix("__pfx_").unwrap_or(name);
         let module = words.next().and_then(|word| word.strip_prefix('[')?.strip_suffix(']'));
         let code = matches!(kind, "t" | "T" | "w" | "W" | "i");

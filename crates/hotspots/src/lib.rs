@@ -1,7 +1,7 @@
-//! Hot spots of a host, in which it spends the time of handling VM exits: samples of stacks by exit reason, their symbols, the
-//! file in which they are kept, and what they sum up to.
+//! Hot spots of a host, where it spends the time of handling VM exits: stack samples by exit reason, their symbols,
+//! the file format, and the sums.
 //!
-//! Samples come from the rooms above; nothing here is formatted for people.
+//! Higher crates take the samples; nothing here is formatted for people.
 
 mod folded;
 mod kernel_symbols;

@@ -1,24 +1,24 @@
-//! Which file is where in a process's memory: `/proc/PID/maps` (proc_pid_maps(5)).
+//! The files that a process has mapped, and their addresses: `/proc/PID/maps` (proc_pid_maps(5)).
 
-/// Executable memory of a process.
+/// An executable mapping of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// The offset in the file.
     pub(crate) offset: u64,
-    /// The file, or a name in brackets; empty without either.
+    /// The file, or a name in brackets; empty for anonymous memory.
     pub(crate) path: String,
 }
 
 impl Mapping {
-    /// The executable ones of a text.
+    /// Parses `/proc/PID/maps` and keeps the executable mappings.
     pub(crate) fn parse(text: &str) -> Vec<Self> {
         text.lines().filter_map(Self::parse_line).collect()
     }
 
     fn parse_line(line: &str) -> Option<Self> {
-        // The path may hold spaces; five fields are before it.
+        // The path may contain spaces; it is the sixth field.
         let mut rest = line;
         let mut field = || {
             rest = rest.trim_start_matches(' ');
@@ -44,13 +44,13 @@ impl Mapping {
         self.start <= address && address < self.end
     }
 
-    /// The file without what the kernel says of it.
+    /// The path of the file, without the kernel's remark " (deleted)".
     pub(crate) fn file(&self) -> Option<&str> {
         let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
         path.starts_with('/').then_some(path)
     }
 
-    /// Its name for people: the file's name.
+    /// The name to show: the file's name without its folder.
     pub(crate) fn name(&self) -> &str {
         match self.file() {
             Some(file) => file.rsplit('/').next().unwrap_or(file),

@@ -5,30 +5,30 @@ use std::collections::{BTreeMap, HashMap};
 use exits::ExitReason;
 use serde::{Deserialize, Serialize};
 
-/// The program that made the samples.
+/// The source of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
-    /// Cycles of the processor, by its performance counters and an NMI.
+    /// CPU cycles, from the performance counters; samples are taken in an NMI.
     Cycles,
-    /// The kernel's clock of each CPU, by a timer: it meets no code that runs with interrupts off.
+    /// The kernel's `cpu-clock` timer of each CPU. It cannot sample code that runs with interrupts disabled.
     CpuClock,
-    /// Each exit is a sample of the guest's code: recordings of exits have no other.
+    /// The exits themselves, in recordings of exits: each one is a sample of the guest's code.
     Exits,
 }
 
-/// The activity of a thread when a sample met it.
+/// The activity of a thread when it was sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
-    /// A vCPU was in the guest, or on its way in or out.
+    /// A vCPU was in the guest, or entering or leaving it.
     Guest,
-    /// A vCPU's exit was being handled, until its next entry.
+    /// A vCPU thread was handling an exit, up to the next entry.
     Exit(ExitReason),
-    /// Another thread of the device model, or a worker of vhost's.
+    /// Another thread of the device model, or a vhost worker.
     Monitor,
 }
 
-/// Whose code it is.
+/// The owner of the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
@@ -40,32 +40,32 @@ pub enum Space {
     Guest,
 }
 
-/// A place in code. Without a symbol it is told apart by its address.
+/// A place in the code. Frames without a symbol are distinguished by their addresses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Frame {
-    /// Whose code.
+    /// The owner of the code.
     pub space: Space,
     /// The function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbol: Option<String>,
     /// The file or module that it is in.
     pub object: String,
-    /// Without a symbol: where in the object, or in memory where that is not known.
+    /// The address, if there is no symbol: relative to the object, or absolute if the object is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<u64>,
 }
 
-/// A frame's place in [`Recording::frames`].
+/// The index of a frame in [`Recording::frames`].
 pub type FrameNumber = u32;
 
-/// Time without a processor within exits.
+/// Time off the CPU while exits were handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Away {
     /// The number of times.
     pub times: u64,
-    /// The time in all, nanoseconds.
+    /// The total time, nanoseconds.
     pub away_ns: u64,
-    /// The part of them in which the thread could have run, and waited for a processor.
+    /// The part of it in which the thread was runnable and waited for a CPU.
     pub waited_ns: u64,
 }
 
@@ -77,45 +77,45 @@ impl Away {
         self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
     }
 
-    /// When the thread could not have run, nanoseconds.
+    /// The time in which the thread slept, nanoseconds.
     #[must_use]
     pub const fn asleep_ns(&self) -> u64 {
         self.away_ns.saturating_sub(self.waited_ns)
     }
 }
 
-/// The number of times that one stack was met.
+/// A stack, and how often it was sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
     /// The VM: its process, or domain.
     pub vm: Option<u32>,
-    /// The thread, where it is known.
+    /// The thread, if known.
     pub thread: Option<u32>,
     /// Its activity.
     pub activity: Activity,
-    /// The code, innermost first: the kernel's frames before those of the program that called it.
+    /// The code, innermost first: frames of the kernel before those of the program.
     pub frames: Vec<FrameNumber>,
-    /// Samples on a processor.
+    /// The number of samples on a CPU.
     pub samples: u64,
-    /// The time for which threads were without a processor here.
+    /// The time that threads spent off the CPU with this stack.
     pub away: Away,
-    /// Outer frames are missing, for the stack was deeper than what is kept.
+    /// True if the stack was deeper than the recorder's limit, so that outer frames are missing.
     pub cut: bool,
 }
 
-/// The exits of one VM by one reason, counted and timed one by one.
+/// The exits of one VM with one reason: exact counts and times, not samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Measured {
     /// The number.
     pub exits: u64,
-    /// The time for which they were handled in all, nanoseconds.
+    /// The total handling time, nanoseconds.
     pub handling_ns: u64,
-    /// The part of it without a processor.
+    /// The part of it off the CPU.
     pub away: Away,
 }
 
 impl Measured {
-    /// Handling time on a processor, nanoseconds.
+    /// Handling time on the CPU, nanoseconds.
     #[must_use]
     pub const fn on_cpu_ns(&self) -> u64 {
         self.handling_ns.saturating_sub(self.away.away_ns)
@@ -134,44 +134,44 @@ impl Measured {
 pub struct Head {
     /// The host's kernel, or hypervisor.
     pub kernel: Option<String>,
-    /// The program that made the samples.
+    /// The source of the samples.
     pub event: Event,
-    /// Samples a second and CPU that were asked for; 0 where each exit is one.
+    /// The requested samples per second and CPU; 0 if each exit is a sample.
     pub frequency_hz: u64,
     /// The number of CPUs that were sampled.
     pub cpus: u32,
-    /// The time, nanoseconds.
+    /// The duration, nanoseconds.
     pub duration_ns: u64,
-    /// True if time without a processor was measured.
+    /// True if time off the CPU was measured.
     pub away: bool,
-    /// The recorder's remarks.
+    /// Remarks of the recorder.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// The missing parts.
+/// Data that is missing from a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Samples of all CPUs, whatever they met.
+    /// Samples of all CPUs, whatever ran there.
     pub ticks: u64,
-    /// Samples, or absences, for which there was no room.
+    /// Samples, or times off the CPU, that were dropped for lack of room.
     pub lost: u64,
     /// Exits that were not counted.
     pub lost_exits: u64,
-    /// Samples on code of programs, or called by it, whose stack in the program could not be read.
+    /// Samples of programs' code, or of system calls of programs, whose user stack could not be read.
     pub without_user_stack: u64,
 }
 
-/// Hot spots.
+/// A recording of hot spots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recording {
-    /// The facts that hold for all of it.
+    /// Facts about the whole recording.
     pub head: Head,
     /// Names of VMs.
     pub names: BTreeMap<u32, String>,
     /// Exits by VM and reason.
     pub measured: BTreeMap<(Option<u32>, ExitReason), Measured>,
-    /// The code that stacks name.
+    /// The frames that the stacks refer to.
     pub frames: Vec<Frame>,
     /// The stacks.
     pub stacks: Vec<Stack>,
@@ -181,7 +181,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// An empty one.
+    /// An empty recording.
     #[must_use]
     pub fn new(head: Head) -> Self {
         Self {
@@ -195,7 +195,7 @@ impl Recording {
         }
     }
 
-    /// The number of a frame, which is new or was there.
+    /// The number of a frame, which is added if it is new.
     pub fn number(&mut self, frame: Frame) -> FrameNumber {
         if let Some(&number) = self.numbers.get(&frame) {
             return number;
@@ -212,9 +212,9 @@ impl Recording {
         self.frames.get(number as usize)
     }
 
-    /// The time that a sample stands for, nanoseconds: the period that was asked for. Not by how often the CPUs' clocks
-    /// ticked: an idle CPU may not tick at all (seen with Linux 6.18 in a VM), and how long a CPU was idle is not recorded.
-    /// 0 where each exit is a sample.
+    /// The time that a sample stands for, nanoseconds: the requested period, 0 if each exit is a sample. Not
+    /// calculated from the number of ticks: an idle CPU may not tick at all (seen with Linux 6.18 in a VM), and idle
+    /// time is not recorded.
     #[must_use]
     pub fn ns_a_sample(&self) -> f64 {
         match (self.head.event, self.head.frequency_hz) {
@@ -223,7 +223,7 @@ impl Recording {
         }
     }
 
-    /// In which part of handling an exit a stack is.
+    /// The part of exit handling that a stack belongs to.
     #[must_use]
     pub fn part(&self, stack: &Stack) -> Part {
         let frames = || stack.frames.iter().filter_map(|&number| self.frame(number));
@@ -232,7 +232,7 @@ impl Recording {
             Some(Space::Guest) => return Part::Guest,
             Some(Space::Kernel) | None => {}
         }
-        // The ioctl KVM_RUN, and its part that is x86's: virt/kvm/kvm_main.c and arch/x86/kvm/x86.c of Linux.
+        // The ioctl KVM_RUN and its x86 part: virt/kvm/kvm_main.c and arch/x86/kvm/x86.c of Linux.
         let is_kvm = |frame: &Frame| {
             matches!(frame.symbol.as_deref(), Some("kvm_vcpu_ioctl" | "kvm_arch_vcpu_ioctl_run"))
                 || (frame.space == Space::Kernel && frame.object.starts_with("kvm"))
@@ -241,16 +241,16 @@ impl Recording {
     }
 }
 
-/// The parts of handling an exit.
+/// The parts of exit handling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// Below the system call that runs the vCPU.
+    /// The system call that runs the vCPU, and all that it calls.
     Kvm,
-    /// The kernel outside of it: system calls of the device model, and interrupts.
+    /// The rest of the kernel: system calls of the device model, and interrupts.
     Kernel,
     /// The device model's own code.
     Monitor,
-    /// The guest's code, which the exit left.
+    /// The guest's code that was running at the exit.
     Guest,
 }

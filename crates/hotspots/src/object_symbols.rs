@@ -1,7 +1,7 @@
 //! Functions of a program or library, from its ELF file or its debug file.
 //!
-//! Which file that is, a VM's process decides by what it maps. So no FIFO is opened, and of a file that says to hold more
-//! than programs have nothing is read.
+//! The process of a VM can map any file, so the file is not trusted: only regular files are opened, and a file whose
+//! headers claim more than real programs have is not read.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write as _};
@@ -13,18 +13,19 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _,
 use object::read::{ReadCache, ReadCacheOps, ReadRef};
 use object::{LittleEndian, Object};
 
-/// Bytes of a section that is read: the largest tables of names that are known, those of browsers, have 100 MB.
+/// The largest section that is read, in bytes. The largest known symbol tables, those of browsers, have 100 MB.
 const LARGEST_SECTION: u64 = 256 << 20;
-/// Bytes of all sections with a build ID, and of the one with the name of a debug file: each is kept that is looked at.
+/// The most bytes of all notes (build ID) together, and of `.gnu_debuglink`: the read cache keeps all that was looked
+/// at.
 const LARGEST_NOTE: u64 = 1 << 20;
-/// Bytes of a function's name in the file. Those of C++ templates can have some thousands.
+/// The longest function name that is read, in bytes. Names of C++ templates can have thousands.
 const LONGEST_NAME: usize = 4096;
-/// Characters of a function's name as it is given. Few bytes of Rust's form can stand for a million of them.
+/// The longest demangled name, in characters. Back references let a short mangled name expand to millions.
 const LONGEST_GIVEN: usize = 512;
-/// Bytes that two names of one place and of the same length are told apart by.
+/// The number of bytes that are compared to order names of one address that have the same length.
 const COMPARED: usize = 256;
 
-/// Functions by address, and where the file's parts are in memory.
+/// Functions by address, and the segments that map file offsets to addresses.
 #[derive(Debug, Clone, Default)]
 pub struct ObjectSymbols {
     segments: Vec<Segment>,
@@ -38,10 +39,10 @@ struct Segment {
     address: u64,
 }
 
-/// Names stay where the file has them, for there may be hundreds of thousands.
+/// Names stay in the file's string table, because there may be hundreds of thousands.
 #[derive(Debug, Clone, Default)]
 struct Functions {
-    /// Ascending by address, each once.
+    /// Sorted by address, one function per address.
     sorted: Vec<Function>,
     names: Box<[u8]>,
 }
@@ -51,14 +52,14 @@ struct Function {
     address: u64,
     size: u64,
     name_at: u32,
-    /// Bytes of its name, which are counted once: where a table has no zeros, all names reach to its end.
+    /// The length of the name. Measured once, because in a string table without zeros all names extend to its end.
     name_length: u32,
 }
 
 impl ObjectSymbols {
-    /// Reads the file at `path`, and where it was stripped its debug file below `root`: by its build ID in
-    /// `/usr/lib/debug/.build-id`, or by the name that it gives (`.gnu_debuglink`). What a stripped file without one
-    /// exports to others is better than nothing. `None` where it is no ELF file of a 64-bit x86 host, or cannot be read.
+    /// Reads the file at `path`. If it is stripped, the debug file below `root` is read: found by the build ID in
+    /// `/usr/lib/debug/.build-id`, or by the name in `.gnu_debuglink`. If there is none, the dynamic symbols have to
+    /// do. `None` if it is not an ELF file of a 64-bit x86 host, or cannot be read.
     #[must_use]
     pub fn read(path: &Path, root: &Path) -> Option<Self> {
         let cache = open(path)?;
@@ -75,12 +76,12 @@ impl ObjectSymbols {
         Some(Self { segments, functions: functions.unwrap_or_default() })
     }
 
-    /// Bytes that it takes.
+    /// The memory that the symbols take, in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of_val(&self.functions.sorted[..]) + self.functions.names.len()
     }
 
-    /// The function at `offset` of the file; `None` between functions that are known.
+    /// The function at `offset` in the file; `None` if no known function is there.
     #[must_use]
     pub fn at(&self, offset: u64) -> Option<String> {
         let inside = |segment: &&Segment| {
@@ -93,12 +94,12 @@ impl ObjectSymbols {
 }
 
 impl Functions {
-    /// Those of the file at `path`, if it has any.
+    /// The functions of the file at `path`; `None` if it has none.
     fn of(path: &Path) -> Option<Self> {
         Self::read(&open(path)?, SHT_SYMTAB)
     }
 
-    /// Those of one of a file's tables, if it has any.
+    /// The functions in one symbol table of a file; `None` if it has none.
     fn read<R: ReadCacheOps>(cache: &ReadCache<R>, table: u32) -> Option<Self> {
         let header = FileHeader64::<LittleEndian>::parse(cache).ok()?;
         let sections = header.sections(LittleEndian, cache).ok()?;
@@ -118,7 +119,7 @@ impl Functions {
         let mut sorted: Vec<Function> = symbols.iter().filter(is_function).map(function).collect();
         measure(&mut sorted, names);
         sorted.retain(|function| (1..=LONGEST_NAME).contains(&(function.name_length as usize)));
-        // Of several names of one place the longest piece of code, and the shortest name.
+        // Aliases: prefer the largest function, then the shortest name.
         sorted.sort_unstable_by_key(|function| {
             let name = function.name(names);
             (function.address, Reverse(function.size), name.len(), &name[..name.len().min(COMPARED)])
@@ -135,15 +136,15 @@ impl Functions {
     }
 }
 
-/// The name for people, cut off where it is too long.
+/// The demangled name, truncated to [`LONGEST_GIVEN`] characters.
 fn readable(name: &str) -> String {
     let mut short = Short::default();
-    // Refusing more makes it stop.
+    // The error only stops the demangler at the limit.
     let _ = write!(short, "{:#}", rustc_demangle::demangle(name));
     short.text
 }
 
-/// Text up to its limit; what would be longer ends with an ellipsis.
+/// Text of at most [`LONGEST_GIVEN`] characters; a longer one ends with an ellipsis.
 #[derive(Default)]
 struct Short {
     text: String,
@@ -165,7 +166,7 @@ impl fmt::Write for Short {
     }
 }
 
-/// A file that holds no more than programs do; `None` for any other, and for what is no regular file.
+/// Opens a regular file whose headers claim no more than real programs have; `None` for any other file.
 fn open(path: &Path) -> Option<ReadCache<File>> {
     let cache = ReadCache::new(files::regular(path).ok()?);
     is_usual(&cache).then_some(cache)
@@ -174,13 +175,14 @@ fn open(path: &Path) -> Option<ReadCache<File>> {
 fn is_usual<R: ReadCacheOps>(cache: &ReadCache<R>) -> bool {
     let fits = || {
         let header = FileHeader64::<LittleEndian>::parse(cache).ok()?;
-        // Larger numbers would stand in the first section (elf(5), `SHN_UNDEF` and `PN_XNUM`), and could be any.
+        // Larger counts are in the first section header (elf(5), `SHN_UNDEF` and `PN_XNUM`), and have no useful
+        // limit.
         if header.e_phnum.get(LittleEndian) == elf::PN_XNUM
             || header.e_shnum.get(LittleEndian) == 0 && header.e_shoff.get(LittleEndian) != 0
         {
             return None;
         }
-        // Many can lie over one another, and the file be small or mostly holes.
+        // The sum, because notes may overlap, and a sparse file of any size costs nothing.
         let small = |sizes: &mut dyn Iterator<Item = u64>| {
             sizes.fold(0_u64, |all, size| all.saturating_add(size)) <= LARGEST_NOTE
         };
@@ -203,7 +205,7 @@ fn is_usual<R: ReadCacheOps>(cache: &ReadCache<R>) -> bool {
             let size = section.sh_size(LittleEndian);
             match section.sh_type(LittleEndian) {
                 elf::SHT_NOBITS | elf::SHT_NOTE => true,
-                // Code, data and what debuggers want are not read; the name of a debug file is.
+                // Code, data and debug information are not read; `.gnu_debuglink` is.
                 elf::SHT_PROGBITS => {
                     let name = sections.section_name(LittleEndian, section).unwrap_or_default();
                     size <= LARGEST_NOTE || name != b".gnu_debuglink"
@@ -217,14 +219,14 @@ fn is_usual<R: ReadCacheOps>(cache: &ReadCache<R>) -> bool {
 }
 
 impl Function {
-    /// Its name in the table of them.
+    /// The name, in the string table.
     fn name(self, names: &[u8]) -> &[u8] {
         let start = self.name_at as usize;
         names.get(start..start + self.name_length as usize).unwrap_or_default()
     }
 }
 
-/// Counts the bytes of each name: up to its zero. The table is looked at once, however many names reach to one end.
+/// Sets the length of each name. Scans the table only once, even if many names share their end.
 fn measure(functions: &mut [Function], names: &[u8]) {
     functions.sort_unstable_by_key(|function| function.name_at);
     let mut end = 0;
@@ -248,7 +250,7 @@ fn debug_files<'d>(data: impl ReadRef<'d>, path: &Path, root: &Path) -> Vec<Path
         places.push(home.join(format!(".build-id/{first:02x}/{rest}.debug")));
     }
     if let (Ok(Some((name, _))), Some(folder)) = (file.gnu_debuglink(), path.parent()) {
-        // A name with a slash in it would lead elsewhere.
+        // A name with a slash could lead out of the folder.
         if let Some(name) = std::str::from_utf8(name).ok().filter(|name| !name.contains('/')) {
             let below = folder.strip_prefix(root).unwrap_or(folder);
             places.extend([
@@ -297,7 +299,7 @@ mod tests {
         assert!(made.success());
         assert!(ObjectSymbols::read(&path, folder.path()).is_none());
         std::fs::remove_file(&path).unwrap();
-        // This program, with each section in turn as large as a file with holes can be.
+        // This program, with each section in turn as large as possible, as in a sparse file.
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let number = |at: usize, bytes: usize| {
             own[at..at + bytes].iter().rev().fold(0_u64, |all, &byte| all << 8 | u64::from(byte)) as usize
@@ -319,7 +321,7 @@ mod tests {
             refused += 1;
         }
         assert!(refused >= 3, "{refused}");
-        // As many sections as the first one says.
+        // The number of sections is in the first section header.
         let mut forged = own.clone();
         forged[0x3c..0x3e].fill(0);
         forged[table + 32..table + 40].copy_from_slice(&(1_u64 << 33).to_le_bytes());
@@ -328,16 +330,16 @@ mod tests {
         assert!(ObjectSymbols::read(&path, folder.path()).is_none());
     }
 
-    /// An ELF file of sections: the type, offset, size and link of each. The first one's names are those of sections.
+    /// An ELF file of sections: the type, offset, size and link of each. The first section has the section names.
     fn made(sections: &[(u32, u64, u64, u64)], content: &[u8]) -> Vec<u8> {
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         let count = sections.len() + 1;
         let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
         bytes.resize(16, 0);
-        // A program for x86-64, whose headers of sections are behind this one; the first of them is none.
+        // A program for x86-64. The section headers follow the file header; section 0 is the null section.
         bytes.extend(words(&[3 | 62 << 16 | 1 << 32, 0, 0, 64]));
-        // Sizes of the headers in words of 16 bits: this one's, one of segments and none of them, one of sections and so many,
-        // of which the second has the names.
+        // Sizes in 16-bit words: of this header; of program headers, and their number, 0; of section headers, and
+        // their number; last the index of the section with the names, 1.
         let sizes = [0, 0, 64, 56, 0, 64, count as u16, 1];
         bytes.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
         bytes.resize(128, 0);
@@ -363,7 +365,7 @@ mod tests {
             std::fs::write(&path, made(&sections, &vec![0; 2 << 20])).unwrap();
             ObjectSymbols::read(&path, folder.path())
         };
-        // Each is looked at for a build ID, and none has one.
+        // Each is searched for a build ID, and none has one.
         assert!(notes(100, 1 << 20).is_none());
         assert!(notes(1, 1 << 20).is_some());
         assert!(notes(100, 1 << 10).is_some());
@@ -391,9 +393,10 @@ mod tests {
 
     #[test]
     fn names_that_expand_without_end_are_cut_off() {
-        // Each level of a tuple is twice the one before, which a back reference names: `T` items `E`, `B` offset `_`.
+        // Each tuple has two elements, both back references to the tuple before it, so sizes double: `T` items `E`,
+        // `B` offset `_`.
         let mut name = "_RMC1aT".to_owned();
-        // The offset counts from behind `_R`. Numbers of names are one less, with 62 digits, and end with `_`.
+        // Offsets count from after `_R`. They are written minus one, in base 62, and end with `_`.
         name.push_str("TllE");
         let mut last = 5;
         for _ in 0..20 {
@@ -415,7 +418,7 @@ mod tests {
         assert_eq!(readable(&too_long), "ü".repeat(LONGEST_GIVEN - 1) + "…");
     }
 
-    /// A number of Rust's names.
+    /// A number in base 62, as in Rust's mangled names.
     fn sixty_two(mut number: usize) -> String {
         let digits = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
         let mut text = Vec::new();
@@ -446,7 +449,7 @@ mod tests {
         #[test]
         fn damaged_programs_are_no_harm(at in 0usize..4096, bytes in proptest::collection::vec(any::<u8>(), 1..64)) {
             let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-            // Its headers, and what they say of the rest.
+            // The headers, with one of their values replaced.
             let mut start = own[..own.len().min(1 << 16)].to_vec();
             start.splice(at..at + bytes.len(), bytes);
             let folder = tempfile::tempdir().unwrap();

@@ -1,22 +1,22 @@
-//! Reading what [`crate::write`] wrote, whole or damaged.
+//! Reads what [`crate::write`] wrote, even if it is damaged.
 
 use std::collections::HashMap;
 
 use crate::writing::{FORMAT, HeadLine, Line};
 use crate::{FrameNumber, Measured, Recording, Stack};
 
-/// The head of a recording.
+/// The first bytes of a recording.
 const BEGINNING: &[u8] = b"{\"exitless_hot_spots\":";
-/// Frames of a stack. Recorders keep far fewer, and who draws the stacks goes into as many calls as there are frames.
+/// The most frames of a stack. Recorders keep far fewer, and code that draws stacks recurses once per frame.
 const MOST_FRAMES: usize = 1024;
-/// Damaged places that are told one by one.
+/// The most damaged places that are reported one by one.
 const TOLD: usize = 4;
 
-/// Bytes that are no recording of hot spots.
+/// The reason why a recording of hot spots cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It is something else.
+    /// The file is not a recording of hot spots.
     #[error(
         "{name} is no recording of hot spots: its first line does not begin with `{{\"exitless_hot_spots\":`; make \
          one with `exitless profile --output FILE`"
@@ -35,7 +35,7 @@ pub enum ReadError {
         /// Its format.
         found: u32,
     },
-    /// Its first line cannot be understood.
+    /// The first line cannot be parsed.
     #[error(
         "{name} has a damaged first line, which says what the rest means: {cause}; nothing of it can be used"
     )]
@@ -50,9 +50,9 @@ pub enum ReadError {
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// All that is whole.
+    /// The contents of the intact lines.
     pub recording: Recording,
-    /// The damaged places, with their offsets in bytes. Empty for a sound file.
+    /// Descriptions of the damaged places, with their offsets in bytes. Empty if the file is intact.
     pub damage: Vec<String>,
 }
 
@@ -62,10 +62,10 @@ pub fn is_recording(start: &[u8]) -> bool {
     start.starts_with(BEGINNING)
 }
 
-/// Reads a recording. Lines that are damaged are left out, and told.
+/// Reads a recording. Damaged lines are skipped and reported.
 ///
 /// # Errors
-/// [`ReadError`] where not even the first line can be used.
+/// [`ReadError`] if the first line cannot be used.
 pub fn read(name: &str, bytes: &[u8]) -> Result<Reading, ReadError> {
     let name = || name.to_owned();
     if !is_recording(bytes) {
@@ -115,7 +115,7 @@ impl<'b> Iterator for Lines<'b> {
 
 struct Reader {
     recording: Recording,
-    /// By the file's numbers, for lines may be missing.
+    /// Our number of each of the file's frames: the two differ if lines are missing.
     numbers: HashMap<FrameNumber, FrameNumber>,
     damage: Vec<String>,
     damaged: usize,

@@ -60,7 +60,7 @@ fn damage_costs_the_lines_that_it_hits() {
     let at = bytes.windows(9).position(|window| window == b"\"symbol\":").unwrap();
     bytes[at] = 0xff;
     let reading = read("file", &bytes).unwrap();
-    // The line of the first frame, and the one stack that names it.
+    // The line of the first frame, and the one stack that refers to it.
     assert_eq!(reading.recording.stacks.len(), 2);
     assert_eq!(reading.damage.len(), 2);
     let line = bytes[..at].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
@@ -108,7 +108,7 @@ proptest! {
         let bytes = written(&sample());
         let length = (bytes.len() as f64 * cut) as usize;
         if let Ok(reading) = read("f", &bytes[..length]) {
-            // Of the last line the end alone may go.
+            // Only the end of the last line may be missing.
             prop_assert_eq!(reading.damage.is_empty(), length + 1 >= bytes.len());
             let stacks = reading.recording.stacks;
             prop_assert_eq!(&stacks[..], &sample().stacks[..stacks.len()]);

@@ -9,12 +9,12 @@ use stats::{Estimate, poisson};
 
 use crate::{Activity, Frame, FrameNumber, Measured, Part, Recording, Space, Stack};
 
-/// Which part of a recording.
+/// The part of a recording to sum up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Only these VMs; empty is all.
+    /// Only these VMs; all if empty.
     pub vms: BTreeSet<u32>,
-    /// Only these reasons; empty is all.
+    /// Only these reasons; all if empty.
     pub reasons: BTreeSet<ExitReason>,
 }
 
@@ -27,7 +27,7 @@ impl Selection {
         self.reasons.is_empty() || self.reasons.contains(&reason.basic())
     }
 
-    /// Tests whether a stack is in it.
+    /// Tests whether a stack is selected.
     #[must_use]
     pub fn takes(&self, stack: &Stack) -> bool {
         let reason = match stack.activity {
@@ -38,27 +38,27 @@ impl Selection {
     }
 }
 
-/// The cost of a function.
+/// The samples of a function.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SymbolRow {
     /// The function.
     #[serde(flatten)]
     pub frame: Frame,
-    /// Samples in its own code.
+    /// Samples in the function itself.
     pub own: u64,
-    /// Samples in it or in what it called.
+    /// Samples in the function or in functions that it called.
     pub total: u64,
-    /// The share of its own samples among all of the table, from 0 to 1.
+    /// The share of its own samples among those of the whole table, from 0 to 1.
     pub share: Estimate,
 }
 
-/// A place in the code at which threads were without a processor.
+/// A place in the code where threads were off the CPU.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Moment {
-    /// Functions that tell it, innermost first: the device model's, or KVM's below the scheduler.
+    /// The frames that identify the place, innermost first, without those of the scheduler.
     #[serde(rename = "functions")]
     pub frames: Vec<Frame>,
-    /// The number and the time.
+    /// The number of times, and the total time.
     #[serde(flatten)]
     pub away: crate::Away,
 }
@@ -66,32 +66,32 @@ pub struct Moment {
 /// The exits of one reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReasonRow {
-    /// The reason why the guest was left.
+    /// The exit reason.
     pub reason: ExitReason,
-    /// The number of exits; none where the recording counts samples alone.
+    /// The number of exits; 0 if the recording has only samples.
     pub exits: u64,
-    /// The time for which they were handled, nanoseconds.
+    /// The total handling time, nanoseconds.
     pub handling_ns: u64,
-    /// The part of it without a processor.
+    /// The part of it off the CPU.
     pub away: crate::Away,
-    /// The rest, nanoseconds.
+    /// The part of it on the CPU, nanoseconds.
     pub on_cpu_ns: u64,
-    /// Samples that met the handling.
+    /// Samples taken while exits were handled.
     pub samples: u64,
-    /// The time on a processor by these samples, nanoseconds.
+    /// The time on the CPU as estimated from the samples, nanoseconds.
     pub sampled_ns: Estimate,
-    /// Samples by the part of the handling.
+    /// Samples by the part of exit handling.
     pub parts: BTreeMap<Part, u64>,
-    /// Functions, those with the most samples of their own first.
+    /// Functions, by their own samples, the most first.
     pub by_own: Vec<SymbolRow>,
-    /// Functions, those with the most samples in all first.
+    /// Functions, by their total samples, the most first.
     pub by_total: Vec<SymbolRow>,
-    /// The places at which threads were without a processor, the longest first.
+    /// Places where threads were off the CPU, the longest time first.
     pub moments: Vec<Moment>,
 }
 
 impl ReasonRow {
-    /// Nanoseconds of one exit on a processor; `None` without exits.
+    /// The time on the CPU per exit, nanoseconds; `None` without exits.
     #[must_use]
     pub fn on_cpu_each_ns(&self) -> Option<f64> {
         (self.exits > 0).then(|| self.on_cpu_ns as f64 / self.exits as f64)
@@ -104,10 +104,10 @@ impl ReasonRow {
     }
 }
 
-/// A recording in short.
+/// A summary of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// By reason, the longest on a processor first.
+    /// By reason, the longest time on the CPU first.
     pub reasons: Vec<ReasonRow>,
     /// Samples within exits.
     pub in_exits: u64,
@@ -115,18 +115,18 @@ pub struct Summary {
     pub in_guests: u64,
     /// Samples in other threads of device models.
     pub in_monitors: u64,
-    /// Samples whose stack was deeper than what is kept.
+    /// Samples whose stack was deeper than the recorder's limit.
     pub cut: u64,
-    /// The kernel's functions within exits, by samples of their own.
+    /// Functions of the kernel while exits were handled, by their own samples.
     pub kernel: Vec<SymbolRow>,
-    /// Functions of device models, in exits and outside of them.
+    /// Functions of device models, while exits were handled and otherwise.
     pub monitors: Vec<SymbolRow>,
-    /// Functions of guests, where exits left them.
+    /// Functions of guests at their exits.
     pub guests: Vec<SymbolRow>,
 }
 
 impl Summary {
-    /// Sums up what `selection` takes of a recording.
+    /// Sums up the selected part of a recording.
     #[must_use]
     pub fn of(recording: &Recording, selection: &Selection) -> Self {
         let stacks = || recording.stacks.iter().filter(|stack| selection.takes(stack));
@@ -152,7 +152,7 @@ impl Summary {
         }
     }
 
-    /// Handling time on a processor of all reasons, nanoseconds.
+    /// Handling time on the CPU for all reasons, nanoseconds.
     #[must_use]
     pub fn on_cpu_ns(&self) -> u64 {
         self.reasons.iter().fold(0, |sum, row| sum.saturating_add(row.on_cpu_ns))
@@ -214,7 +214,8 @@ fn sort_by_own(rows: &mut Vec<SymbolRow>) {
     });
 }
 
-/// The functions of some stacks; shares are of all samples of these stacks whose innermost frame `wanted` takes.
+/// The functions of some stacks that `wanted` accepts. Shares are relative to the samples whose innermost frame is
+/// accepted.
 fn symbols<'s>(
     recording: &Recording,
     stacks: impl Iterator<Item = &'s Stack>,
@@ -229,7 +230,7 @@ fn symbols<'s>(
             .copied()
             .filter(|&number| recording.frame(number).is_some_and(&wanted))
             .collect();
-        // A function that calls itself is there once.
+        // A recursive function counts once per stack.
         for number in frames.iter().copied().collect::<BTreeSet<_>>() {
             let total = &mut sums.entry(number).or_default().1;
             *total = total.saturating_add(stack.samples);
@@ -249,7 +250,7 @@ fn symbols<'s>(
     rows.collect()
 }
 
-/// So many functions tell where a thread was.
+/// The number of frames that identify the place where a thread was off the CPU.
 const TELLING: usize = 3;
 
 fn moments(recording: &Recording, stacks: &[&Stack]) -> Vec<Moment> {
@@ -266,7 +267,8 @@ fn moments(recording: &Recording, stacks: &[&Stack]) -> Vec<Moment> {
     moments
 }
 
-/// Functions of the scheduler, which are in all of these stacks (`kernel/sched/core.c` of Linux).
+/// Functions of the scheduler (`kernel/sched/core.c` of Linux), which are in every stack of a thread that is off the
+/// CPU.
 const SCHEDULER: [&str; 8] = [
     "schedule",
     "__schedule",
@@ -281,7 +283,7 @@ const SCHEDULER: [&str; 8] = [
 fn telling(recording: &Recording, stack: &Stack) -> Vec<FrameNumber> {
     let in_scheduler = |number: &FrameNumber| {
         let symbol = recording.frame(*number).and_then(|frame| frame.symbol.as_deref());
-        // The program that takes the stack is in it too.
+        // The BPF program that takes the stack, and its callers, are in it too.
         symbol.is_some_and(|name| {
             SCHEDULER.contains(&name)
                 || ["bpf_", "__bpf_", "trace_call_bpf", "perf_trace_", "__traceiter_"]

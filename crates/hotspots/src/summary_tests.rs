@@ -58,17 +58,17 @@ fn samples_are_told_apart_by_part_and_symbol() {
     let expected = [
         ("emulator_pio_in_out", 60, 60),
         ("address_space_rw", 20, 100),
-        // Twice in a stack, once in the sum.
+        // Twice in one stack, but counted once.
         ("kvm_arch_vcpu_ioctl_run", 10, 70),
         ("vfs_write", 10, 10),
     ];
     assert_eq!(own, expected.map(|(name, own, total)| (name.to_owned(), own, total)));
     assert_eq!(row.by_total[0].frame.to_string(), "address_space_rw");
-    // 100 samples of a millisecond each.
+    // 100 samples of 1 ms each.
     assert!(row.sampled_ns.low < 100e6 && 100e6 < row.sampled_ns.high);
     assert!((row.sampled_ns.value - 100e6).abs() < 1.0);
     assert_eq!(row.on_cpu_each_ns(), Some(100_000.0));
-    // Only stacks whose innermost code is the kernel's count for its shares.
+    // Shares count only stacks whose innermost frame is in the kernel.
     assert!((summary.kernel[0].share.value - 60.0 / 80.0).abs() < 1e-9);
     assert_eq!(summary.monitors[0].own, 20);
 }
@@ -78,7 +78,7 @@ fn a_cpu_that_did_not_tick_makes_samples_of_another_no_longer() {
     let mut recording = recording();
     recording.head.event = Event::CpuClock;
     recording.head.cpus = 64;
-    // One of 64 CPUs was busy, and the idle ones did not tick.
+    // One of 64 CPUs was busy; the idle ones did not tick.
     recording.losses.ticks = 1000;
     let summary = Summary::of(&recording, &Selection::default());
     assert!((summary.reasons[0].sampled_ns.value - 100e6).abs() < 1.0, "{:?}", summary.reasons[0].sampled_ns);

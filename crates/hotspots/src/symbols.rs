@@ -1,4 +1,4 @@
-//! From addresses to names, on a running host.
+//! Resolves addresses to names on a running host.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 use crate::mappings::Mapping;
 use crate::{Frame, KernelSymbols, ObjectSymbols, Space};
 
-/// The name that stands for the file of the kernel's own code.
+/// The object's name in frames of the kernel itself.
 const KERNEL: &str = "kernel";
 
-/// Bytes of symbols that are kept of all programs together: a process can map any number of files.
+/// The most memory for the symbols of all programs together, in bytes: a process can map any number of files.
 const MOST: usize = 1 << 30;
 
-/// Bytes of a process's list of mappings; a longer one is not read. As many as the kernel allows at first
-/// (`vm.max_map_count`), each with a path of a thousand letters, are fewer.
+/// The largest `/proc/PID/maps` that is read, in bytes. The kernel's default limit of mappings (`vm.max_map_count`),
+/// each with a path of a thousand characters, fits.
 const LONGEST_MAPS: u64 = 64 << 20;
 
-/// The symbols of a host's kernel and processes. Files are read when an address of theirs is first asked for.
+/// The symbols of a host's kernel and processes. A file is read when an address in it is resolved for the first time.
 #[derive(Debug)]
 pub struct Symbols {
     root: PathBuf,
     kernel: Option<KernelSymbols>,
     processes: HashMap<u32, Vec<Mapping>>,
-    /// By process, for it may have a file system of its own, and path.
+    /// By process and path: a process may have its own mount namespace.
     objects: HashMap<(u32, String), Option<ObjectSymbols>>,
-    /// Bytes that those take.
+    /// The size of the `objects` in bytes.
     kept: usize,
 }
 
@@ -41,7 +41,7 @@ impl Symbols {
         }
     }
 
-    /// Reads, or reads again, what a process has in memory. Of one that is gone, what was read before stays.
+    /// Reads the mappings of a process again. If the process has ended, the old ones remain.
     pub fn learn(&mut self, process: u32) {
         let home = self.root.join(format!("proc/{process}"));
         let path = home.join("maps");
@@ -54,24 +54,24 @@ impl Symbols {
         }
     }
 
-    /// Tests whether anything is known of a process.
+    /// Tests whether the mappings of a process are known.
     #[must_use]
     pub fn knows(&self, process: u32) -> bool {
         self.processes.contains_key(&process)
     }
 
-    /// Tests whether a process has code at an address.
+    /// Tests whether an address is in an executable mapping of a process.
     #[must_use]
     pub fn is_code(&self, process: u32, address: u64) -> bool {
         self.processes.get(&process).is_some_and(|all| all.iter().any(|mapping| mapping.holds(address)))
     }
 
-    /// The kernel's code at an address.
+    /// Resolves an address of the kernel.
     pub fn kernel(&mut self, address: u64) -> Frame {
         self.kernel_symbols().frame(address, Space::Kernel, KERNEL)
     }
 
-    /// Tests whether names of the kernel are hidden from this user, or cannot be read.
+    /// Tests whether the kernel's symbols are hidden from this user, or cannot be read.
     pub fn kernel_is_hidden(&mut self) -> bool {
         self.kernel_symbols().is_empty()
     }
@@ -84,7 +84,7 @@ impl Symbols {
         })
     }
 
-    /// A program's code at an address of a process.
+    /// Resolves a user-space address of a process.
     pub fn user(&mut self, process: u32, address: u64) -> Frame {
         let unknown = |object: &str, address| Frame {
             space: Space::User,
@@ -107,8 +107,8 @@ impl Symbols {
             let home = root.join(format!("proc/{process}"));
             let (own_root, root) = (home.join("root"), root.clone());
             let below = file.trim_start_matches('/').to_owned();
-            // In the file system of the process first; of one that is gone, in that of the host. Which one it is, and
-            // whether it answers, is up to the process.
+            // Try the root of the process, then that of the host, for a process that has ended. Both choice and
+            // contents of the file are up to the process, and so is whether its file system answers.
             let read = move || {
                 [own_root, root].iter().find_map(|root| ObjectSymbols::read(&root.join(&below), root))
             };

@@ -1,20 +1,20 @@
-//! Stacks as a tree, outermost code first: what flame graphs draw.
+//! Stacks as a tree for flame graphs, outermost code at the root.
 
 use std::collections::BTreeMap;
 
 use crate::{Activity, Frame, Recording, Selection, Stack};
 
-/// The measure by which stacks are weighed.
+/// The measure of a stack's size in a flame graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
     /// Samples on a processor.
     Samples,
-    /// Nanoseconds without one.
+    /// Nanoseconds off the CPU.
     Away,
 }
 
 impl Weight {
-    /// That of a stack.
+    /// The weight of a stack.
     #[must_use]
     pub const fn of(self, stack: &Stack) -> u64 {
         match self {
@@ -24,16 +24,16 @@ impl Weight {
     }
 }
 
-/// A function, called by those above it.
+/// A function in the context of its callers, which are the nodes above it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Weight of it and of all that it calls.
+    /// The weight of the function and of all that it calls.
     pub total: u64,
-    /// The functions that it calls.
+    /// The functions that it called.
     pub children: BTreeMap<NodeName, Node>,
 }
 
-/// The name of a node: at the first level an activity, below it code.
+/// The name of a node: an activity at the first level, code below.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeName {
     /// The exits of a reason.
@@ -44,8 +44,8 @@ pub enum NodeName {
     Code(Frame),
 }
 
-/// All stacks of device models and within exits that `selection` takes. What guests did is no stack of the host's and is
-/// left out, unless it is all there is.
+/// The tree of the selected stacks: of exits, and of device models outside of exits. Samples in guests are left out:
+/// they have no stack of the host.
 #[must_use]
 pub fn tree(recording: &Recording, selection: &Selection, weight: Weight) -> Node {
     let mut root = Node::default();
@@ -76,7 +76,7 @@ impl Node {
         child
     }
 
-    /// Levels below this one.
+    /// The number of levels below this node.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.children.values().map(|child| child.depth() + 1).max().unwrap_or(0)

@@ -1,5 +1,5 @@
-//! The file in which hot spots are kept: a JSON object a line, each for itself, so that damage costs the lines that it
-//! hits and no more. `docs/profile.md` describes it.
+//! The file of hot spots: JSON lines, each independent of the rest, so that damage costs only the lines that it hits.
+//! `docs/profile.md` describes it.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Activity, Away, Frame, FrameNumber, Head, Losses, Recording, Stack};
 
-/// The number of the format. Within it fields are added, never changed.
+/// The format's number. Within one number fields are added, never changed.
 pub const FORMAT: u32 = 1;
 
 /// The first line.
@@ -20,7 +20,7 @@ pub(crate) struct HeadLine {
     pub(crate) head: Head,
 }
 
-/// A line behind it.
+/// Any line after the first.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
@@ -74,7 +74,7 @@ impl Word {
         }
     }
 
-    /// The activity that [`Self::of`] was given; `None` for an exit without a reason.
+    /// The activity that [`Self::of`] was given; `None` for an exit if the reason is missing.
     pub(crate) fn activity(self, reason: Option<ExitReason>) -> Option<Activity> {
         match self {
             Self::Guest => Some(Activity::Guest),
@@ -87,7 +87,7 @@ impl Word {
 /// Writes a recording.
 ///
 /// # Errors
-/// What `to` says.
+/// If writing to `to` fails.
 pub fn write(recording: &Recording, to: &mut impl Write) -> io::Result<()> {
     line(to, &HeadLine { exitless_hot_spots: FORMAT, head: recording.head.clone() })?;
     for (&vm, name) in &recording.names {

@@ -1,10 +1,11 @@
-//! A load that changes: small requests, bulk, rest, and both at once, on a thread for each device, on each fixed number of
+//! A changing load (small requests, bulk, rest, both at once) on a thread for each device, on each fixed number of
 //! shared workers, and on workers that follow the monitor.
 //!
-//! `cargo bench -p iocm-monitor --bench dynamic_load [-- FRONT_ENDS...]`, 8 and 64 where none are given. `DYNAMIC_LOAD_JSON=FILE`
-//! keeps the figures, of which `exitless iocm report FILE` makes a page with charts; `DYNAMIC_LOAD_SECONDS` are those of a
-//! phase, 6 where they are not given. Latencies count from the moment at which a request was due. The back-end is a process of its own, on
-//! the same processors as the front-ends: with two of them, the arrangements compete with the load itself.
+//! `cargo bench -p iocm-monitor --bench dynamic_load [-- FRONT_ENDS...]`; the default is 8 and 64.
+//! `DYNAMIC_LOAD_JSON=FILE` writes the figures to a file, from which `exitless iocm report FILE` makes a page with
+//! charts. `DYNAMIC_LOAD_SECONDS` is the length of a phase, by default 6. Latencies count from the time at which a
+//! request was due. The back-end is a process of its own, on the same processors as the front-ends: with two of them,
+//! the arrangements compete with the load itself.
 
 use blkio::{Blkio, Completion, ReqFlags};
 use iocm::config::Config;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Asks this program to be a back-end.
+/// The environment variable that makes this program a back-end.
 const SERVE: &str = "IOCM_BENCH_SERVE";
 const KEPT: &str = "DYNAMIC_LOAD_JSON";
 const DEPTH: usize = 16;
@@ -36,7 +37,7 @@ const WINDOW: Duration = Duration::from_millis(200);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Requests a second over all front-ends, and which of them do bulk: none, all, every other.
+/// Requests per second of all front-ends together, and which front-ends do bulk.
 const PHASES: [(&str, f64, Bulk); 4] = [
     ("small", 60_000.0, Bulk::None),
     ("bulk", 8_000.0, Bulk::All),
@@ -68,14 +69,14 @@ fn windows() -> usize {
     (phase_length().as_millis() / WINDOW.as_millis()) as usize
 }
 
-/// One front-end's phase.
+/// The result of one front-end in a phase.
 #[derive(Debug, Clone, Default)]
 struct Served {
     latencies_us: Vec<u32>,
     windows: Vec<u64>,
 }
 
-/// One phase of all front-ends.
+/// The result of all front-ends in a phase.
 #[derive(Debug, Clone)]
 struct Seen {
     rate: f64,
@@ -89,7 +90,7 @@ fn main() -> Outcome<()> {
     if let Some(directory) = std::env::var_os(SERVE) {
         return serve(Path::new(&directory));
     }
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` starts this too, and test runners ask it for a list of its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -130,7 +131,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Half of a mixed load's front-ends do a tenth of the requests.
+/// Requests per second that are due in a phase: in a mixed one, half of the front-ends submit at a tenth of the rate.
 fn asked_of(asked: f64, front_ends: usize, is_mixed: bool) -> f64 {
     let bulk = if is_mixed { front_ends / 2 } else { 0 } as f64 / front_ends as f64;
     asked * (1.0 - bulk * 0.9)
@@ -180,7 +181,7 @@ fn start(peer: Arrangement, front_ends: usize, directory: &Path) -> Outcome<Chil
     Ok(child)
 }
 
-/// Is a back-end until the other side of standard input is gone.
+/// Runs a back-end until the parent closes standard input.
 fn serve(directory: &Path) -> Outcome<()> {
     let daemon = Arc::new(Daemon::start(&Config::read(&directory.join("config.toml"))?)?);
     let control = BoundSocket::bind(&directory.join("control"), Access::own())?.serve(&daemon)?;
@@ -210,7 +211,7 @@ fn measure(peer: Arrangement, front_ends: usize) -> Outcome<Vec<Seen>> {
             }
         })
     });
-    // All connect first; then all begin at one moment.
+    // All front-ends connect first, then start at the same time.
     let begin = Instant::now() + Duration::from_millis(500 + 20 * front_ends as u64);
     let drivers: Vec<_> = (0..front_ends)
         .map(|number| {
@@ -257,10 +258,10 @@ fn p99(latencies: &[u32]) -> u32 {
     sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(0)
 }
 
-/// Seconds of CPU that a process has used.
+/// The CPU time that a process has used, in seconds.
 fn cpu(pid: u32) -> Outcome<f64> {
     let mut used = 0.0;
-    // Workers that ended are in the process's sum alone, to the clock tick.
+    // The process's total, which also has the threads that have ended, in clock ticks.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     for field in [14 - 3, 15 - 3] {
@@ -271,7 +272,7 @@ fn cpu(pid: u32) -> Outcome<f64> {
     Ok(used)
 }
 
-/// Reads at random places, phase after phase.
+/// Reads at random offsets, phase after phase.
 fn drive(socket: &Path, number: usize, front_ends: usize, begin: Instant) -> Outcome<Vec<Served>> {
     let mut blkio = Blkio::new("virtio-blk-vhost-user")?;
     blkio.set_str("path", socket.to_str().ok_or("a strange path")?)?;
@@ -288,7 +289,7 @@ fn drive(socket: &Path, number: usize, front_ends: usize, begin: Instant) -> Out
     for (phase, &(_, rate, bulk)) in PHASES.iter().enumerate() {
         let from = begin + length * phase as u32;
         let is_bulk = bulk == Bulk::All || bulk == Bulk::EveryOther && number % 2 == 1;
-        // Half of a mixed load's bytes are few requests.
+        // In a mixed phase, front-ends that do bulk submit a tenth of the requests.
         let rate = rate / front_ends as f64 * if bulk == Bulk::EveryOther && is_bulk { 0.1 } else { 1.0 };
         let bytes = if is_bulk { BULK } else { SMALL };
         let mut served = Served { windows: vec![0; count], ..Served::default() };
@@ -314,13 +315,13 @@ fn drive(socket: &Path, number: usize, front_ends: usize, begin: Instant) -> Out
             let count = queue.do_io(&mut ended, 0, None, None)?;
             let now = Instant::now();
             for one in &ended[..count] {
-                // SAFETY: so many were written.
+                // SAFETY: libblkio has initialized the first `count` completions.
                 let one = unsafe { one.assume_init_read() };
                 if one.ret != 0 {
                     return Err(format!("a request failed: {}", one.ret).into());
                 }
                 free.push(one.user_data);
-                // What was due in the phase before is that phase's loss.
+                // A request that was due in the previous phase counts as lost there, not here.
                 if due[one.user_data] >= from {
                     let latency = (now - due[one.user_data]).as_micros();
                     served.latencies_us.push(u32::try_from(latency).unwrap_or(u32::MAX));

@@ -17,25 +17,26 @@ pub use workers::Workers;
 
 /// A source of figures that also carries out decisions.
 pub trait Actuator {
-    /// Reads the host. Counts are those since the last call.
+    /// Reads the host. Counters are differences from the last call.
     ///
     /// # Errors
     /// [`Trouble`] when there is nothing to decide about.
     fn look(&mut self) -> Result<Seen, Trouble>;
 
-    /// Carries out, in order, the actions that lead to this layout. Actions that fail for a transient reason (a queue was
-    /// removed, a thread has ended) are skipped and reported.
+    /// Carries out, in order, the actions that lead to this layout. Skips and reports actions that fail for a transient
+    /// reason: a queue was removed, a thread has ended.
     ///
     /// # Errors
     /// [`Trouble`] when the rest is not worth trying.
     fn act(&mut self, actions: &[Action], wanted: &Layout) -> Result<Vec<String>, Trouble>;
 
-    /// The workers that poll instead of waiting for kicks, by core. Empty if the monitor does not control that.
+    /// The workers whose polling the monitor may set, by core: true if they always poll. Empty if the actuator cannot
+    /// set it.
     fn polled(&self) -> BTreeMap<WorkerCore, bool> {
         BTreeMap::new()
     }
 
-    /// Sets workers to poll or to wait. Returns what could not be done.
+    /// Sets workers to poll always, or adaptively. Returns what could not be done.
     ///
     /// # Errors
     /// [`Trouble`] when the rest is not worth trying.
@@ -43,7 +44,7 @@ pub trait Actuator {
         Ok(Vec::new())
     }
 
-    /// Restores everything that does not outlast the monitor. Returns what could not be restored.
+    /// Restores everything that must not outlast the monitor. Returns what could not be restored.
     fn give_back(&mut self) -> Vec<String>;
 
     /// The name of a queue.
@@ -62,11 +63,11 @@ pub enum Trouble {
         "The monitor may use {usable} of the CPUs {online} that are on, and needs two: one for I/O and one for vCPUs{why}"
     )]
     Cores {
-        /// The number of CPUs that it may use.
+        /// The number of CPUs that the monitor may use.
         usable: u64,
-        /// Those that are on.
+        /// The online CPUs.
         online: String,
-        /// The reason why it may not use the others.
+        /// The reason why the monitor may not use the others.
         why: String,
     },
     /// No VM does I/O that could be placed.
@@ -78,13 +79,13 @@ pub enum Trouble {
     /// The host could not be changed.
     #[error(transparent)]
     Change(#[from] knobs::Error),
-    /// Something of the host could not be read.
+    /// Something on the host could not be read.
     #[error("Cannot read {0}, without which nothing can be decided")]
     Unreadable(&'static str),
 }
 
 impl Trouble {
-    /// With its causes.
+    /// The message with its causes.
     #[must_use]
     pub fn told(&self) -> String {
         let mut text = self.to_string();

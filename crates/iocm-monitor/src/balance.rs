@@ -1,8 +1,9 @@
 //! The assignment of queues to workers, decided from figures alone.
 //!
-//! The longest-processing-time rule (Graham, "Bounds on multiprocessing timing anomalies", 1969) gives the heaviest queue
-//! first to the core with the least load, and ends within a third of the best. Three preferences modify it: a queue
-//! stays where it is unless a move is worth it, prefers a core of its VM's NUMA node, and bulk is kept apart from the rest.
+//! The longest-processing-time rule (Graham, "Bounds on multiprocessing timing anomalies", 1969): the heaviest queue
+//! goes first, to the least loaded core. The largest load is at most 4/3 of the optimum. Three preferences modify the
+//! rule: a queue stays where it is unless a move is worth it, a queue prefers a core on its VM's NUMA node, and bulk is
+//! kept apart from the rest.
 
 use super::{Core, Layout, QueueView, WorkerCore};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,13 +14,13 @@ const STAY: f64 = 0.05;
 const FAR: f64 = 0.3;
 /// Queues move to their own node if that saves this many CPUs' worth.
 const WORTH_FAR: f64 = 0.1;
-/// Waiting behind bulk costs as much as this share of a core.
+/// The cost of waiting behind bulk, as a share of a core.
 const MIXED: f64 = 0.15;
-/// Loads may differ by this share of a core before queues are moved for that alone.
+/// Loads may differ by this share of a core before queues move just to even them out.
 const TOLERATED: f64 = 0.15;
 
-/// The index of each bin by its class, in the order of their loads: of bins of one class only the least loaded can be the
-/// cheapest, so that ten thousand queues are assigned to hundreds of cores quickly.
+/// Bins by class, each class sorted by load. Within a class only the least loaded bin can be the cheapest, so ten
+/// thousand queues are assigned to hundreds of cores quickly.
 #[derive(Default)]
 struct Bins {
     all: Vec<Bin>,
@@ -33,7 +34,7 @@ struct Bin {
     other: f64,
 }
 
-/// The node, and whether the bin has bulk and whether it has other queues.
+/// The NUMA node, whether the bin has bulk, and whether it has other queues.
 type Class = (u32, bool, bool);
 
 impl Bin {
@@ -41,7 +42,7 @@ impl Bin {
         (self.core.node, self.bulk > STAY, self.other > STAY)
     }
 
-    /// Loads are not negative, so their bits have the same order.
+    /// The sort key of a bin. Loads are not negative, so their bits sort like the numbers.
     fn order(&self, index: usize) -> (u64, usize) {
         (self.load.max(0.0).to_bits(), index)
     }
@@ -84,10 +85,10 @@ impl Bins {
     }
 }
 
-/// Divides the queues over workers on these cores, or without cores gives all to one worker that runs anywhere. `now`
-/// is the present layout; queues of cores that are not listed go to others.
+/// Assigns the queues to one worker on each of these cores, or to a single worker that runs anywhere if there are no
+/// cores. `now` is the present layout; queues on cores that are not listed move.
 ///
-/// If the load is even enough already, nothing moves.
+/// Nothing moves if the load is even enough already.
 #[must_use]
 pub fn balance(queues: &[QueueView], cores: &[Core], now: &Layout) -> Layout {
     if cores.is_empty() {
@@ -147,7 +148,7 @@ fn far(layout: &Layout, queues: &[QueueView], cores: &[Core]) -> f64 {
     queues.iter().filter(is_far).map(|queue| FAR * queue.useful).sum()
 }
 
-/// The cores that have much load of both kinds.
+/// The number of cores with much load of both kinds, bulk and other.
 fn mixed(layout: &Layout, queues: &[QueueView]) -> usize {
     let cores_by_queue = layout.cores_by_queue();
     let mut kinds: BTreeMap<WorkerCore, (f64, f64)> = BTreeMap::new();

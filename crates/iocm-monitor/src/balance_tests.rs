@@ -1,4 +1,4 @@
-//! Queues on cores, in plain cases.
+//! The assignment of queues to cores, in simple cases.
 
 use super::*;
 use proptest::prelude::*;

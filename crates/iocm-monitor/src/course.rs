@@ -18,7 +18,7 @@ pub struct Monitor<A: Actuator> {
     dry_run: bool,
     /// VM exits, if they are counted.
     exits: Option<ExitsSeen>,
-    /// The last message, so that it is not repeated while it holds.
+    /// The last message, to avoid repeating it.
     said: Said,
 }
 
@@ -27,11 +27,12 @@ struct Said {
     trouble: Option<String>,
     notes: Vec<String>,
     would: Option<usize>,
-    /// What was tried, and what of it failed, since something was done in full. One refusal can be answered by turns.
+    /// Actions and their failures, since actions last succeeded in full. Several, because the reason of a refusal can
+    /// alternate.
     failed: BTreeSet<(Vec<Action>, Vec<String>)>,
 }
 
-/// The failures that are remembered, so that each is said once.
+/// The number of failures that are remembered.
 const MOST_FAILED: usize = 16;
 
 /// The result of one period.
@@ -39,8 +40,7 @@ const MOST_FAILED: usize = 16;
 pub struct Step {
     /// The figures of the period; `None` in trouble.
     pub seen: Option<Seen>,
-    /// The layout at the end; in a dry run the present one, not the one decided on, and where
-    /// actions failed the one before them.
+    /// The layout at the end of the period. In a dry run, and where actions failed, it is the one before the decision.
     pub layout: Layout,
     /// The message, if there is one: a decision, or the reason why none could be made.
     pub said: Option<Decided>,
@@ -65,7 +65,7 @@ pub struct Decided {
     pub cores: Vec<u32>,
     /// The queues by core: its number, or `anywhere`.
     pub queues: BTreeMap<String, Vec<String>>,
-    /// The actions, in order; in a dry run those that would be taken.
+    /// The actions, in order; in a dry run those that would be carried out.
     pub actions: Vec<Action>,
     /// Workers, by core, that start or stop polling.
     #[serde(default)]
@@ -208,7 +208,7 @@ impl<A: Actuator> Monitor<A> {
             }
         }
         if !decided.left_out.is_empty() {
-            // What came of the rest is seen in the next period.
+            // The next period shows which of the other actions took effect.
             layout = now;
         }
         let mut failed = std::mem::take(&mut self.said.failed);
@@ -222,9 +222,9 @@ impl<A: Actuator> Monitor<A> {
         let is_new = recovered
             || self.said.notes != decided.notes
             || match (self.dry_run, decided.reason) {
-                // A dry run decides the same in every period.
+                // A dry run decides the same in every period: report only a new number of cores.
                 (true, _) => would != self.said.would,
-                // The same is decided until whoever refuses it takes it.
+                // The decision repeats until the refused action succeeds: report it once.
                 (false, _) if fails_again => false,
                 (false, Some(Reason::Fine { .. })) => {
                     !decided.actions.is_empty() || !decided.polling.is_empty()
@@ -235,7 +235,7 @@ impl<A: Actuator> Monitor<A> {
         Step { seen: Some(seen), layout, said: is_new.then_some(decided) }
     }
 
-    /// Decides and does nothing, and drops what was learnt, because the host may have changed.
+    /// Reports the trouble, and forgets what the policy has learnt, because the host may have changed.
     fn in_trouble(&mut self, time: f64, trouble: String) -> Step {
         self.memory = PolicyState::default();
         if self.said.trouble.as_ref() == Some(&trouble) {
@@ -252,7 +252,7 @@ impl<A: Actuator> Monitor<A> {
         Step { said: Some(decided), ..Step::default() }
     }
 
-    /// Restores everything that does not outlast the monitor. Returns what could not be restored.
+    /// Restores everything that must not outlast the monitor. Returns what could not be restored.
     pub fn end(mut self) -> Vec<String> {
         self.actuator.give_back()
     }

@@ -1,11 +1,11 @@
-//! A monitor over an actuator of plain figures.
+//! A monitor on an actuator with simple figures.
 
 use super::super::actuator::{Trouble, VmSeen};
 use super::super::{Core, QueueView, State, View, WorkerCore, WorkerView};
 use super::*;
 use std::collections::BTreeMap;
 
-/// A daemon on a host of four CPUs, whose queues want so much of a core each.
+/// A daemon on a host of four CPUs. Each queue wants the given share of a core.
 #[derive(Debug, Default)]
 struct MadeUp {
     wanted: Vec<f64>,
@@ -13,7 +13,7 @@ struct MadeUp {
     is_dead: bool,
     notes: Vec<String>,
     given_back: bool,
-    /// The daemon refuses all that it is asked, for this reason.
+    /// The reason with which the daemon refuses everything.
     refuses: Option<&'static str>,
 }
 
@@ -108,7 +108,7 @@ fn busy_queues_get_cores_and_every_decision_says_its_figures() {
 #[test]
 fn what_the_daemon_refuses_again_and_again_is_said_once_and_is_not_shown_as_done() {
     let mut monitor = monitor(MadeUp::with(&[0.1, 0.1]), false);
-    // A worker on a core of its own that nothing is served at, and that only its device can take away.
+    // A worker that serves nothing, on a core of its own, and that only goes away with its device.
     monitor.actuator.layout.insert(1, Some(2));
     monitor.actuator.refuses = Some("w.2 serves only d.1, and is removed with it");
     let mut said = Vec::new();
@@ -139,7 +139,7 @@ fn a_dry_run_wants_a_core_back_for_as_long_as_it_is_spare() {
     let [first, wanted] = &said[..] else { panic!("{said:?}") };
     assert_eq!((&first.cores, first.reason), (&vec![3], Some(Reason::Fine { useful: 0.0, cores: 1 })));
     assert!(wanted.cores.is_empty() && matches!(wanted.reason, Some(Reason::Spare { .. })), "{wanted:?}");
-    // Nobody gave it back, so that there is no harm to regret when there is I/O again.
+    // The core was never given back, so there is no change to regret when I/O returns.
     monitor.actuator.wanted = vec![0.5, 0.4];
     let said: Vec<_> = (100..200).filter_map(|period| monitor.step(f64::from(period)).said).collect();
     assert!(said.iter().all(|said| !matches!(said.reason, Some(Reason::Regret { .. }))), "{said:?}");
@@ -172,7 +172,7 @@ fn a_vm_that_is_left_alone_is_told_once() {
     assert_eq!(monitor.end(), [""; 0]);
 }
 
-/// Decisions with their time and their figures' exits taken out.
+/// Decisions without their time, and without the exits in their figures.
 fn decisions(exits: Option<ExitsSeen>) -> (Vec<Decided>, State) {
     let mut monitor = monitor(MadeUp::with(&[0.6, 0.6, 0.3]), false);
     let mut state = State::default();

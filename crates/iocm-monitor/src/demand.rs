@@ -6,21 +6,22 @@ use super::{PolicyState, Settings, View};
 const ALONE: f64 = 0.5;
 /// The demand of a full worker may be this many times its load.
 const HIDDEN: f64 = 2.0;
-/// With a dedicated core, requests cost at least this share of what they cost without one.
+/// The lowest cost of a request with a dedicated core, as a share of its cost without one.
 const LEAST_OWN: f64 = 0.1;
-/// A load's known demand holds as long as no more than this share of it is seen, because what is seen varies.
+/// The known demand of a load counts while the I/O seen is less than the demand divided by this factor: what is seen
+/// varies.
 const STILL: f64 = 0.9;
 
-/// The highest load of workers.
+/// The load up to which workers are acceptable.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// The share of a core.
+    /// The load of a dedicated core, as a share of it.
     usual: f64,
     /// The same while vCPUs wait for CPUs.
     short: f64,
     /// CPUs' worth of I/O for a worker without a dedicated core.
     alone: f64,
-    /// The same while vCPUs wait for CPUs: a core that is taken from them slows down those that submit I/O.
+    /// The same while vCPUs wait for CPUs. Dedicating a core would slow down the vCPUs, and so the I/O that they submit.
     alone_short: f64,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Demand {
     alone: f64,
     computing: f64,
     cores: f64,
-    /// Workers were full, so that the demand of I/O may be higher.
+    /// Some workers were full, so the demand for I/O may be higher than what was seen.
     pub(super) hidden: bool,
 }
 
@@ -69,7 +70,7 @@ impl Demand {
             (true, Some(known)) if known > seen * STILL => known.max(seen),
             (true, _) => seen * HIDDEN,
         };
-        // Hidden requests take longer as well.
+        // Requests that were not seen take longer without a dedicated core, too.
         let alone = io + longer * if seen > 0.0 { io / seen } else { 1.0 };
         Self { io, alone, computing, cores, hidden }
     }
@@ -89,7 +90,7 @@ impl Demand {
         (cores as f64 * bound).min(self.io * progress)
     }
 
-    /// The smallest number of cores with nearly the highest throughput.
+    /// The smallest number of cores whose throughput is nearly the highest.
     pub(super) fn cores(&self, bounds: Bounds, range: std::ops::RangeInclusive<usize>) -> usize {
         let served = |cores| self.served(cores, bounds);
         let best = range.clone().map(served).fold(0.0, f64::max);

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 /// The number of the format. Within one number fields are added, never changed.
 pub const EVALUATION_FORMAT: u32 = 1;
-/// The aim: such a share of what the best fixed number of workers serves, in every phase.
+/// The aim in every phase: this share of the throughput of the best fixed number of workers.
 pub const ENOUGH: f64 = 0.95;
-/// The aim: no longer than so many seconds until it is served.
+/// The aim: seconds until that share is served.
 pub const SOON: f64 = 2.0;
-/// The tolerance below a thread for each device: two runs of one arrangement differ by as much.
+/// The tolerated throughput relative to a thread for each device: two runs of one arrangement differ by up to 1 %.
 const ALIKE: f64 = 0.99;
 
 /// The measurements of one run of the bench.
@@ -16,13 +16,13 @@ const ALIKE: f64 = 0.99;
 pub struct Evaluation {
     /// [`EVALUATION_FORMAT`].
     pub evaluation: u32,
-    /// CPUs that back-ends and front-ends shared.
+    /// The number of CPUs that back-ends and front-ends shared.
     pub cpus: usize,
     /// Seconds of a phase.
     pub phase_seconds: f64,
     /// Seconds of a window of [`Measured::windows`].
     pub window_seconds: f64,
-    /// Phases under each arrangement, in the order in which they were.
+    /// Phases under each arrangement, in the order of measurement.
     pub measured: Vec<Measured>,
 }
 
@@ -32,7 +32,7 @@ pub struct Evaluation {
 pub enum Arrangement {
     /// A thread for each device.
     ThreadEach,
-    /// So many workers that share all devices.
+    /// This many workers, which share all devices.
     Shared(usize),
     /// Workers that follow the load.
     Monitor,
@@ -41,7 +41,7 @@ pub enum Arrangement {
 /// One phase under one arrangement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Front-ends, a device each.
+    /// The number of front-ends, each with one device.
     pub front_ends: usize,
     /// The arrangement of workers.
     pub arrangement: Arrangement,
@@ -51,24 +51,24 @@ pub struct Measured {
     pub asked_per_second: f64,
     /// Requests a second that were served.
     pub served_per_second: f64,
-    /// The 99th percentile of the slowest front-end's latency, microseconds, from when a request was due.
+    /// The slowest front-end's 99th percentile latency, in microseconds from the time at which a request was due.
     pub p99_us: u32,
-    /// The back-end's CPU for a request, microseconds.
+    /// The back-end's CPU time per request, in microseconds.
     pub cpu_us_per_request: f64,
     /// Requests that were served in each window.
     pub windows: Vec<u64>,
 }
 
-/// The monitor's result in one phase, beside the others.
+/// The monitor's result in one phase, compared with the other arrangements.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judged<'a> {
     /// Front-ends.
     pub front_ends: usize,
     /// The phase.
     pub phase: &'a str,
-    /// Its throughput as a share of the best fixed number of workers.
+    /// Its throughput, as a share of that of the best fixed number of workers.
     pub of_best: f64,
-    /// The same of a thread for each device.
+    /// The same relative to a thread for each device.
     pub of_each: Option<f64>,
     /// Seconds after which it serves [`ENOUGH`] of the best; `None` when it never does.
     pub converged: Option<f64>,
@@ -84,7 +84,7 @@ impl Judged<'_> {
     }
 }
 
-/// The reason why a text is not an evaluation.
+/// The reason why a file is not an evaluation.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoEvaluation {
@@ -105,7 +105,7 @@ pub enum NoEvaluation {
 }
 
 impl Evaluation {
-    /// Reads what the bench kept.
+    /// Parses the JSON that the bench wrote.
     ///
     /// # Errors
     /// [`NoEvaluation`].
@@ -141,7 +141,7 @@ impl Evaluation {
         sizes
     }
 
-    /// The phases of so many front-ends, in their order.
+    /// The phases measured with this many front-ends, in order.
     #[must_use]
     pub fn phases(&self, front_ends: usize) -> Vec<&str> {
         let mut phases = Vec::new();
@@ -153,7 +153,7 @@ impl Evaluation {
         phases
     }
 
-    /// Arrangements of so many front-ends, in their order.
+    /// The arrangements measured with this many front-ends, sorted.
     #[must_use]
     pub fn arrangements(&self, front_ends: usize) -> Vec<Arrangement> {
         let of = self.measured.iter().filter(|one| one.front_ends == front_ends);
@@ -180,7 +180,7 @@ impl Evaluation {
         fixed.map(|one| one.served_per_second).reduce(f64::max)
     }
 
-    /// Seconds after which so much of the best is served on average; `None` when it never is.
+    /// Seconds after which the rest of the phase averages at least [`ENOUGH`] of the best; `None` if it never does.
     #[must_use]
     pub fn converged(&self, one: &Measured) -> Option<f64> {
         let wanted = self.best(one.front_ends, &one.phase)? * ENOUGH * self.window_seconds;
@@ -191,7 +191,7 @@ impl Evaluation {
         Some(at as f64 * self.window_seconds)
     }
 
-    /// The monitor in each phase, where there is a fixed number of workers beside it.
+    /// The monitor's result in each phase for which a fixed number of workers was measured as well.
     #[must_use]
     pub fn judged(&self) -> Vec<Judged<'_>> {
         let monitor = self.measured.iter().filter(|one| one.arrangement == Arrangement::Monitor);

@@ -4,11 +4,11 @@ use super::{QueueView, View};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The core of a worker by the kernel's number. `None`: it has no core of its own, because there is too little I/O for
-/// one, and runs wherever the kernel finds room.
+/// The core of a worker, by the kernel's number. `None`: too little I/O for a dedicated core; the worker runs wherever
+/// the scheduler puts it.
 pub type WorkerCore = Option<u32>;
 
-/// A change of the workers. A worker is named by its core: no two have the same.
+/// A change of the workers. A worker is named by its core: no two workers share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "action")]
 pub enum Action {
@@ -50,7 +50,7 @@ impl Layout {
         layout
     }
 
-    /// The cores that are dedicated to workers.
+    /// The number of cores that are dedicated to workers.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.0.keys().flatten().count()

@@ -1,9 +1,9 @@
 //! The policy: the number of I/O cores, decided from figures alone, without a clock and without side effects.
 //!
-//! The time that workers spend on requests shows how many cores they need, as long as none of them is full. A full
-//! worker hides the demand; then, and when vCPUs are short of CPUs, only a trial shows it. So every change of the number of
-//! cores is a trial: the throughput before and after is compared, and a change that did not pay is reverted. Each reverted
-//! change doubles the delay until the next trial, until the load itself changes.
+//! As long as no worker is full, the time that workers spend on requests shows how many cores they need. Full workers
+//! hide the demand, and so do vCPUs that are short of CPUs: then only a trial shows it. So every change of the number
+//! of cores is a trial: the throughput before and after is compared, and a change that did not pay is reverted. Each
+//! reverted change doubles the delay until the next trial; a change of the load resets it.
 
 use super::demand::{Bounds, Demand};
 use super::trial::{Direction, LoadProfile, SPARE_PERIODS, Trial, TrialResult};
@@ -19,8 +19,8 @@ pub fn decide(settings: &Settings, memory: &mut PolicyState, view: &View) -> Dec
     memory.pass(load, now.cores(), view.useful());
     let tried = memory.trial.clone();
     let (cores, reason) = count(settings, memory, view, now.cores(), load);
-    // A reverted removal restores the earlier layout. A reverted addition has shown the demand of each queue, which full
-    // workers hide, so the queues are balanced over the remaining cores by that.
+    // A reverted removal restores the earlier layout. A reverted addition has shown each queue's demand, which full
+    // workers hide, so the queues are balanced by that over the remaining cores.
     let undone = match reason {
         Reason::Regret { direction: Direction::Fewer, .. } => tried.and_then(|trial| trial.undone(view)),
         _ => None,
@@ -51,7 +51,7 @@ fn count(
     let least = settings.least_cores.min(most);
 
     if memory.trial.as_ref().is_some_and(|trial| trial.was_refused(before)) {
-        // There is nothing to compare.
+        // No core was added, so there is nothing to compare.
         memory.trial = None;
         memory.double_delay(Direction::More);
     }
@@ -71,7 +71,7 @@ fn count(
                 memory.reset_delay(trial.direction);
             }
             TrialResult::Harmed(ratio) => {
-                // It added too many cores, but showed the demand: a number in between is tried before all are removed again.
+                // Too many cores were added, but they showed the demand: try a number in between before reverting.
                 let between = seen.cores(Bounds::adding(settings), least..=most);
                 if !seen.hidden {
                     memory.learn(load, seen.io);
@@ -94,7 +94,7 @@ fn count(
     }
     let mut more = demand.cores(Bounds::adding(settings), least..=most);
     if demand.hidden && more <= before && (before > 0 || known.is_none()) {
-        // The known demand does not justify more cores, but full workers hide what their queues could do elsewhere.
+        // The known demand does not justify more cores, but full workers may hide more.
         more = (before + 1).min(most);
     }
     let fewer = demand.cores(Bounds::giving_back(settings), least..=most);
@@ -201,7 +201,7 @@ pub enum Reason {
     },
 }
 
-/// Chooses the cores of the workers: the present ones, with cores added or removed by the nodes of the VMs.
+/// Chooses the cores of the workers: the present ones, plus or minus some, by the I/O load of each node.
 fn choose(view: &View, now: &Layout, wanted: usize) -> Vec<Core> {
     let mut chosen: Vec<Core> =
         view.cores.iter().copied().filter(|core| now.0.contains_key(&Some(core.number))).collect();
@@ -212,7 +212,7 @@ fn choose(view: &View, now: &Layout, wanted: usize) -> Vec<Core> {
     let crowd = |chosen: &[Core], node: u32| chosen.iter().filter(|core| core.node == node).count() as f64;
     while chosen.len() < wanted {
         let free = view.cores.iter().filter(|core| !chosen.contains(core));
-        // The node with the most load per core gets the next one: its last core, the farthest from CPU 0.
+        // The next core is on the node with the most load per core. Of its cores the last is farthest from CPU 0.
         let need = |core: &Core| load_of(core.node) / (crowd(&chosen, core.node) + 1.0);
         let Some(&next) = free.max_by(|a, b| need(a).total_cmp(&need(b)).then(a.number.cmp(&b.number)))
         else {
@@ -234,15 +234,15 @@ fn choose(view: &View, now: &Layout, wanted: usize) -> Vec<Core> {
     chosen
 }
 
-/// The share of its time on requests from which a worker polls, which saves kicks and wake-ups.
+/// A worker starts to poll when it spends this share of its time on requests. Polling saves kicks and wake-ups.
 const POLL_FROM: f64 = 0.3;
 /// The share below which a polling worker stops polling.
 const POLL_UNTIL: f64 = 0.15;
 
-/// The workers that should poll, by core; `now` has those that do.
+/// The workers that should poll, by core; `now` is the present state.
 ///
-/// Polling uses the whole core. That costs nobody anything if the core is dedicated to the worker and busy anyway, and no
-/// vCPU waits for a CPU; a worker without a dedicated core would take the time from vCPUs.
+/// Polling uses the whole core. That costs nothing if the core is dedicated, busy anyway, and no vCPU waits for a CPU.
+/// A worker without a dedicated core would take the time from vCPUs.
 #[must_use]
 pub fn polling(
     settings: &Settings,

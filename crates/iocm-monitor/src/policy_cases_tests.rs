@@ -1,13 +1,13 @@
-//! The number of cores, case by case: each row is a host of four cores, and the policy's decision when its figures stay
-//! as they are.
+//! The number of cores, case by case: each row is a host of four cores whose figures do not change, with the policy's
+//! decision.
 
 use super::super::{Core, Layout, QueueView, WorkerView};
 use super::*;
 
-/// The figures of a host for at most so many periods; worker 0 runs anywhere if `floats` is set.
+/// The figures of a host for at most `periods` periods; worker 0 runs anywhere if `floats` is set.
 struct Seen {
     name: &'static str,
-    /// The workers' shares of a core, each with so many queues that share it evenly.
+    /// The workers' shares of a core, each with the number of queues that share it evenly.
     workers: &'static [(f64, usize)],
     floats: bool,
     computing: f64,
@@ -58,7 +58,7 @@ const CASES: &[Seen] = &[
     anywhere("too much for no core", &[(0.6, 3)], 1.0, 0.0, 1, 1),
     anywhere("full on no core", &[(1.0, 3)], 1.0, 0.0, 1, 3),
     anywhere("full, and vCPUs wait for half of their time", &[(0.5, 3)], 3.5, 3.5, 1, 1),
-    // More would be good, and there is none to have.
+    // More would be good, but there are none left.
     own("three of four are full", &[(1.0, 2), (1.0, 2), (1.0, 2)], 0.5, 0.0, 10, 3),
     own("busy, and vCPUs fill the rest", &[(0.85, 2)], 3.0, 0.0, 10, 1),
     own("busy, and vCPUs want more than the rest", &[(0.9, 2)], 3.0, 3.0, 10, 1),
@@ -98,7 +98,7 @@ fn the_number_of_cores_case_by_case() {
         let now = Layout::of(&view);
         let mut decision = decide(&Settings::default(), &mut memory, &view);
         for _ in 1..seen.periods {
-            // What comes after a change is another view.
+            // A changed layout would have another view.
             if decision.layout.cores() != now.cores() {
                 break;
             }
@@ -121,7 +121,8 @@ fn whatever_is_decided_every_queue_has_a_worker_and_vcpus_have_a_core() {
     }
 }
 
-/// A host of one core for I/O under one load, until it has had a try and its outcome; `served` after it, of what was served.
+/// A host with one I/O core goes through one trial under one load. `served` is the throughput after the change,
+/// relative to that before.
 fn tried(memory: &mut PolicyState, served: f64, waiting: f64) -> Reason {
     let full = Seen { computing: 2.9, ..own("full", &[(1.0, 2)], 2.9, 0.0, 1, 2) };
     let _ = decide(&Settings::default(), memory, &view(&full));
@@ -143,7 +144,7 @@ fn tried(memory: &mut PolicyState, served: f64, waiting: f64) -> Reason {
 
 #[test]
 fn a_try_is_judged_by_what_was_served_before_and_after() {
-    // What is served after it, how long vCPUs wait, whether it is kept.
+    // The throughput after the trial, how long vCPUs wait, whether the change is kept.
     let cases = [
         ("much more", 1.5, 0.0, true),
         ("the same, and nobody misses the core", 1.0, 0.0, true),
@@ -187,7 +188,7 @@ fn what_full_workers_hide_is_another_load_when_the_same_cores_do_much_more() {
         }
         view
     };
-    // A try of which nothing good came.
+    // A trial that did not pay.
     for _ in 0..3 {
         let _ = decide(&Settings::default(), &mut memory, &crowded(0.55));
     }

@@ -1,9 +1,9 @@
-//! Decisions in plain cases, a row each.
+//! Decisions in simple cases, one a row.
 
 use super::super::{Core, QueueView, WorkerView};
 use super::*;
 
-/// A host of four cores whose first workers have the last cores; each queue: its worker and its useful share.
+/// A host of four cores; the first worker has the last core, and so on. Each queue has its worker and its useful share.
 fn view(workers: &[f64], queues: &[(u32, f64)], computing: f64, waiting: f64) -> View {
     let cores = (0..4).map(|number| Core { number, node: 0 }).collect();
     let worker = |(number, &useful): (u32, &f64)| WorkerView { number, core: Some(3 - number), useful };
@@ -75,11 +75,11 @@ fn a_core_that_vcpus_miss_and_that_brings_nothing_is_taken_back_and_tried_later(
     let full = view(&[1.0], &[(0, 0.5), (0, 0.5)], 2.9, 0.0);
     let first = decide(&Settings::default(), &mut memory, &full);
     assert!(matches!(first.reason, Reason::Busy { before: 1, .. }), "{first:?}");
-    // With two, the same is served, and vCPUs wait; both workers are full all the same.
+    // With two cores the throughput is the same, vCPUs wait, and still both workers are full.
     let worse = View { waiting: 0.9, ..view(&[1.0, 1.0], &[(0, 0.5), (1, 0.5)], 2.0, 0.9) };
     let second = decide(&Settings::default(), &mut memory, &worse);
     let Reason::Regret { cores: 1, patience, .. } = second.reason else { panic!("{second:?}") };
-    // Not again at once.
+    // It is not tried again at once.
     for period in 1..patience {
         let later = decide(&Settings::default(), &mut memory, &full);
         assert!(matches!(later.reason, Reason::Fine { .. }), "period {period}: {later:?}");

@@ -6,7 +6,7 @@ use super::simulator::{Group, Load, Machine, Phase, TraceWriter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// Writes a phase for so many seconds of what is seen.
+/// Writes one phase for each interval of a given length.
 #[derive(Debug)]
 pub struct Recorder<W: Write> {
     to: Option<W>,
@@ -30,7 +30,7 @@ struct Sum {
 }
 
 impl<W: Write> Recorder<W> {
-    /// A recorder of phases of so many seconds each.
+    /// A recorder whose phases are at least this many seconds long.
     #[must_use]
     pub fn new(to: W, seconds: f64) -> Self {
         Self {
@@ -45,10 +45,10 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// Adds the figures up to `time`, in seconds from any start.
+    /// Adds the figures up to `time`, in seconds since an arbitrary start.
     ///
-    /// The offered load cannot be seen, only the served one: where vCPUs waited, their requests are taken to have been
-    /// fewer by as much.
+    /// Only the served load can be seen, not the offered one. The recorder assumes that vCPUs submit requests in
+    /// proportion to the time that they run, so waiting vCPUs would have submitted more.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-/// A VM that has more queues than before is another group.
+/// The group of a VM without its number. The queues of a group are fixed, so a VM whose number of queues changes becomes another group.
 fn group_of(vm: &VmSeen) -> String {
     format!("{}/{}", vm.name, vm.queues.len())
 }
@@ -102,7 +102,7 @@ fn machine(view: &View) -> Machine {
     let cores = u32::try_from(view.cores.len()).unwrap_or(u32::MAX);
     let nodes: BTreeSet<u32> = view.cores.iter().map(|core| core.node).collect();
     let nodes = u32::try_from(nodes.len()).unwrap_or(1).max(1);
-    // The simulator's nodes have as many cores each.
+    // The simulator needs nodes of equal size.
     Machine { cores, nodes: if cores % nodes == 0 { nodes } else { 1 } }
 }
 

@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     /// I/O cores at least. With 0, little I/O is served without a core of its own.
     pub least_cores: usize,
-    /// I/O cores at most; no limit but the host's cores where it is not set.
+    /// I/O cores at most; `None` limits them only by the cores of the host.
     pub most_cores: Option<usize>,
-    /// A core is added where those that are there would be busier than this share.
+    /// A core is added if the present ones would be busier than this share.
     pub add_above: f64,
-    /// A core is given back where the others would be no busier than this share.
+    /// A core is given back if the others would be no busier than this share.
     pub remove_below: f64,
     /// A worker that spends this share of its time on requests is full.
     pub full: f64,
-    /// CPUs' worth of waiting vCPUs from which they count as short of CPUs.
+    /// vCPUs count as short of CPUs from this much waiting, in CPUs' worth.
     pub short: f64,
-    /// The throughput must change by this share to count as better or worse.
+    /// The relative change of the throughput that counts as better or worse.
     pub margin: f64,
-    /// Periods that a change is given to show what it does.
+    /// The number of periods that a change has to show its effect.
     pub settle: u32,
 }
 
@@ -39,7 +39,7 @@ impl Default for Settings {
     }
 }
 
-/// A bound that means nothing.
+/// An invalid bound.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("`{name}` is {value}, expected a number {expected}")]
 pub struct BadSetting {
@@ -49,10 +49,10 @@ pub struct BadSetting {
 }
 
 impl Settings {
-    /// Refuses bounds that mean nothing.
+    /// Checks the bounds.
     ///
     /// # Errors
-    /// [`BadSetting`], the first of them.
+    /// [`BadSetting`] for the first invalid one.
     pub fn check(&self) -> Result<(), BadSetting> {
         let shares =
             [("add-above", self.add_above), ("remove-below", self.remove_below), ("full", self.full)];
@@ -67,7 +67,7 @@ impl Settings {
             }
         }
         if self.remove_below >= self.add_above {
-            // Cores would come and go for ever.
+            // Cores would be added and removed forever.
             let (name, value) = ("remove-below", self.remove_below);
             return Err(BadSetting { name, value, expected: "below `add-above`" });
         }

@@ -1,8 +1,8 @@
-//! A host on paper: what a policy does on loads and machines that are not at hand.
+//! A model of a host: tries a policy on loads and machines that are not at hand.
 //!
-//! The model knows what the policy is about and no more: cores are either I/O cores or shared by vCPUs; vCPUs that find
-//! too few cores slow down, and their requests with them; a worker serves what its core can carry, in equal turns; a
-//! request costs more while its worker must be woken for it, or while it comes from another NUMA node. It foretells
+//! The model has only what the policy is about. Cores are either I/O cores or shared by vCPUs. vCPUs that find too few
+//! cores slow down, and so do their requests. A worker serves its queues in equal turns, as far as its core allows. A
+//! request costs more if its worker shares cores with vCPUs, or if it comes from another NUMA node. The model predicts
 //! ratios between arrangements, not the figures of a machine.
 
 mod arrangement;

@@ -1,4 +1,4 @@
-//! The policy on machines of all sizes, against the best that is known beforehand.
+//! The policy on machines of all sizes, compared with the best number of cores.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn each_phase_ends_near_the_best_that_is_known_beforehand() {
             for phase in &outcome.phases {
                 let told = || format!("{kind:?} on {machine:?}: {phase:?}");
                 assert!(phase.of_best() >= 0.95, "{}", told());
-                // A thread each may serve exactly as much.
+                // A thread for each device may serve exactly as much.
                 assert!(phase.settled >= phase.each - 1e-3, "{}", told());
                 assert!(phase.converged.is_some_and(|seconds| seconds <= 2.0), "{}", told());
             }

@@ -16,18 +16,18 @@ const DECISIONS: usize = 20;
 /// The largest valid state file, bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// A running monitor, as others see it.
+/// A running monitor, as the state file shows it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// [`MONITOR_FORMAT`].
     pub format: u32,
-    /// Its process.
+    /// The PID of the monitor.
     pub pid: i32,
     /// The start time of the process, in clock ticks since boot.
     pub start_ticks: u64,
     /// The target that it acts on.
     pub target: String,
-    /// It is a dry run.
+    /// True in a dry run.
     pub dry_run: bool,
     /// Seconds between two decisions.
     pub every: f64,
@@ -35,7 +35,7 @@ pub struct State {
     pub time: f64,
     /// The figures of the last period; `None` in trouble.
     pub figures: Option<Figures>,
-    /// The queues by core: its number, or `anywhere`.
+    /// The queues by core: the core's number, or `anywhere`.
     pub queues: BTreeMap<String, Vec<String>>,
     /// Each worker's share of its time on requests, by core, 0 to 1.
     pub loads: BTreeMap<String, f64>,
@@ -47,7 +47,7 @@ pub struct State {
     pub exits_missing: Option<String>,
     /// The VMs that are left alone, with the reason.
     pub notes: Vec<String>,
-    /// The reason why nothing is done.
+    /// The reason why the monitor does nothing.
     pub trouble: Option<String>,
     /// The last decisions, the newest last.
     pub decisions: VecDeque<Decided>,
@@ -57,7 +57,7 @@ pub struct State {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoState {
-    /// There is none, or it may not be read.
+    /// The file does not exist or cannot be read.
     #[error("Cannot read the state of a monitor at {path}; start one with `exitless iocm monitor`")]
     Read {
         /// The file.
@@ -66,7 +66,7 @@ pub enum NoState {
         #[source]
         source: io::Error,
     },
-    /// It is not a state file.
+    /// The file is not a state file of this format.
     #[error("{path} is not the state of a monitor: {why}")]
     Format {
         /// The file.
@@ -85,7 +85,7 @@ impl State {
         Self { format: MONITOR_FORMAT, pid, start_ticks, target, dry_run, every, ..Self::default() }
     }
 
-    /// Adds a period. `name_of` returns the name of a queue.
+    /// Updates the state with the result of a period. `name_of` returns the name of a queue.
     pub fn take(&mut self, time: f64, step: &Step, name_of: impl Fn(u32) -> String) {
         self.time = time;
         if let Some(seen) = &step.seen {
@@ -116,22 +116,22 @@ impl State {
         }
     }
 
-    /// Writes the file atomically: readers see the old one or the new one.
+    /// Writes the file atomically: readers see the old file or the new one.
     ///
     /// # Errors
     /// When the file or its directory cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        // The directory may be that of the daemon's user, who could put a link there.
+        // The directory may belong to the daemon's user, who could place a symlink there.
         let new =
             Replacement::within(Self::directory(path, Missing::Made(0o755))?, Self::name(path)?, 0o644)?;
         new.file().write_all(&serde_json::to_vec(self)?)?;
         new.swap()
     }
 
-    /// Removes it.
+    /// Removes the file.
     ///
     /// # Errors
-    /// When it is not there, or may not be removed.
+    /// When it does not exist or cannot be removed.
     pub fn remove(path: &Path) -> io::Result<()> {
         Self::directory(path, Missing::Refused)?.remove(Self::name(path)?)
     }
@@ -145,7 +145,7 @@ impl State {
         Ok(path.file_name().ok_or(io::ErrorKind::InvalidInput)?)
     }
 
-    /// Reads it.
+    /// Reads the file.
     ///
     /// # Errors
     /// [`NoState`].

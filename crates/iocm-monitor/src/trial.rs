@@ -1,5 +1,5 @@
-//! The memory of the policy from one decision to the next: a change on trial, earlier loads, and the time until the
-//! next try.
+//! The memory of the policy from one decision to the next: the change on trial, earlier loads, and the delay until the
+//! next trial.
 
 use super::{Layout, QueueView, Settings, View};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ pub(super) const SPARE_PERIODS: u32 = 3;
 
 /// A load that changed by this factor counts as a different load.
 const ANOTHER: f64 = 1.3;
-/// The same for the demand of vCPUs during a trial: moving cores to or from I/O changes it by less than this.
+/// The same for the demand of vCPUs during a trial: the trial itself changes the demand by less than this.
 const MUCH_ANOTHER: f64 = 1.5;
 
 /// The direction of a change of the number of cores.
@@ -30,7 +30,7 @@ pub(super) struct Trial {
     pub(super) before: usize,
     /// The layout before the trial.
     pub(super) layout: Layout,
-    /// The requests per second of each queue, and its share of the load.
+    /// The requests per second of each queue before the trial, and the queue's share of the load.
     pub(super) served: BTreeMap<u32, (f64, f64)>,
     pub(super) load: LoadProfile,
     pub(super) left: u32,
@@ -46,7 +46,7 @@ pub(super) struct LoadProfile {
 }
 
 pub(super) enum TrialResult {
-    /// The load is a different one: the comparison means nothing.
+    /// The load has changed: a comparison would mean nothing.
     Another,
     Paid(f64),
     Harmed(f64),
@@ -66,7 +66,7 @@ impl Trial {
         Self { direction, before, layout: Layout::of(view), served, load, left: settle }
     }
 
-    /// The layout before the trial, if it can be restored: the queues are the same, and its cores still exist.
+    /// The layout before the trial, if it can be restored: the queues are the same, and the cores still exist.
     pub(super) fn undone(&self, view: &View) -> Option<Layout> {
         let queues: BTreeSet<u32> = view.queues.iter().map(|queue| queue.number).collect();
         let before: BTreeSet<u32> = self.layout.cores_by_queue().into_keys().collect();
@@ -74,12 +74,12 @@ impl Trial {
         (queues == before && self.layout.0.keys().flatten().all(has)).then(|| self.layout.clone())
     }
 
-    /// Tests whether no core was added, although the trial is one of more: somebody refused it.
+    /// Tests whether cores were to be added and none was: the actuator refused.
     pub(super) fn was_refused(&self, cores: usize) -> bool {
         self.direction == Direction::More && cores <= self.before
     }
 
-    /// The seconds that a request takes longer without a dedicated core, if one side of the trial had none.
+    /// The extra seconds of a request without a dedicated core, if there was none before or after the change.
     pub(super) fn longer_alone(&self, cores: usize, load: &LoadProfile) -> Option<f64> {
         let (alone, own) = match (self.before, cores) {
             (0, 1..) => (&self.load, load),
@@ -90,8 +90,8 @@ impl Trial {
         is_same.then(|| (alone.per_request - own.per_request).max(0.0))
     }
 
-    /// Compares each queue's requests with those before, weighted by its share of the load, so that queues with few large
-    /// requests count as much as those with many small ones.
+    /// Compares each queue's throughput with that before, weighted by its share of the load. So queues with few large
+    /// requests count as much as queues with many small ones.
     pub(super) fn judge(&self, settings: &Settings, view: &View, load: &LoadProfile) -> TrialResult {
         let (before, now) = (self.load.wanted + 0.5, load.wanted + 0.5);
         let is_other_computing = match self.direction {
@@ -115,7 +115,7 @@ impl Trial {
             return TrialResult::Another;
         }
         let ratio = ratio / weights;
-        // A core that vCPUs need is kept for I/O only if it raises the throughput.
+        // vCPUs are short of CPUs: a core is kept for I/O only if it raises the throughput.
         let must_pay = self.direction == Direction::More && view.waiting >= settings.short;
         let enough = ratio >= if must_pay { 1.0 + settings.margin } else { 1.0 - settings.margin };
         if enough { TrialResult::Paid(ratio) } else { TrialResult::Harmed(ratio) }
@@ -133,7 +133,8 @@ impl LoadProfile {
         }
     }
 
-    /// Tests whether the requests are of another size or from other queues, which no change of cores causes.
+    /// Tests whether the requests have another size or come from another number of queues, which a change of cores does
+    /// not cause.
     fn differs_in_kind(&self, other: &Self) -> bool {
         apart(self.bytes_per_request, other.bytes_per_request, ANOTHER)
             || apart(self.active as f64 + 1.0, other.active as f64 + 1.0, ANOTHER)
@@ -155,24 +156,24 @@ pub struct PolicyState {
     pub(super) trial: Option<Trial>,
     /// The delay until the next trial, by direction.
     patience: BTreeMap<Direction, Patience>,
-    /// The load for which the delays were learnt.
+    /// The load that the delays belong to.
     learnt: Option<LoadProfile>,
-    /// Earlier loads and their demand for I/O, in CPUs' worth, when it was last seen in full; the latest last.
+    /// Earlier loads and their demand for I/O, in CPUs' worth, when no worker was last full. The latest is last.
     seen: Vec<(LoadProfile, f64)>,
     /// The number of consecutive periods in which fewer cores would suffice.
     pub(super) spare: u32,
     /// Periods since cores were given back.
     pub(super) since_fewer: Option<u32>,
-    /// The first I/O, in CPUs' worth, that was seen with each number of cores under the load for which the delays were
-    /// learnt.
+    /// The I/O that was first seen with each number of cores, in CPUs' worth, under the load that the delays belong to.
     shown: BTreeMap<usize, f64>,
-    /// The seconds that a request takes longer without dedicated cores, learnt whenever workers get or lose one.
+    /// The extra seconds of a request without a dedicated core, learnt whenever the number of dedicated cores goes from
+    /// or to 0.
     pub(super) longer_alone: f64,
 }
 
-/// I/O that changed by this factor with the same cores is a different load.
+/// I/O that changed by this factor on the same number of cores is a different load.
 const ANOTHER_IO: f64 = 1.3;
-/// I/O below this, in CPUs' worth, is not distinguished.
+/// Added to both amounts of I/O, in CPUs' worth, before they are compared: small amounts do not differ.
 const LITTLE_IO: f64 = 0.05;
 
 /// The number of loads that are remembered.
@@ -186,8 +187,8 @@ impl PolicyState {
             self.learnt = Some(load);
             self.shown.clear();
         }
-        // While workers are full or vCPUs short of CPUs, a change of the demand is hidden; the I/O that the same cores serve
-        // shows it.
+        // Full workers, or vCPUs that are short of CPUs, hide a change of the demand. The I/O served by the same number
+        // of cores shows it.
         if self.trial.is_none() {
             let first = *self.shown.entry(cores).or_insert(useful);
             let (low, high) = (first.min(useful) + LITTLE_IO, first.max(useful) + LITTLE_IO);
@@ -202,16 +203,16 @@ impl PolicyState {
         self.since_fewer = self.since_fewer.map(|periods| periods + 1).filter(|&periods| periods < SOON);
     }
 
-    /// The decision was reported and not carried out: no trial runs, and the next period decides the same.
+    /// The decision was reported but not carried out (dry run): no trial runs, and the next period decides the same.
     pub(super) fn only_said(&mut self) {
         if self.trial.take().is_some_and(|trial| trial.direction == Direction::Fewer) {
-            // The required periods have passed, however often the decision is reported.
+            // The required periods have passed; do not count them again for the next report.
             self.spare = SPARE_PERIODS;
         }
         self.since_fewer = None;
     }
 
-    /// Tests whether a trial in this direction is still delayed.
+    /// Tests whether the next trial in this direction is still delayed.
     pub(super) fn is_patient(&self, direction: Direction) -> bool {
         self.patience.get(&direction).is_some_and(|patience| patience.left > 0)
     }
@@ -221,7 +222,7 @@ impl PolicyState {
         self.patience.remove(&direction);
     }
 
-    /// The demand of this load when it was last seen in full.
+    /// The demand of this load when no worker was last full.
     pub(super) fn known(&self, load: &LoadProfile) -> Option<f64> {
         self.seen.iter().rev().find(|(seen, _)| !seen.differs(load)).map(|&(_, io)| io)
     }
@@ -234,7 +235,7 @@ impl PolicyState {
         patience.next
     }
 
-    /// Records how much longer a request takes without a dedicated core, if that was seen.
+    /// Sets how much longer a request takes without a dedicated core, if a trial has shown it.
     pub(super) fn learn_alone(&mut self, longer: Option<f64>) {
         self.longer_alone = longer.unwrap_or(self.longer_alone);
     }

@@ -54,11 +54,11 @@ pub struct QueueView {
     pub bytes: f64,
 }
 
-/// Requests of so many bytes and more are bulk: those behind them wait for a copy of four pages or more.
+/// Requests of at least this many bytes on average are bulk: requests behind them wait for a copy of four pages or more.
 const BULK_BYTES: f64 = 16_384.0;
 
 impl QueueView {
-    /// Tests whether its requests are large: those of others should not have to wait behind them.
+    /// Tests whether its requests are large. Small requests of other queues should not wait behind them.
     #[must_use]
     pub fn is_bulk(&self) -> bool {
         self.requests > 0.0 && self.bytes / self.requests >= BULK_BYTES
@@ -66,7 +66,7 @@ impl QueueView {
 }
 
 impl View {
-    /// The share of all workers' time that was useful: CPUs' worth.
+    /// The time that all workers spent on requests, in CPUs' worth.
     #[must_use]
     pub fn useful(&self) -> f64 {
         total(self.queues.iter().map(|queue| queue.useful))

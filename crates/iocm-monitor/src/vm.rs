@@ -1,4 +1,4 @@
-//! The figures of a host and of its VMs over one period, with VM exits where they are counted.
+//! The figures of a host and of its VMs over one period, including VM exits if they are counted.
 
 use super::view::{View, total};
 use exits::Profile;
@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 /// A host over the time since the last look.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
-    /// For the policy.
+    /// The policy's input.
     pub view: View,
-    /// The VMs that are left alone, with the reason: one sentence each, unchanged while it holds.
+    /// The VMs that are left alone, with the reason: one sentence each, the same in each period while it holds.
     pub notes: Vec<String>,
-    /// Share of all CPUs' time that was not idle, 0 to 1; `None` where the kernel does not say it.
+    /// Share of all CPUs' time that was not idle, 0 to 1; `None` if the kernel does not report it.
     pub host_busy: Option<f64>,
-    /// The VMs, for recordings and for those who watch.
+    /// The VMs, for recordings and displays.
     pub vms: Vec<VmSeen>,
-    /// The reason why their exits are not counted, where somebody tried.
+    /// The reason why their exits are not counted, if that was attempted.
     pub exits_missing: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub struct VmSeen {
     pub waiting: f64,
     /// The numbers of its queues in the view.
     pub queues: Vec<u32>,
-    /// Its VM exits, where they are counted; an actuator knows nothing of them.
+    /// Its VM exits, if they are counted. The monitor adds them; actuators leave this empty.
     pub exits: Option<VmExits>,
 }
 
@@ -42,17 +42,17 @@ pub struct VmSeen {
 pub struct VmExits {
     /// Exits per second.
     pub per_second: f64,
-    /// Those per second by which the guest reached for a device: [`exits::ExitReason::reaches_device`].
+    /// Exits per second for accesses to devices: [`exits::ExitReason::reaches_device`].
     pub io_per_second: f64,
-    /// CPUs' worth of time that the host handled the latter.
+    /// CPUs' worth of time that the host spent on handling the latter.
     pub io_handling: f64,
 }
 
-/// The exits of each VM by its process, or why they are not counted.
+/// The exits of each VM, by PID, or the reason why they are not counted.
 pub type ExitsSeen = Result<BTreeMap<i32, VmExits>, String>;
 
 impl VmExits {
-    /// The exits of each VM by its process. Empty if the profile has no time span, and so no rates.
+    /// The exits of each VM, by PID. Empty if the profile has no time span, and so no rates.
     #[must_use]
     pub fn of(profile: &Profile) -> BTreeMap<i32, Self> {
         let mut all: BTreeMap<i32, Self> = BTreeMap::new();
@@ -74,7 +74,7 @@ impl VmExits {
         all
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl VmExits {
     }
 }
 
-/// A VM over the last period, as others see it.
+/// A VM over the last period, as the state file shows it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VmFigures {
     /// Its name.
@@ -100,7 +100,7 @@ pub struct VmFigures {
     pub useful: f64,
     /// Its queues.
     pub queues: usize,
-    /// Its VM exits, over a second; `None` where they are not counted.
+    /// Its VM exits per second; `None` if they are not counted.
     pub exits: Option<VmExits>,
 }
 

@@ -1,10 +1,10 @@
 //! The cost of a hostile guest to honest ones: seven disks that read at a fixed rate, and an eighth device on the same I/O
 //! worker whose guest or front-end does its worst.
 //!
-//! `cargo bench -p iocm --bench block_attacks [-- ROUNDS] [PART]...`; a PART of the names of attacks leaves out the others.
-//! The daemon runs on CPU 0, all front-ends on CPU 1, where the attacker only gets what the honest ones leave
-//! (`SCHED_IDLE`): what is measured is the daemon, not the scheduler of CPU 1. Latencies count from the moment at which a
-//! request was due. Each attack is compared with the run without one that precedes it.
+//! `cargo bench -p iocm --bench block_attacks [-- ROUNDS] [PART]...`; only attacks whose names contain a PART are
+//! measured. The daemon runs on CPU 0, and all front-ends on CPU 1, where the attacker only gets what the honest ones
+//! leave (`SCHED_IDLE`): the bench measures the daemon, not the scheduler of CPU 1. Latencies count from the time at
+//! which a request was due. Each attack is compared with the run without an attack before it.
 
 mod common;
 
@@ -25,15 +25,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Asks this program to be the daemon.
+/// The variable that makes this program the daemon.
 const SERVE: &str = "IOCM_BENCH_SERVE";
 /// The number of honest guests.
 const HONEST: usize = 7;
-/// Requests a second of each.
+/// The requests per second of each.
 const RATE: f64 = 500.0;
 /// The duration of each measurement.
 const TIME: Duration = Duration::from_secs(3);
-/// The aim: honest guests wait at most so many times as long as without an attack.
+/// The aim: honest guests wait at most this many times as long as without an attack.
 const AIM: f64 = 2.0;
 
 const FEATURES: RingFeatures = RingFeatures { packed: false, event_index: false, indirect: true };
@@ -50,17 +50,17 @@ enum Attack {
     LargeReads,
     /// Reads whose chains have as many pieces as a queue allows.
     LongChains,
-    /// The same with pieces of a byte, in memory of as many regions as there may be.
+    /// The same with pieces of a byte, in memory of as many regions as are possible.
     Regions,
     /// Writes of 4 KiB, each with a flush.
     Flushes,
     Discards,
     ZeroWrites,
-    /// Requests whose chain is cut off.
+    /// Requests whose header is too short.
     Malformed,
     /// Frames with a new source address each.
     Addresses,
-    /// Connections that negotiate, and go.
+    /// Connections that negotiate, and disconnect.
     Connections,
     /// Messages that ask for the device's configuration.
     ConfigReads,
@@ -90,7 +90,7 @@ fn main() -> Outcome<()> {
         drop(running);
         return Ok(());
     }
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` starts this too, and test runners ask it for a list of its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -131,7 +131,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Latencies of the honest guests, microseconds, and how often a second the attack was repeated.
+/// Latencies of the honest guests, microseconds, and the repetitions of the attack per second.
 struct Seen {
     p50: u32,
     p99: u32,
@@ -190,7 +190,7 @@ fn start(directory: &Path) -> Outcome<Child> {
     std::fs::write(at("config.toml"), text)?;
     run_on(&[0]);
     let mut command = Command::new(std::env::current_exe()?);
-    // What it refuses an attacker, it logs.
+    // It logs what it refuses.
     command.env(SERVE, at("config.toml")).stdin(Stdio::piped()).stderr(Stdio::null());
     let child = command.spawn()?;
     run_on(&[1]);
@@ -208,7 +208,7 @@ fn connect(socket: &Path) -> Outcome<FrontEnd> {
     }
 }
 
-/// An honest guest: it reads at its rate, and waits for each answer. Its latencies, microseconds.
+/// An honest guest: reads at its rate, and waits for each answer. Returns the latencies, microseconds.
 fn read_at_rate(socket: &Path) -> Outcome<Vec<u32>> {
     let mut driver = BlockDriver::new(64, FEATURES);
     let mut front = connect(socket)?;
@@ -216,7 +216,7 @@ fn read_at_rate(socket: &Path) -> Outcome<Vec<u32>> {
     if !front.start(0, &driver.driver.layout(), 64, 0)? {
         return Err("the queue was refused".into());
     }
-    // SAFETY: it changes this thread's timers alone (PR_SET_TIMERSLACK), which would be late by 50 us.
+    // SAFETY: the call only changes the timer slack of this thread (PR_SET_TIMERSLACK); timers would be 50 us late.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize) };
     let (begin, mut latencies) = (Instant::now(), Vec::new());
     for number in 0_u32.. {
@@ -251,7 +251,7 @@ fn storm(attack: Attack, directory: &Path, stop: &AtomicBool, attacks: &AtomicU6
     let goes_on = || !stop.load(Ordering::Relaxed);
     let did = |times: u64| attacks.fetch_add(times, Ordering::Relaxed);
     let idle = libc::sched_param { sched_priority: 0 };
-    // SAFETY: it changes this thread alone, and the structure lives.
+    // SAFETY: the call only changes this thread, and the structure is alive.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const idle) };
     let socket = directory.join(format!("d{HONEST}"));
     match attack {
@@ -365,7 +365,7 @@ fn request(
     Ok(())
 }
 
-/// Sends frames to the switch, each from another address.
+/// Sends frames to the switch, each from a new source address.
 fn send_from_everywhere(socket: &Path, goes_on: impl Fn() -> bool, did: impl Fn(u64) -> u64) -> Outcome<()> {
     let mut driver = NetDriver::new(64, FEATURES);
     let mut front = connect(socket)?;

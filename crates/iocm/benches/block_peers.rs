@@ -1,17 +1,18 @@
-//! The back-end's cost of a request: shared workers, a worker for each device, `qemu-storage-daemon` in both arrangements,
-//! and other back-ends that are named, one after another in each round, under the same load by libblkio's front-end.
+//! The back-end's cost of a request: shared workers, a worker for each device, `qemu-storage-daemon` in both
+//! arrangements, and other back-ends that are named, one after another in each round, under the same load from
+//! libblkio's front-end.
 //!
-//! `cargo bench -p iocm --bench block_peers [-- ROUNDS | moves] [PART]...`; `moves` measures moving queues alone, and a
-//! PART of the titles of loads or of the names of peers leaves out the others. Variables name programs by their paths:
+//! `cargo bench -p iocm --bench block_peers [-- ROUNDS | moves] [PART]...`; `moves` only measures moving queues, and
+//! only loads and peers whose names contain a PART are measured. Environment variables name programs by their paths:
 //!
-//! - `IOCM_BENCH_OLD`: an older build of this program, which is then a peer too.
+//! - `IOCM_BENCH_OLD`: an older build of this program, which is then a peer, too.
 //! - `IOCM_BENCH_STORAGE_DAEMON`: another `qemu-storage-daemon`.
-//! - `IOCM_BENCH_SPDK_VHOST`: SPDK's `vhost`, which is then a peer too, for each load.
-//! - `IOCM_BENCH_VHOST_USER_BLOCK`: cloud-hypervisor's `vhost_user_block`, which is then a peer too, for files.
+//! - `IOCM_BENCH_SPDK_VHOST`: SPDK's `vhost`, which is then a peer for each load.
+//! - `IOCM_BENCH_VHOST_USER_BLOCK`: cloud-hypervisor's `vhost_user_block`, which is then a peer for files.
 //!
-//! The back-end runs on CPU 0 and the front-ends on CPU 1, so that no scheduler decides what is measured. CPU time is that of
-//! all processes of the back-end. Latencies count from the moment at which a request was due, so that a stall delays all
-//! requests after it. At the end the medians over the rounds are compared with the aims of the daemon.
+//! The back-end runs on CPU 0 and the front-ends on CPU 1, so that no scheduler decides what is measured. CPU time is
+//! that of all processes of the back-end. Latencies count from the time at which a request was due, so a stall delays
+//! all requests after it. At the end, the medians over the rounds are compared with the aims of the daemon.
 
 mod common;
 
@@ -34,7 +35,7 @@ use std::error::Error;
 use std::io::Read as _;
 use std::path::Path;
 
-/// Asks this program to be a back-end.
+/// The variable that makes this program a back-end.
 pub(crate) const SERVE: &str = "IOCM_BENCH_SERVE";
 /// The duration of each load.
 pub(crate) const SECONDS: u64 = 2;
@@ -45,14 +46,14 @@ fn main() -> Outcome<()> {
     if let Some(config) = std::env::var_os(SERVE) {
         return serve(Path::new(&config));
     }
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` starts this too, and test runners ask it for a list of its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
     let directory = tempfile::tempdir()?;
     let folder_in = |place: &Path| tempfile::Builder::new().prefix("exitless-bench-").tempdir_in(place);
     let memory = folder_in(Path::new("/dev/shm"))?;
-    // Where this program is, there is a disk.
+    // The folder of this program is on a disk.
     let disk = folder_in(std::env::current_exe()?.parent().ok_or("a program without a folder")?)?;
     let images = |of| if of == Disk::Direct { disk.path() } else { memory.path() };
     if std::env::args().any(|argument| argument == "moves") {
@@ -77,7 +78,7 @@ fn main() -> Outcome<()> {
             }
         }
         for round in 0..rounds() {
-            // Each comes before the others as often as after them: disks and machines change their speed.
+            // Alternate the order: disks and machines change their speed over time.
             peers.reverse();
             for &peer in peers.iter().filter(|peer| peer.lacks(disk).is_none()) {
                 let disks =
@@ -107,7 +108,7 @@ pub(crate) struct Measured {
     seen: Seen,
 }
 
-/// Is a back-end until the other side of standard input is gone.
+/// Runs a back-end until the parent closes standard input.
 fn serve(config: &Path) -> Outcome<()> {
     let daemon = Daemon::start(&Config::read(config)?)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
@@ -117,15 +118,15 @@ fn serve(config: &Path) -> Outcome<()> {
 
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// Requests a second of all devices.
+    /// Requests per second of all devices together.
     rate: f64,
-    /// CPU time of the back-end for a request.
+    /// CPU time of the back-end per request.
     cpu_us: f64,
     /// The figure of the worst device, microseconds.
     p50: u32,
     p99: u32,
     p999: u32,
-    /// The slowest device's share of the fastest one's.
+    /// The rate of the slowest device, as a share of that of the fastest.
     fairness: f64,
 }
 

@@ -1,14 +1,14 @@
-//! Messages of 100,000 TCP connections through MQTT brokers, by shared I/O workers: the loads of the IOcm article, six VMs
-//! with a queue pair each and one with eight, without an emulator.
+//! Messages of 100,000 TCP connections through MQTT brokers, with shared I/O workers: the loads of the IOcm article,
+//! six VMs with a queue pair each and one with eight, without an emulator.
 //!
-//! `cargo bench -p iocm --bench connections [-- ROUNDS | few] [PART]...`, as root, with mosquitto: a PART of the names of
-//! the guests (`six`, `large`) or of what carries the packets leaves out the others, and `few` only tests, with 600
-//! connections. A guest is a network namespace, whose TCP/IP is this kernel's, with a vhost-user front-end and a broker for
-//! each queue pair; the clients of its brokers are in another such namespace. All are ports of one switch of this daemon, or
-//! of the kernel's bridge, which has no back-end and no front-ends. Messages begin when all connections are open. Latencies
-//! count from the moment at which a message was due, and are those of the worst broker. `IOCM_BENCH_RATES=10000,30000` are
-//! other rates, `IOCM_BENCH_SECONDS` is the duration of each, and `IOCM_BENCH_EXITLESS` names the `exitless` whose monitor
-//! is used. All samples are kept.
+//! `cargo bench -p iocm --bench connections [-- ROUNDS | few] [PART]...`, as root, with mosquitto. Only guests (`six`,
+//! `large`) and carriers of packets whose names contain a PART are measured; `few` is a test with 600 connections. A
+//! guest is a network namespace, which uses this kernel's TCP/IP, with a vhost-user front-end and a broker for each
+//! queue pair. The clients of its brokers are in another such namespace. All are ports of one switch of this daemon, or
+//! of the kernel's bridge, which needs no back-end and no front-ends. Messages begin when all connections are open.
+//! Latencies count from the time at which a message was due, and are those of the worst broker.
+//! `IOCM_BENCH_RATES=10000,30000` sets other rates, `IOCM_BENCH_SECONDS` the duration of each, and
+//! `IOCM_BENCH_EXITLESS` names the `exitless` whose monitor is used. All samples are kept.
 
 mod common;
 
@@ -31,27 +31,27 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Asks this program to be the daemon.
+/// The variable that makes this program the daemon.
 pub(crate) const SERVE: &str = "IOCM_BENCH_SERVE";
-/// Asks this program to be the clients of a broker.
+/// The variable that makes this program the clients of a broker.
 const PUBLISH: &str = "IOCM_BENCH_PUBLISH";
 const RATES: &str = "IOCM_BENCH_RATES";
 const SECONDS: &str = "IOCM_BENCH_SECONDS";
 /// Subscribers of each broker.
 const SUBSCRIBERS: u32 = 4;
-/// The ports of a guest's first broker: one for each 12,000 connections, for which the kernel finds a free port quickly.
+/// The ports of a guest's first broker: one for each 12,000 connections, so that the kernel finds a free port quickly.
 const PORTS: [u16; 2] = [1883, 2883];
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// A program that the kernel kills when this one ends, however it does.
+/// A program that the kernel kills when this one ends for any reason.
 pub(crate) fn child(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(program);
     command
 }
 
-/// What programs say beside their results, in the folder that is kept.
+/// The file for the programs' messages, in the folder that is kept.
 pub(crate) fn log() -> std::io::Result<File> {
     OpenOptions::new().append(true).create(true).open("log.txt")
 }
@@ -88,7 +88,7 @@ impl Guests {
         }
     }
 
-    /// Queue pairs of each guest, and its brokers, which have one thread.
+    /// The queue pairs of each guest, and so its brokers, which are single-threaded.
     const fn pairs(self) -> u16 {
         match self {
             Self::Six => 1,
@@ -102,9 +102,9 @@ impl Guests {
 }
 
 struct Plan {
-    /// Publishers of all brokers.
+    /// The publishers of all brokers together.
     connections: u32,
-    /// Messages a second of all guests.
+    /// The messages per second of all guests together.
     rates: Vec<u32>,
     seconds: u64,
     rounds: u32,
@@ -128,12 +128,12 @@ impl Plan {
         })
     }
 
-    /// Publishers of each broker.
+    /// The publishers of each broker.
     const fn connections_of_each(&self, guests: Guests) -> u32 {
         self.connections.div_ceil(guests.brokers())
     }
 
-    /// What this machine lacks.
+    /// The reason why this machine cannot run the bench.
     fn missing(&self) -> Option<String> {
         let runs = |program: &str| Command::new(program).arg("--help").output().is_ok();
         let files = self.connections_of_each(Guests::Six) + 200;
@@ -156,7 +156,7 @@ impl Plan {
     }
 }
 
-/// Raises the limit of open files, which children inherit, to the most that is allowed.
+/// Raises the limit of open files, which children inherit, to the maximum.
 fn allows_files(wanted: u64) -> bool {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -171,7 +171,7 @@ fn main() -> Outcome<()> {
     if std::env::var_os(PUBLISH).is_some() {
         return publish();
     }
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` starts this too, and test runners ask it for a list of its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -188,7 +188,7 @@ fn main() -> Outcome<()> {
     keep_chosen(&mut carriers, |carrier| carrier.name().to_owned());
     let mut shapes = vec![Guests::Six, Guests::Large];
     keep_chosen(&mut shapes, |guests| guests.name().to_owned());
-    // Sockets have short paths, from the folder that is kept.
+    // Relative to the folder that is kept, sockets have short paths.
     let kept = kept()?;
     std::env::set_current_dir(&kept)?;
     let mut samples = OpenOptions::new().append(true).create(true).open("samples.jsonl")?;
@@ -242,9 +242,9 @@ const TITLES: &str = "                               attained      %   p50 ms   
 /// A measurement of all brokers.
 struct Seen {
     brokers: Vec<LoadResult>,
-    /// Open connections of the clients just before the last message was due.
+    /// The number of open connections of the clients just before the last message was due.
     connected: u64,
-    /// Shares of a CPU while messages were due: the back-end, the front-ends, the brokers and their clients.
+    /// Shares of a CPU while messages were due: of the back-end, the front-ends, the brokers and their clients.
     cpu: [f64; 4],
     workers: usize,
 }
@@ -254,7 +254,7 @@ impl Seen {
         self.brokers.iter().map(of).sum()
     }
 
-    /// Messages that were delivered, a second.
+    /// Messages that were delivered, per second.
     fn attained(&self) -> f64 {
         self.sum(LoadResult::attained_rate)
     }
@@ -268,7 +268,7 @@ impl Seen {
         self.sum(|broker| broker.failed_connections.into())
     }
 
-    /// Tests whether all connections stayed open, and in a test all messages came.
+    /// Tests whether all connections stayed open, and in a test whether all messages were delivered.
     fn is_whole(&self, guests: Guests, plan: &Plan) -> bool {
         let wanted = u64::from(guests.brokers() * (plan.connections_of_each(guests) + SUBSCRIBERS));
         let lost = self.sum(|broker| broker.lost as f64);
@@ -299,7 +299,7 @@ impl Seen {
     }
 }
 
-/// Clients of one broker.
+/// The clients of one broker.
 struct Clients {
     process: Running,
     lines: BufReader<ChildStdout>,
@@ -315,7 +315,7 @@ impl Clients {
         Ok(Self { process, lines })
     }
 
-    /// TCP connections that are open in their namespace.
+    /// The number of open TCP connections in their namespace.
     fn connections(&self) -> Outcome<u64> {
         let text = std::fs::read_to_string(format!("/proc/{}/net/sockstat", self.process.0.id()))?;
         let number =
@@ -332,7 +332,7 @@ impl Clients {
     }
 }
 
-/// Is the clients of a broker: begins when told to by a line.
+/// Runs the clients of a broker. They begin when they read a line from standard input.
 fn publish() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [addresses, connections, rate, seconds] = &arguments[..] else {
@@ -410,7 +410,7 @@ fn measure(carrier: Carrier, guests: Guests, rate: u32, plan: &Plan) -> Outcome<
         };
         Ok([
             sum(&mut network.back_end())?,
-            // This process does nothing else now.
+            // This process only runs the front-ends now.
             cpu(std::process::id())?,
             sum(&mut brokers.iter())?,
             sum(&mut clients.iter().map(|one| &one.process))?,

@@ -1,18 +1,18 @@
-//! The instructions of a request, against the figures that are kept in `instructions/kept.toml`.
+//! The instructions per request, compared with the figures in `instructions/kept.toml`.
 //!
-//! `make instructions` compares them; with `KEEP=update` it keeps what was counted.
-//! Valgrind's callgrind counts, so that neither a busy machine nor a virtual one without performance counters matters: the
-//! same program gives the same figure. One thread is driver, device and worker by turns, and only the worker's or the
-//! device's part is counted, without the kernel's.
+//! `make instructions` compares them; with `KEEP=update` it keeps the new ones. Valgrind's callgrind counts, so neither
+//! a busy machine nor a virtual one without performance counters matters: the same program gives the same figure. One
+//! thread is driver, device and worker in turn. Only the worker's or the device's part is counted, without the
+//! kernel's.
 //!
-//! A figure depends on the compiler, on the profile (one codegen unit: see `instructions/profile.toml`), on glibc, which is
-//! linked statically, and hardly on valgrind. It does not depend on the CPU: glibc would choose its memcpy(3) by it, and is told to
-//! take the one of every x86-64. The compiler is not pinned, because people build with what they have; another one than that of
-//! the kept figures may move them by more than the bound, and gets a wider one. A toolchain of CI that is newer is a reason to
-//! keep its figures.
+//! A figure depends on the compiler, on the profile (one codegen unit: see `instructions/profile.toml`), on glibc,
+//! which is linked statically, and hardly on valgrind. It does not depend on the CPU: glibc, which would choose its
+//! memcpy(3) by the CPU, is told to use the baseline one of x86-64. The compiler is not pinned, because people build
+//! with what they have. Another compiler than that of the kept figures may change them by more than the bound, and gets
+//! a wider one. A newer toolchain in CI is a reason to keep its figures.
 //!
-//! No library does it: gungraun (0.18, before 0.17 iai-callgrind; Apache-2.0 OR MIT) keeps its baselines in `target`, not in
-//! the tree, and wants a runner of the very same version to be installed beside valgrind.
+//! No library is used: gungraun (0.18, before 0.17 iai-callgrind; Apache-2.0 OR MIT) keeps its baselines in `target`,
+//! not in the tree, and needs a runner of exactly the same version, besides valgrind.
 
 mod instructions {
     pub(crate) mod block;
@@ -27,32 +27,32 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Asks this program to be what is counted: the name of a load.
+/// The variable with the name of a load, which makes this program the counted one.
 const LOAD: &str = "IOCM_INSTRUCTIONS_LOAD";
 /// The function in which instructions are counted, as callgrind's pattern.
 const COUNTED: &str = "*instructions*counted*";
-/// The memory functions that every x86-64 CPU has (`sysdeps/x86_64/multiarch/ifunc-memmove.h` of glibc).
+/// Switches glibc to the memory functions that every x86-64 CPU has (`sysdeps/x86_64/multiarch/ifunc-memmove.h`).
 const ANY_CPU: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX_Fast_Unaligned_Load,-SSSE3,-ERMS,-FSRM";
-/// The requests in a turn, and the turns before and while instructions are counted.
+/// The requests in a turn, and the numbers of turns before and while instructions are counted.
 const BATCH: usize = 16;
 const WARM_UP: usize = 8;
 const TURNS: usize = 64;
-/// The difference from a kept figure that fails, percent: with the compiler that it was kept of, and with others.
+/// The largest difference from a kept figure, percent: with the compiler of that figure, and with others.
 const BOUND: f64 = 3.0;
 const OTHER_BOUND: f64 = 15.0;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// A load, which prepares itself.
+/// Prepares a load.
 type Load = fn() -> Outcome<Box<dyn Turn>>;
 
 /// The three parts of a turn with [`BATCH`] requests.
 pub(crate) trait Turn {
     /// Makes requests available.
     fn submit(&mut self);
-    /// Serves them: what is counted.
+    /// Serves them: this part is counted.
     fn serve(&mut self);
-    /// Takes them back, and returns their number.
+    /// Takes the used buffers. Returns their number.
     fn finish(&mut self) -> usize;
 }
 
@@ -77,7 +77,7 @@ fn main() -> Outcome<ExitCode> {
         let (_, load) = LOADS.into_iter().find(|(other, _)| *other == name).ok_or("no such load")?;
         return run(load).map(|()| ExitCode::SUCCESS);
     }
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` starts this too, and test runners ask it for a list of its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(ExitCode::SUCCESS);
     }
@@ -119,30 +119,30 @@ fn run(load: Load) -> Outcome<()> {
     Ok(())
 }
 
-/// Maps an empty page where the kernel put its vDSO. Valgrind takes that away and hides it, but not from `PR_GET_AUXV`
-/// (Linux 6.4), by which rustix looks for it: it finds no ELF file now, and makes system calls.
+/// Maps an empty page at the address of the vDSO. Valgrind unmaps and hides the vDSO, but `PR_GET_AUXV` (Linux 6.4)
+/// still reports it, and rustix looks for it there. Now rustix finds no ELF file, and makes system calls.
 fn fill_the_place_of_the_vdso() {
     /// `PR_GET_AUXV` of linux/prctl.h.
     const GET_AUXV: libc::c_int = 0x4155_5856;
     let mut vector = [[0_usize; 2]; 32];
-    // SAFETY: the kernel writes no more bytes than are said.
+    // SAFETY: the kernel writes at most as many bytes as `vector` has.
     unsafe { libc::prctl(GET_AUXV, vector.as_mut_ptr(), size_of_val(&vector), 0, 0) };
     let vdso = vector.iter().find(|[kind, _]| *kind == libc::AT_SYSINFO_EHDR as usize);
     let Some([_, place]) = vdso else { return };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let place = std::ptr::with_exposed_provenance_mut(*place);
-    // SAFETY: nothing that is mapped is replaced. Without valgrind the vDSO stays.
+    // SAFETY: the call replaces no mapping. Without valgrind the vDSO stays.
     unsafe { libc::mmap(place, 4096, libc::PROT_READ, flags, -1, 0) };
 }
 
 #[inline(never)]
 fn counted(turn: &mut dyn Turn) {
     turn.serve();
-    // Without this it would be a jump, whose end callgrind does not see.
+    // Prevents a tail call, whose end callgrind does not see.
     black_box(());
 }
 
-/// Counts the instructions of a request.
+/// Counts the instructions per request.
 fn count(name: &str) -> Outcome<f64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -159,7 +159,7 @@ fn count(name: &str) -> Outcome<f64> {
     }
 }
 
-/// The compiler of Cargo, which has built this: `rustc 1.95.0`.
+/// The compiler that Cargo has used: `rustc 1.95.0`.
 fn compiler() -> Outcome<String> {
     let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
         .arg("--version")

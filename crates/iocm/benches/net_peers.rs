@@ -1,12 +1,12 @@
 //! The back-end's cost of a packet of 64 bytes: this daemon, `dpdk-testpmd`'s vhost ports and Open vSwitch with DPDK,
-//! one after another in each round, under the same load by testpmd's virtio-user front-end.
+//! one after another in each round, under the same load from testpmd's virtio-user front-end.
 //!
-//! `cargo bench -p iocm --bench net_peers [-- ROUNDS] [PART]...`: a PART of the titles of loads or of the names of peers
-//! leaves out the others. `IOCM_BENCH_OLD` names an older build of this program, which is then a peer too.
-//! Two loads: a front-end that sends all that it can to a back-end that drops it, and packets that go round between two
-//! ports of a back-end and a front-end that sends back what it gets. CPU time is that of the whole back-end process;
-//! packets are those that the front-end counts. Front-end and back-end have a CPU each. At the end the medians over the
-//! rounds are compared with the aims of the daemon.
+//! `cargo bench -p iocm --bench net_peers [-- ROUNDS] [PART]...`: only loads and peers whose names contain a PART are
+//! measured. `IOCM_BENCH_OLD` names an older build of this program, which is then a peer, too. There are two loads: a
+//! front-end that sends as much as it can to a back-end that drops it, and packets that circulate between two ports of
+//! a back-end and a front-end that sends back what it receives. CPU time is that of the whole back-end process; packets
+//! are those that the front-end counts. Front-end and back-end have a CPU each. At the end, the medians over the rounds
+//! are compared with the aims of the daemon.
 
 mod common;
 
@@ -27,9 +27,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Asks this program to be a back-end.
+/// The variable that makes this program a back-end.
 const SERVE: &str = "IOCM_BENCH_SERVE";
-/// Names an older build of this program.
+/// The variable that names an older build of this program.
 const OLD: &str = "IOCM_BENCH_OLD";
 const TESTPMD: &str = "dpdk-testpmd";
 const SECONDS: u64 = 3;
@@ -40,7 +40,7 @@ fn main() -> Outcome<()> {
     if let Some(config) = std::env::var_os(SERVE) {
         return serve(Path::new(&config));
     }
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` starts this too, and test runners ask it for a list of its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -84,7 +84,7 @@ fn main() -> Outcome<()> {
     let load = std::fs::read_to_string("/proc/loadavg")?;
     println!("\nload average {}", load.split(' ').take(3).collect::<Vec<_>>().join(" "));
     aims::print(&results, &idles);
-    // DPDK leaves what its processes would share.
+    // DPDK leaves files that its processes would share.
     for who in ["back", "front", "ovs"] {
         let _ = std::fs::remove_dir_all(format!("/run/dpdk/iocm-{who}-{}", std::process::id()));
     }
@@ -128,7 +128,7 @@ struct Talker {
     child: Child,
     commands: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// A program that it needs, for one that ends by no command.
+    /// A program that it depends on, and that no command ends.
     needs: Option<Child>,
 }
 
@@ -151,7 +151,7 @@ impl Talker {
         Ok(commands.flush()?)
     }
 
-    /// Sum of the numbers behind a word in the statistics of all ports.
+    /// The sum of the numbers after a word in the statistics of all ports.
     fn count(&mut self, word: &str, ports: usize) -> Outcome<u64> {
         while self.lines.try_recv().is_ok() {}
         self.say("show port stats all")?;
@@ -196,9 +196,9 @@ fn mac(port: usize) -> String {
     format!("52:54:00:00:00:{:02x}", port + 1)
 }
 
-/// testpmd on two CPUs: its commands on `main`, its packets on the other.
+/// testpmd on two CPUs: commands on `main`, packets on the other.
 fn testpmd(main: usize, prefix: &str) -> Command {
-    // By itself it keeps what it writes to a pipe until it ends.
+    // Otherwise it buffers its output to a pipe until it ends.
     let mut command = Command::new("stdbuf");
     command.args(["-oL", TESTPMD]);
     let prefix = format!("iocm-{prefix}-{}", std::process::id());
@@ -290,13 +290,13 @@ fn front_end(load: Load, directory: &Path) -> Outcome<Talker> {
     Talker::start(&mut command)
 }
 
-/// Packets a second, and the share of a CPU that the back-end used for them.
+/// Packets per second, and the share of a CPU that the back-end used for them.
 fn measure(peer: Peer, load: Load, directory: &Path) -> Outcome<(f64, f64)> {
     let back = peer.start(load, directory)?;
     let mut front = front_end(load, directory)?;
-    // Its first answer says that it is ready.
+    // Its first answer shows that it is ready.
     front.count("TX-packets:", load.ports())?;
-    // What is sent before a switch has both of its ports up is lost, and then nothing goes round.
+    // Packets that are sent before both ports of a switch are up are lost, and then nothing circulates.
     for _ in 0..10 {
         front.say(if load == Load::Sink { "start" } else { "start tx_first 16" })?;
         std::thread::sleep(Duration::from_millis(700));
@@ -316,7 +316,7 @@ fn measure(peer: Peer, load: Load, directory: &Path) -> Outcome<(f64, f64)> {
     Ok((packets as f64 / wall, used / wall))
 }
 
-/// The share of a CPU that a back-end uses whose guest sends nothing.
+/// The share of a CPU that a back-end uses while its guest sends nothing.
 fn idle(peer: Peer, directory: &Path) -> Outcome<f64> {
     let back = peer.start(Load::Sink, directory)?;
     let mut front = front_end(Load::Sink, directory)?;
@@ -330,7 +330,7 @@ fn idle(peer: Peer, directory: &Path) -> Outcome<f64> {
     Ok(used)
 }
 
-/// Is a back-end until the other side of standard input is gone.
+/// Runs a back-end until the parent closes standard input.
 fn serve(config: &Path) -> Outcome<()> {
     let daemon = Daemon::start(&Config::read(config)?)?;
     let mut words = String::new();

@@ -1,24 +1,24 @@
-//! Users and groups by name, from `/etc/passwd` and `/etc/group` as they are: a static program has no other way.
+//! Users and groups by name, from `/etc/passwd` and `/etc/group` alone: a static program cannot use NSS.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A user with all groups.
+/// A user with its groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// The user.
     pub user: u32,
-    /// The user's own group.
+    /// The user's primary group.
     pub group: u32,
-    /// All further groups.
+    /// The supplementary groups.
     pub groups: Vec<u32>,
 }
 
-/// The reason why a name is nobody's.
+/// The reason why a name cannot be looked up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccountError {
-    /// It does not stand there.
+    /// The file has no such entry.
     #[error("{path} has no {kind} `{name}`: add it, or give a number")]
     Missing {
         /// The file.
@@ -33,7 +33,7 @@ pub enum AccountError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -46,7 +46,7 @@ fn read(path: &str) -> Result<String, AccountError> {
     std::fs::read_to_string(path).map_err(|source| AccountError::Read { path: path.into(), source })
 }
 
-/// The user of a name or a number.
+/// The user with this name or number.
 ///
 /// # Errors
 /// [`AccountError`].
@@ -59,7 +59,7 @@ pub fn user_of(name: &str) -> Result<Account, AccountError> {
     }
 }
 
-/// The group of a name or a number.
+/// The group with this name or number.
 ///
 /// # Errors
 /// [`AccountError`].
@@ -80,7 +80,7 @@ fn fields(line: &str) -> Vec<&str> {
     line.split(':').collect()
 }
 
-/// A number that has no name is a user with the group of the same number.
+/// A number without an entry: the user gets the group of the same number.
 fn by_number(name: &str) -> Option<Account> {
     let user = name.parse().ok()?;
     Some(Account { user, group: user, groups: Vec::new() })

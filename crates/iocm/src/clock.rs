@@ -1,4 +1,4 @@
-//! The clocks that a worker reads: for time, for its CPU time, and one that costs nearly nothing.
+//! The clocks that a worker reads: monotonic time, CPU time, and the TSC, which costs next to nothing.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -55,7 +55,7 @@ pub enum PollingConfig {
     /// The cheapest way that does not slow guests down.
     #[default]
     Adaptive,
-    /// Always poll, on a core of their own.
+    /// Always poll, on a dedicated core.
     Always,
     /// Always sleep until a kick.
     Never,
@@ -79,13 +79,13 @@ impl PollingConfig {
 pub struct WorkersConfig {
     /// The assignment of devices to workers.
     pub arrangement: Arrangement,
-    /// The number of workers, where devices share them.
+    /// The number of workers, if devices share them.
     pub count: u32,
     /// The host CPUs of each worker, as lists such as `2` or `4-7`; workers without a list run on all.
     pub cpus: Vec<String>,
     /// Polling of workers that find nothing to do.
     pub polling: PollingConfig,
-    /// The longest that a request waits for a nap to end, microseconds.
+    /// The longest nap, and so the longest time that a request waits for its end, microseconds.
     pub longest_nap_us: u64,
 }
 
@@ -224,7 +224,7 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
         let number =
             |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < MAX).ok_or_else(invalid);
         let (first, last) = (number(first)?, number(last)?);
-        // A range that comes again and again is a short text and a long list.
+        // Checked before the range is added: a short text can repeat a range, and so make a huge list.
         if first > last {
             return Err(invalid());
         }

@@ -1,4 +1,4 @@
-//! The control tree of a running daemon: all that can be read of it, and all that can be changed.
+//! The control tree of a running daemon: everything that can be read or changed while it runs.
 //!
 //! The tree consists of attributes (`table`). Reading one gives a [`Value`] from facts ([`FactSource`]), writing one
 //! gives an [`Operation`]; the daemon supplies the facts and carries out the operations. Two endpoints lead to the

@@ -29,8 +29,8 @@ pub struct Daemon {
     devices: Mutex<Devices>,
     pool: Arc<Pool>,
     pub(crate) loads: Loads,
-    /// The names and sockets of devices that are being added, so that no two have the same. Opening one may take as long as
-    /// a file server does, and the lock is not held meanwhile.
+    /// The names and sockets of devices that are being added, so that no two have the same. Opening a device may wait
+    /// for a file server, so no lock is held meanwhile.
     adding: Mutex<Vec<(String, PathBuf)>>,
     /// Held while a device gets its worker and its number.
     numbering: Mutex<()>,
@@ -113,7 +113,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Opens and serves one more device. Returns its number, which no other device has had.
+    /// Opens and serves one more device. Returns its number, which is never used again.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Daemon {
     /// Removes a device after its requests in flight have ended. `false` when there is no such device.
     pub(crate) fn remove_device(&self, number: u32) -> bool {
         let Some(endpoint) = self.endpoint(number) else { return false };
-        // The lock is not held: closing may take as long as a disk does.
+        // Closing may wait for a disk, so the lock is not held.
         endpoint.remove();
         let was_there = self.devices().by_number.remove(&number).is_some();
         if let Some(worker) = endpoint.own_worker.filter(|_| was_there) {
@@ -245,7 +245,7 @@ impl Drop for Adding<'_> {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Others may still hold an endpoint, so it is closed here. All are told first, so that they end together.
+        // Others may still hold endpoints, so close them here. Tell all first, so that they close at the same time.
         let endpoints = self.endpoints();
         endpoints.iter().for_each(|endpoint| endpoint.begin_to_close());
         let deadline = Endpoint::deadline();

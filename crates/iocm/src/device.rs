@@ -53,17 +53,18 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// The feature bits of the device type; those of every virtio device are added.
     fn features(&self) -> u64;
 
-    /// The feature bits that are not offered, but accepted of guests that have them from an earlier daemon.
+    /// Feature bits that are not offered, but accepted from guests that negotiated them with an earlier daemon.
     fn accepted_features(&self) -> u64 {
         0
     }
 
-    /// The protocol features of the device type beside those of every device.
+    /// The protocol features of the device type, besides those of every device.
     fn protocol_features(&self) -> u64 {
         0
     }
 
-    /// The largest number of queues.
+    /// The largest number of queues, also the reply to `VHOST_USER_GET_QUEUE_NUM`: of a network device too it is the number
+    /// of virtqueues (vhost-user, "Multiple queue support"), and so cloud-hypervisor and crosvm understand it.
     fn queues(&self) -> u16;
 
     /// The reply to `VHOST_USER_GET_QUEUE_NUM`: for a network device front-ends expect the number of queue pairs.
@@ -95,7 +96,7 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Grows it to so many bytes, or to the size of its file.
+    /// Grows it to this many bytes, or to the size of its file.
     ///
     /// # Errors
     ///
@@ -107,8 +108,8 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Sets the MTU that the front-end told the guest; `None` when the front-end has gone.
     fn set_mtu(&self, _mtu: Option<u64>) {}
 
-    /// Gives a queue what it needs of the host while it is started and enabled. This may take milliseconds, for which the
-    /// front-end's thread waits, and no worker.
+    /// Sets up what a queue needs on the host while it is started and enabled, or releases it. This may take
+    /// milliseconds: it is called on the front-end's thread, never on a worker.
     fn enable(&self, _index: u16, _enabled: bool) {}
 
     /// Announces a guest to the network after a migration.

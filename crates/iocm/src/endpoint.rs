@@ -33,7 +33,7 @@ pub struct Endpoint {
     pub config: DeviceConfig,
     /// The device and its queues.
     pub backend: Arc<Backend>,
-    /// The worker that serves this device alone.
+    /// The worker that serves only this device, if there is one.
     pub own_worker: Option<u32>,
     file: ListenerFile,
     pool: Arc<Pool>,
@@ -41,7 +41,7 @@ pub struct Endpoint {
     waker: Option<Waker>,
     closing: Arc<AtomicBool>,
     connection: Arc<Mutex<Option<Front>>>,
-    /// `true` comes when the only front-end of the endpoint has disconnected, `false` when its connection failed.
+    /// Receives `true` when the only front-end of the endpoint has disconnected, `false` if its connection failed.
     only: Mutex<Option<Receiver<bool>>>,
     /// The thread, and a channel that closes when it ends.
     thread: Mutex<Option<(JoinHandle<()>, Receiver<Infallible>)>>,
@@ -52,8 +52,8 @@ pub struct Endpoint {
 pub struct BoundEndpoint {
     /// `None` once an [`Endpoint`] owns it.
     file: Option<ListenerFile>,
-    /// `None` once the thread of an [`Endpoint`] owns it. That thread drops it, because that also drops what others have
-    /// sent to it.
+    /// `None` once the thread of an [`Endpoint`] owns it. That thread drops it, because this also closes descriptors
+    /// that peers have sent, which may block.
     source: Option<Source>,
     /// It is for one front-end only.
     once: bool,
@@ -97,7 +97,7 @@ struct Front {
 pub struct Peer {
     /// The process that connected.
     pub pid: i32,
-    /// The name of its VM by the command line, else the name of the process; empty if neither is known.
+    /// The name of its VM on the command line, else the name of the process; empty if neither is known.
     pub vm: String,
 }
 
@@ -146,7 +146,7 @@ pub enum EndpointError {
         #[source]
         source: io::Error,
     },
-    /// The socket that others made cannot be used.
+    /// The inherited socket cannot be used.
     #[error("Cannot wait for front-ends on the socket that was inherited")]
     Inherited(#[source] io::Error),
     /// The kernel refused a thread.
@@ -161,7 +161,7 @@ pub enum EndpointError {
 }
 
 impl BoundEndpoint {
-    /// Has one front-end served, and none after it.
+    /// Limits it to a single front-end.
     #[must_use]
     pub fn once(mut self) -> Self {
         self.once = true;
@@ -170,7 +170,7 @@ impl BoundEndpoint {
 }
 
 impl Endpoint {
-    /// Takes an inherited listening socket, or makes one. A file that a program that has ended left there is replaced.
+    /// Takes an inherited listening socket, or creates one. A socket file that an ended program left is replaced.
     ///
     /// # Errors
     /// [`EndpointError`].
@@ -191,7 +191,7 @@ impl Endpoint {
         Ok(bound)
     }
 
-    /// Takes a socket that others made.
+    /// Takes a socket that another program created.
     ///
     /// # Errors
     /// [`EndpointError::Inherited`].
@@ -246,15 +246,14 @@ impl Endpoint {
                             served = true;
                             // A process that only tests whether somebody listens is not a front-end.
                             if once && end.said_something {
-                                // Nobody may wait for it.
+                                // The receiver may be gone.
                                 let _ = tells.send(end.in_order);
                                 break;
                             }
                         }
                         Err(error) => {
                             backend.log.warn(|| format!("{name}: Cannot accept a front-end: {error}"));
-                            // Most likely the process has too many open files: accepting again at once would use a
-                            // core.
+                            // Most likely the process has too many open files: accepting again at once would spin.
                             std::thread::sleep(ACCEPT_RETRY);
                         }
                     }
@@ -270,8 +269,8 @@ impl Endpoint {
         Ok(Self { config, backend, own_worker, file, pool, waker, closing, connection, only, thread })
     }
 
-    /// The end of the only front-end: `true` comes when it has disconnected, `false` when its connection failed. `None`
-    /// if it was asked for before.
+    /// The end of the only front-end: the channel gets `true` when it has disconnected, `false` if its connection
+    /// failed. `None` if it was taken before.
     #[must_use]
     pub fn end_of_only_front_end(&self) -> Option<Receiver<bool>> {
         self.only.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -312,7 +311,7 @@ impl Endpoint {
         self.close(Self::deadline());
     }
 
-    /// The time until which closing waits for threads that serve front-ends, from now on.
+    /// The deadline of a close that begins now: closing waits until then for threads that serve front-ends.
     #[must_use]
     pub fn deadline() -> Instant {
         Instant::now() + CLOSE_TIMEOUT
@@ -321,8 +320,9 @@ impl Endpoint {
     /// Disconnects the front-end after its requests in flight, stops listening, and removes the socket unless it is kept
     /// for the next daemon.
     ///
-    /// A thread that the front-end keeps from ending by the deadline, for instance by a file whose close(2) waits for a
-    /// server that does not answer, is left behind. It ends when that does, at the latest with this process.
+    /// A thread that does not end by the deadline is left behind. A front-end can cause that, for instance with a
+    /// descriptor whose close(2) waits for a server that does not answer. The thread ends after that, or with this
+    /// process.
     pub fn close(&self, deadline: Instant) {
         self.begin_to_close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -351,9 +351,9 @@ impl Drop for Endpoint {
 
 /// The end of a connection.
 struct End {
-    /// There was a message at least.
+    /// The front-end has sent at least one message.
     said_something: bool,
-    /// The front-end closed it.
+    /// The front-end has closed the connection.
     in_order: bool,
 }
 
@@ -367,14 +367,14 @@ fn serve(
 ) -> End {
     tracing::info!("{name}: a front-end has connected");
     let set = |front| {
-        // Dropped without the lock: this also drops what the front-end sent and nobody read.
+        // Dropped without the lock: this also closes descriptors that the front-end has sent and nobody has read.
         let before =
             std::mem::replace(&mut *connection.lock().unwrap_or_else(PoisonError::into_inner), front);
         drop(before);
     };
     let peer = Peer::of(&stream);
     set(stream.try_clone().ok().map(|stream| Front { stream, peer }));
-    // A caller of `begin_to_close` did not see this connection.
+    // `begin_to_close` may have missed this connection.
     if closing.load(Ordering::Acquire) {
         let _ = stream.shutdown(std::net::Shutdown::Both);
     }

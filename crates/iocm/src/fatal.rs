@@ -18,7 +18,7 @@ impl Drop for Fatal {
     }
 }
 
-/// Ends the process, without letting go of anything that the kernel may still write to.
+/// Ends the process without freeing anything that the kernel may still write to.
 pub(crate) fn abort(why: &str) -> ! {
     tracing::warn!("The I/O daemon ends: {why}");
     std::process::abort()
@@ -27,7 +27,7 @@ pub(crate) fn abort(why: &str) -> ! {
 /// Starts a thread whose panic ends the process.
 ///
 /// # Errors
-/// When the kernel gives no thread.
+/// When the kernel refuses a thread.
 pub(crate) fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     body: impl FnOnce() -> T + Send + 'static,

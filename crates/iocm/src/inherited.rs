@@ -1,4 +1,4 @@
-//! Sockets that the process was started with.
+//! Sockets that the process inherited.
 
 mod inheritance;
 
@@ -31,12 +31,12 @@ pub struct NoSocket {
     source: io::Error,
 }
 
-/// The last of the descriptors whose use every program agrees on: input, output, errors.
+/// The last of the standard descriptors: input, output, errors.
 const LAST_STANDARD: i32 = 2;
 
 impl InheritedSocket {
-    /// Takes a copy of a descriptor. To be called before the process opens anything, which could get the number of a
-    /// descriptor that is not there.
+    /// Duplicates a descriptor. Call it before the process opens anything: that could get the number of a descriptor
+    /// that was not inherited.
     ///
     /// # Errors
     /// [`NoSocket`].
@@ -72,7 +72,7 @@ fn copy(number: i32) -> io::Result<OwnedFd> {
         let why = "the numbers 0 to 2 are those of the standard streams";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    // SAFETY: the number is only used for what the kernel refuses if it names nothing.
+    // SAFETY: the number is only used in system calls, which fail if it names no descriptor.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
     Ok(fcntl_dupfd_cloexec(borrowed, 0)?)

@@ -17,13 +17,13 @@ pub(crate) struct Listener {
     wake: Waker,
 }
 
-/// The means to end that thread's wait.
+/// A handle that wakes the thread of a [`Listener`].
 #[derive(Debug, Clone)]
 pub(crate) struct Waker(Arc<OwnedFd>);
 
 impl Listener {
     pub(crate) fn new(socket: UnixListener) -> io::Result<Self> {
-        // A connection that poll(2) reported may be gone, or be accepted by another process.
+        // Between poll(2) and accept(2), the connection may go away, or another process may accept it.
         socket.set_nonblocking(true)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { socket, wake: Waker(Arc::new(wake)) })
@@ -33,7 +33,7 @@ impl Listener {
         self.wake.clone()
     }
 
-    /// Waits for a connection; `None` once it was woken.
+    /// Waits for a connection; `None` once it has been woken.
     pub(crate) fn accept(&self) -> io::Result<Option<UnixStream>> {
         loop {
             let mut both = [&self.socket as &dyn AsFd, &self.wake.0]
@@ -63,9 +63,9 @@ impl AsFd for Listener {
 }
 
 impl Waker {
-    /// Ends the wait, and all later ones.
+    /// Ends the wait, and all later waits.
     pub(crate) fn wake(&self) {
-        // It fails only if it was woken as often as a counter of 64 bits can count.
+        // It fails only if the 64-bit counter is full.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
@@ -88,7 +88,7 @@ mod tests {
         });
         let _first = UnixStream::connect(&path).unwrap();
         waker.wake();
-        // The wake may come before the connection is seen, which then waits for whoever has the socket.
+        // The wake-up may come before the connection is accepted, which then stays in the socket's queue.
         let (first, second) = thread.join().unwrap();
         assert!(!second);
         let _next = UnixStream::connect(&path).unwrap();

@@ -3,22 +3,22 @@
 use crate::clock::now_ns;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Lines that are written in each period.
+/// The number of lines that are written in each period.
 const LINES: u64 = 10;
-/// A period, nanoseconds.
+/// The length of a period, nanoseconds.
 const PERIOD_NS: u64 = 10_000_000_000;
 
 /// The number of lines that one source wrote. Each source has its own limit, so that none hides the lines of another.
 #[derive(Debug, Default)]
 pub struct LogLimit {
-    /// When the period began, nanoseconds.
+    /// The start of the period, nanoseconds.
     began: AtomicU64,
-    /// Lines in it, those included that were not written.
+    /// The number of lines in it, including dropped ones.
     lines: AtomicU64,
 }
 
 impl LogLimit {
-    /// Admits a line or drops it. If admitted, the number of lines that were dropped before it.
+    /// Admits or drops a line. If admitted, returns the number of lines that were dropped before it.
     fn admit(&self, now: u64) -> Option<u64> {
         let began = self.began.load(Ordering::Relaxed);
         if began == 0 || now.saturating_sub(began) >= PERIOD_NS {
@@ -30,13 +30,13 @@ impl LogLimit {
         (self.lines.fetch_add(1, Ordering::Relaxed) < LINES).then_some(0)
     }
 
-    /// The lines of this period, those included that were not written.
+    /// The number of lines in this period, including dropped ones.
     #[cfg(test)]
     pub(crate) fn lines(&self) -> u64 {
         self.lines.load(Ordering::Relaxed)
     }
 
-    /// Writes a warning, unless there were too many.
+    /// Writes a warning, unless the limit is reached.
     pub fn warn(&self, line: impl FnOnce() -> String) {
         match self.admit(now_ns()) {
             Some(0) => tracing::warn!("{}", line()),

@@ -21,7 +21,7 @@ pub struct RegionDescription {
     pub guest: u64,
     /// Size in bytes.
     pub size: u64,
-    /// The address in the front-end's process, in which rings are addressed.
+    /// The address in the front-end's address space, which is also used for the addresses of rings.
     pub user: u64,
     /// The offset of the region in its file, bytes.
     pub offset: u64,
@@ -64,7 +64,7 @@ pub struct Part {
     pub size: u32,
 }
 
-/// What is needed of a region to translate an address, in one cache line with that of another.
+/// The part of a region that is needed to translate an address. Two of these fit into a cache line.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     guest: u64,
@@ -78,12 +78,12 @@ unsafe impl Send for Span {}
 // SAFETY: as before.
 unsafe impl Sync for Span {}
 
-/// The memory of a guest. Adding or removing a region makes a new one, which shares the other regions.
+/// The memory of a guest. Adding or removing a region makes a new `GuestMemory`, which shares the other regions.
 #[derive(Debug, Clone, Default)]
 pub struct GuestMemory {
     /// By guest address, without overlaps.
     regions: Vec<Arc<Region>>,
-    /// Those of the regions, in their order.
+    /// The spans of the regions, in the same order.
     spans: Vec<Span>,
     log: Option<Arc<DirtyLog>>,
 }
@@ -111,7 +111,7 @@ pub enum RegionError {
         /// Size in bytes.
         size: u64,
     },
-    /// All guests together would need more addresses than this process has.
+    /// The guest would be larger than is allowed, because all guests share the address space of this process.
     #[error(
         "The guest would have {wanted:#x} bytes of memory, and {most:#x} are the most on this host: four times its own"
     )]
@@ -131,11 +131,11 @@ pub enum RegionError {
 fn most_of_a_guest() -> u64 {
     static MAX: OnceLock<u64> = OnceLock::new();
     *MAX.get_or_init(|| {
-        // Miri does not say how much the host has.
+        // Miri does not tell how much memory the host has.
         if cfg!(miri) {
             return 1 << 34;
         }
-        // SAFETY: the call takes no memory.
+        // SAFETY: the call takes no pointers.
         let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
         let bytes = u64::try_from(pages).unwrap_or(0) * rustix::param::page_size() as u64;
         bytes.saturating_mul(4).max(1 << 34)
@@ -193,7 +193,7 @@ impl GuestMemory {
         self.regions.iter().any(|region| region.description.is(description))
     }
 
-    /// This memory without one region, which its addresses and its size identify.
+    /// This memory without the region that has these addresses and this size.
     ///
     /// # Errors
     /// [`RegionError::NotThere`].
@@ -218,8 +218,8 @@ impl GuestMemory {
         self.regions.len()
     }
 
-    /// Passes the bytes from `guest` on to `each`, piece by piece; adjacent regions make several pieces. `false` if
-    /// there is a hole; the pieces before it were passed then.
+    /// Passes `size` bytes from `guest` on to `each`, in one piece for each region. Returns `false` if there is a hole;
+    /// the pieces before it have been passed by then.
     #[inline]
     pub fn parts(&self, guest: u64, size: u32, mut each: impl FnMut(Part)) -> bool {
         let (mut at, mut left) = (guest, size);
@@ -252,7 +252,7 @@ impl GuestMemory {
         Some(Part { pointer: span.first.wrapping_add(inside as usize), guest, size })
     }
 
-    /// Translates an address of the front-end's process, as vhost-user gives them for rings.
+    /// Translates an address of the front-end's address space, which vhost-user uses for rings.
     #[must_use]
     pub fn of_user(&self, user: u64, size: u32) -> Option<Part> {
         let region = self.regions.iter().find(|region| {

@@ -31,7 +31,7 @@ pub enum PoolError {
     /// The last worker cannot be removed while there are queues.
     #[error("I/O worker {0} is the last one, and has queues to serve")]
     Last(u32),
-    /// The last worker is no spare one.
+    /// The worker is the last one, which must stay.
     #[error("I/O worker {0} is the last one: make another one first")]
     NoSpare(u32),
     /// A queue is not served.
@@ -59,7 +59,7 @@ impl Pool {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a worker. Returns its number, which no other worker has had.
+    /// Adds a worker. Returns its number, which is never used again.
     ///
     /// # Errors
     /// [`WorkerError`].
@@ -151,7 +151,7 @@ impl Pool {
         keys: impl IntoIterator<Item = QueueKey>,
         to: u32,
     ) -> Result<Vec<QueueKey>, PoolError> {
-        // Before the lock is taken: `keys` may take others, under which queues are given to this pool.
+        // Before the lock is taken: `keys` may take locks under which others call this pool.
         let moves = keys.into_iter().map(|key| (key, to)).collect();
         self.inner().move_queues(&moves)
     }
@@ -167,7 +167,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError`].
     pub fn end(&self, key: QueueKey) -> Result<Queue, PoolError> {
-        // This may take as long as a disk does, so the lock is not held; a move meanwhile finds no queue.
+        // Draining may wait for a disk, so the lock is not held; a move in the meantime finds no queue.
         let worker = self.leave(key)?;
         worker.take_drained(key)?.ok_or(PoolError::NoQueue(key.0))
     }
@@ -189,7 +189,7 @@ impl Pool {
     ) -> Result<T, PoolError> {
         let mut act = act;
         loop {
-            // The lock is not held meanwhile.
+            // The lock is not held during the call.
             match self.serving_worker(key)?.with(key, act)? {
                 Ok(done) => return Ok(done),
                 // It moved to another worker meanwhile.
@@ -230,15 +230,15 @@ impl Inner {
             *count += 1;
         }
         self.move_queues(&moves)?;
-        // Its thread ends after the last reference, which may take as long as a disk does: nobody waits for that.
+        // Its thread ends after the last reference is dropped, which may wait for a disk: do not wait for that.
         if let Some(gone) = self.workers.remove(&number) {
             gone.leave_behind();
         }
         Ok(())
     }
 
-    /// Moves queues, with one command to each worker that has some of them: with as many runnable threads as queues
-    /// each reply that is waited for takes milliseconds. Returns the queues that are not served.
+    /// Moves queues with one command to each worker that has some of them, because each reply takes milliseconds if
+    /// there are as many runnable threads as queues. Returns the queues that are not served.
     fn move_queues(&mut self, moves: &BTreeMap<QueueKey, u32>) -> Result<Vec<QueueKey>, PoolError> {
         let mut missing = Vec::new();
         let mut by_worker: BTreeMap<u32, Vec<(QueueKey, u32)>> = BTreeMap::new();
@@ -293,7 +293,7 @@ mod tests {
                 let piece = libc::iovec { iov_base: std::ptr::from_mut(byte).cast(), iov_len: 1 };
                 let pieces = &raw const *Box::leak(Box::new(piece));
                 let read = Submission::Read { file: self.disk.as_raw_fd(), pieces, count: 1, offset: 0 };
-                // SAFETY: the byte and the piece stay for ever, and the file until the queue has drained.
+                // SAFETY: the byte and the piece are never freed, and the file stays open until the queue has drained.
                 unsafe { submitter.submit(read, Token(0), false) }.unwrap();
                 self.in_flight = 1;
             }
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A pool of so many workers whose first serves a queue with this handler.
+    /// A pool of this many workers. The first one serves a queue with this handler.
     fn serving(workers: usize, handler: Box<dyn Handler>) -> (Arc<Pool>, QueueKey, Driver) {
         let pool = Pool::new();
         for _ in 0..workers {

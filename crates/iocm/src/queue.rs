@@ -22,8 +22,8 @@ pub(crate) use handler::{IoEngine, completed};
 pub use submission::Submission;
 pub use virtqueue::Virtqueue;
 
-/// The number of a queue, unique in the process for ever: of 32 bits a front-end that restarts its queue without pause would
-/// use all up in a day. It is below 2^48.
+/// The number of a queue, never used again in this process, and below 2^48. With 32 bits, a front-end that restarts its
+/// queue without pause would use up all numbers in a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueKey(pub u64);
 
@@ -45,7 +45,7 @@ pub struct QueueState {
     pub delays: Delays,
     /// The moves between workers, and the pauses that they caused.
     pub moves: Moves,
-    /// The driver violated the ring's format, so that the queue is no longer served.
+    /// The driver violated the ring's format, so the queue is no longer served.
     pub broken: AtomicBool,
     /// The limit of log lines that the driver can cause.
     pub log: LogLimit,
@@ -65,11 +65,11 @@ pub struct Queue {
     error: Option<Arc<OwnedFd>>,
     /// The error eventfd is still to be signalled.
     error_due: bool,
-    /// Requests are taken. Requests in flight complete in any case.
+    /// New requests are taken. Requests in flight complete in any case.
     pub(crate) enabled: bool,
     /// Its share of a busy worker, relative to the weights of other queues.
     pub(crate) weight: u32,
-    /// The queue is polled always, and never left to kicks.
+    /// The queue is always polled, and never waits for kicks.
     pub(crate) polled: bool,
     /// The time at which a worker handed it over, nanoseconds of the monotonic clock.
     pub(crate) left: Option<u64>,
@@ -229,7 +229,7 @@ impl Queue {
 
     /// Switches to another mapping of the same guest's memory. If the ring is not in it, the queue breaks.
     pub(crate) fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
-        // It may have lost pages before.
+        // The new mapping may have lost pages already: check it.
         self.virtqueue.lost_pages = 0;
         if let Err(error) = self.virtqueue.ring.use_memory(memory) {
             self.virtqueue.broken = Some(error);

@@ -136,7 +136,7 @@ impl Ring {
         }
     }
 
-    /// Returns the buffer that was taken last to the available ones. Several are put back starting with the last one.
+    /// Puts the buffer that was taken last back. Several are put back in reverse order.
     #[inline]
     pub(crate) fn put_back(&mut self, id: u16) {
         match self {

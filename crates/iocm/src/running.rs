@@ -38,7 +38,7 @@ pub enum StartError {
 }
 
 impl Ready {
-    /// Opens all that the configuration names: files, sockets, the control tree.
+    /// Opens everything that the configuration names: files, sockets, the control tree.
     ///
     /// # Errors
     /// [`StartError`].
@@ -46,7 +46,7 @@ impl Ready {
         Self::open_with(config, Inheritance::default())
     }
 
-    /// The same with the sockets that a service manager gives.
+    /// The same with the sockets of a service manager.
     ///
     /// # Errors
     /// [`StartError`].
@@ -60,8 +60,9 @@ impl Ready {
         Ok(Self { bound, endpoints, safety })
     }
 
-    /// Opens one device for one front-end, without a control socket and a control tree: a back-end program of QEMU's
-    /// docs/interop/vhost-user.rst. The front-end comes by a socket that others made, or by that of the device.
+    /// Opens one device for one front-end, without a control socket and a control tree: a back-end program as in QEMU's
+    /// docs/interop/vhost-user.rst. The front-end connects through `socket` if there is one, and else through the
+    /// device's own socket.
     ///
     /// # Errors
     /// [`StartError`].
@@ -79,7 +80,7 @@ impl Ready {
         self.endpoints.mounted()
     }
 
-    /// Drops privileges, and serves. The process must have one thread only.
+    /// Drops privileges, and serves. The process must have only one thread.
     ///
     /// # Errors
     ///

@@ -100,7 +100,7 @@ impl Safety {
         }
     }
 
-    /// Clears the bounding set, so that no program gets back a capability that is not kept.
+    /// Clears the bounding set, so that no program that is run regains a capability that is not kept.
     fn drop_capabilities_of_children(&self) -> Result<(), SafetyError> {
         for capability in CapabilitySet::all().difference(self.keep).iter() {
             match rustix::thread::remove_capability_from_bounding_set(capability) {
@@ -135,20 +135,20 @@ fn usual_account() -> Option<Account> {
     }
 }
 
-/// Drops all capabilities of this thread but these, and returns those that it had among them.
+/// Drops all capabilities of this thread except these. Returns those of them that it had.
 fn keep_capabilities(wanted: CapabilitySet) -> Result<CapabilitySet, SafetyError> {
     let kernel = |what| move |error: rustix::io::Errno| SafetyError::Kernel { what, source: error.into() };
     let has = rustix::thread::capabilities(None).map_err(kernel("which capabilities there are"))?;
     let keep = wanted & has.permitted;
     let sets = CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() };
-    // Units of systemd give none and refuse capset(2) (`SystemCallFilter=~@privileged`).
+    // A systemd unit may give none and refuse capset(2) (`SystemCallFilter=~@privileged`).
     if has != sets {
         rustix::thread::set_capabilities(None, sets).map_err(kernel("the capabilities"))?;
     }
     Ok(keep)
 }
 
-/// Changes the user. The kernel forgets then that this process is to end with its parent (PR_SET_PDEATHSIG(2const)).
+/// Changes the user, and sets the parent-death signal again, which the kernel clears then (PR_SET_PDEATHSIG(2const)).
 fn and_end_with_parent(change: impl FnOnce() -> Result<(), SafetyError>) -> Result<(), SafetyError> {
     use rustix::process::{getppid, parent_process_death_signal, set_parent_process_death_signal};
     let kernel = |error: rustix::io::Errno| {
@@ -161,7 +161,7 @@ fn and_end_with_parent(change: impl FnOnce() -> Result<(), SafetyError>) -> Resu
         return Ok(());
     }
     set_parent_process_death_signal(signal).map_err(kernel)?;
-    // It may have ended in between.
+    // The parent may have ended in between.
     if getppid() == parent { Ok(()) } else { Err(kernel(rustix::io::Errno::SRCH)) }
 }
 
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn it_is_refused_once_there_are_threads() {
-        // The tests' own are there.
+        // The test runner has several.
         let error = Safety::new(&SafetyConfig::default()).unwrap().take_effect().unwrap_err();
         assert!(matches!(error, SafetyError::Threads(2..)), "{error}");
     }

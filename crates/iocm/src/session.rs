@@ -36,22 +36,22 @@ pub struct Backend {
 #[derive(Debug, Default)]
 struct Requests {
     connection: Option<Connection>,
-    /// The front-end does not read it, and is sent nothing more.
+    /// A message to the front-end has failed; it is sent nothing more.
     is_deaf: bool,
 }
 
 /// A queue of a back-end, served or not.
 #[derive(Debug, Default)]
 pub struct BackendQueue {
-    /// Counters.
+    /// Its counters and state.
     pub state: Arc<QueueState>,
     /// Its number while it is served.
     pub key: Mutex<Option<crate::queue::QueueKey>>,
-    /// The worker that shall serve it. Kept across connections.
+    /// The worker that is to serve it, kept across connections.
     pub worker: Mutex<Option<u32>>,
     /// Its weight; 0 for the default.
     pub weight: std::sync::atomic::AtomicU32,
-    /// It is polled always, and never left to kicks.
+    /// It is always polled, and never waits for kicks.
     pub polled: std::sync::atomic::AtomicBool,
 }
 
@@ -80,14 +80,14 @@ impl Backend {
                     *queue.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     break;
                 }
-                // The front-end's thread is stopping it, which takes as long as a disk does.
+                // The front-end's thread is stopping the queue, which may wait for a disk.
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
     }
 
-    /// Replaces the channel for requests of the back-end. Only the front-end's thread closes the old one, without the
-    /// lock: closing it drops what the front-end left in it, which may take long.
+    /// Replaces the channel for requests of the back-end. Only the front-end's thread closes the old one, and without
+    /// the lock: this also closes descriptors that the front-end has left in it, which may block.
     fn replace_requests(&self, connection: Option<Connection>) {
         let requests = Requests { connection, is_deaf: false };
         let before =
@@ -106,7 +106,7 @@ impl Backend {
         match connection.request(CONFIG_CHANGE, &[]) {
             Ok(()) => true,
             Err(error) => {
-                // After a message that was sent in part no other one can follow.
+                // No message can follow one that was sent in part.
                 self.log.warn(|| {
                     format!("Cannot tell a front-end that its device's configuration changed: {error}")
                 });
@@ -132,7 +132,7 @@ pub struct Session {
     inflight: Option<InflightMemory>,
     status: u64,
     vrings: Vec<Vring>,
-    /// A message has come.
+    /// The front-end has sent a message.
     heard: bool,
 }
 

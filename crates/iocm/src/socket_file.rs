@@ -38,8 +38,8 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Makes a listening socket. One that a program left when it ended is replaced; one on which a program listens is
-    /// in use. If its owner or group has to change, nobody but root can connect before that.
+    /// Creates a listening socket. A socket that an ended program left is replaced; one on which a program listens is
+    /// in use. If the owner or group is to change, only root can connect before that.
     ///
     /// # Errors
     /// If the directory cannot be opened, or the socket cannot be made or given away.
@@ -64,7 +64,7 @@ impl SocketFile {
         Ok((file, listener))
     }
 
-    /// The place of a socket, whose directory is opened.
+    /// Opens the directory of a socket.
     fn at(path: &Path, missing: Missing) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -110,11 +110,11 @@ impl SocketFile {
         }
     }
 
-    /// Gives the socket to a user and a group, and sets its mode then.
+    /// Gives the socket to a user and a group, and then sets its mode.
     fn give(&self, access: SocketAccess) -> io::Result<()> {
         let socket = self.directory.entry(&self.name)?;
         let found = fstat(&socket)?;
-        // It is our socket, and not another one of root that somebody linked there meanwhile.
+        // Check that it is our socket: meanwhile somebody may have linked another one of root there.
         let is_ours = found.st_uid == rustix::process::geteuid().as_raw() && found.st_nlink == 1;
         if FileType::from_raw_mode(found.st_mode) != FileType::Socket || !is_ours {
             return Err(io::Error::new(
@@ -155,7 +155,7 @@ impl SocketFile {
     }
 }
 
-/// Makes a listening socket whose file has this mode from the beginning, less the umask: bind(2) takes it from the socket.
+/// Makes a listening socket whose file has this mode, less the umask, from the beginning: bind(2) takes it from the socket.
 fn listener_at(path: &Path, mode: Option<u32>) -> io::Result<UnixListener> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     if let Some(mode) = mode {
@@ -188,7 +188,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("socket");
         let own = rustix::process::getegid().as_raw();
-        // Without a change of the owner or the group, the mode is there from bind(2) on.
+        // If neither the owner nor the group changes, the mode applies from bind(2) on.
         let private = SocketAccess { mode: Some(0o600), ..NOTHING };
         let (_, listener) = SocketFile::bind(&path, Missing::Refused, private).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
@@ -197,7 +197,7 @@ mod tests {
         let first = root.path().join("first");
         let _first = listener_at(&first, Some(0)).unwrap();
         assert_eq!(std::fs::metadata(&first).unwrap().mode() & 0o777, 0);
-        // And at last those that were named, whatever the umask is.
+        // In the end the permissions are those that were asked for, whatever the umask.
         let given = SocketAccess { group: Some(own), mode: Some(0o666), ..NOTHING };
         let (file, listener) = SocketFile::bind(&path, Missing::Refused, given).unwrap();
         let found = std::fs::metadata(&path).unwrap();
@@ -233,7 +233,7 @@ mod tests {
         SocketFile::bind(&run.join("deep/control"), Missing::Made(0o755), NOTHING).unwrap_err();
         SocketFile::bind(&run.join("deep/new/control"), Missing::Made(0o755), NOTHING).unwrap_err();
         assert_eq!(std::fs::read_dir(&etc).unwrap().count(), 1);
-        // What takes the socket's place between both calls.
+        // Something else takes the socket's place between both calls.
         let (socket, _listener) =
             SocketFile::bind(&run.join("socket"), Missing::Made(0o755), NOTHING).unwrap();
         std::fs::rename(run.join("socket"), run.join("aside")).unwrap();

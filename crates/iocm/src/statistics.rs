@@ -47,7 +47,7 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Counts `times` requests that waited for so many nanoseconds.
+    /// Counts `times` requests that each waited for `ns` nanoseconds.
     #[inline]
     pub fn add(&self, ns: u64, times: u64) {
         let bucket = (ns | 1).ilog2() as usize;
@@ -61,21 +61,19 @@ impl Delays {
     }
 }
 
-/// Times that a queue went from one worker to another.
-///
-/// Whichever worker has the queue counts them.
+/// The moves of a queue from one worker to another, counted by the worker that has the queue.
 #[derive(Debug, Default)]
 pub struct Moves {
     /// The number of moves.
     pub count: Count,
-    /// For how long no worker had it in the last one, nanoseconds.
+    /// The time that no worker had it in the last move, nanoseconds.
     pub last_pause_ns: Count,
-    /// The longest such pause of all.
+    /// The longest of these times, nanoseconds.
     pub longest_pause_ns: Count,
 }
 
 impl Moves {
-    /// Takes note of a move that took so many nanoseconds.
+    /// Counts a move that took this many nanoseconds.
     pub(crate) fn add(&self, pause_ns: u64) {
         self.count.add(1);
         self.last_pause_ns.set(pause_ns);

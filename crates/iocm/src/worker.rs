@@ -52,7 +52,7 @@ pub enum WorkerError {
     Gone,
 }
 
-/// An I/O worker. Dropping it ends its thread, and waits for that; the queues that it has are dropped too.
+/// An I/O worker. Dropping it ends its thread, and waits for that; the queues that it has are dropped, too.
 #[derive(Debug)]
 pub struct Worker {
     number: u32,
@@ -116,7 +116,7 @@ impl Worker {
         self.number
     }
 
-    /// The kernel's number of its thread.
+    /// The ID of its thread.
     #[must_use]
     pub fn thread_id(&self) -> i32 {
         self.thread_id.load(Ordering::Acquire)
@@ -147,7 +147,7 @@ impl Worker {
         self.ask(|reply| Command::HandOver { queues, reply })
     }
 
-    /// Takes a queue away once it has no requests in flight. It takes no new ones meanwhile.
+    /// Takes a queue away once it has no requests in flight. Until then the queue takes no new ones.
     ///
     /// # Errors
     /// [`WorkerError::Gone`].
@@ -211,8 +211,8 @@ impl Worker {
         pinned.map_err(|source| WorkerError::Cannot { what: "it may not run on these CPUs", source })
     }
 
-    /// Has nobody wait for its thread, which ends after its requests in flight: the last reference may be anybody's who
-    /// looked at the workers.
+    /// Lets its drop not wait for its thread, which ends after its requests in flight. The last reference may belong to
+    /// anybody who looked at the workers, who must not wait for a disk.
     pub(crate) fn leave_behind(&self) {
         self.left_behind.store(true, Ordering::Release);
     }

@@ -1,7 +1,7 @@
-//! The daemon as a process of its own: killed under load, and with its privileges given away.
+//! The daemon as a process of its own: killed under load, and without its privileges.
 //!
-//! This program is the tests and the daemon, for a daemon gives privileges away before it has threads, which the usual
-//! harness has.
+//! This program contains both the tests and the daemon: a daemon drops its privileges before it starts threads, and the
+//! usual test harness has threads already.
 
 mod blkio_disk;
 
@@ -74,7 +74,7 @@ const TESTS: &[(&str, fn())] = &[
     ("without_rights_files_and_directories_are_refused", process::safe::refused),
 ];
 
-/// The part of the usual test harness that is needed: a list, and tests by name.
+/// The part of the usual test harness that is needed: the list of tests, and running tests by name.
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);

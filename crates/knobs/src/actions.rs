@@ -1,4 +1,4 @@
-//! The changes that take more than writing a file: modules, programs, threads.
+//! Changes that need more than writing a file: modules, programs, threads.
 
 use crate::change::numbers;
 use crate::{Error, Parameters};
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// The ways to load modules, run programs and move threads. Tests play a machine with it.
+/// Loads modules, runs programs and moves threads. Tests implement it with a fake machine.
 pub trait Actions {
     /// Loads a module that is not loaded.
     ///
@@ -19,10 +19,10 @@ pub trait Actions {
     /// [`Error::Start`] or [`Error::Command`].
     fn load(&mut self, module: &str, parameters: &Parameters) -> Result<(), Error>;
 
-    /// Removes a module that is loaded. Modules on which it rests stay, with the parameters they were given.
+    /// Removes a loaded module. The modules that it depends on stay loaded, with their parameters.
     ///
     /// # Errors
-    /// [`Error::Start`] or [`Error::Command`]; the latter also when it is in use.
+    /// [`Error::Start`] or [`Error::Command`]; the latter also if the module is in use.
     fn unload(&mut self, module: &str) -> Result<(), Error>;
 
     /// Runs a program to its end.
@@ -31,7 +31,7 @@ pub trait Actions {
     /// [`Error::Start`] or [`Error::Command`].
     fn run(&mut self, command: &[String]) -> Result<(), Error>;
 
-    /// What a program prints that changes nothing. A machine that is played need not have one.
+    /// The output of a program that changes nothing. Fake machines need not implement it.
     ///
     /// # Errors
     /// [`Error::Start`] or [`Error::Command`].
@@ -39,13 +39,13 @@ pub trait Actions {
         Err(Error::Start { command: command.join(" "), source: io::ErrorKind::Unsupported.into() })
     }
 
-    /// The CPUs on which a thread may run, as the kernel lists CPUs.
+    /// The CPUs on which a thread may run, in the kernel's list format.
     ///
     /// # Errors
     /// [`Error::ThreadGone`].
     fn affinity(&self, tid: i32) -> Result<String, Error>;
 
-    /// Lets a thread run on these CPUs only.
+    /// Restricts a thread to these CPUs.
     ///
     /// # Errors
     /// [`Error::ThreadGone`], [`Error::Cpus`], or [`Error::Access`] when the kernel refuses.
@@ -56,15 +56,15 @@ pub trait Actions {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunningHost;
 
-/// The folders of programs for administration; a root shell got by `su` may not have them in its PATH.
+/// The directories of programs for administration: the PATH of a root shell from `su` may lack them.
 const PLACES: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
-/// The number of last lines that are told of a program's messages.
+/// The number of lines to quote from the end of a program's messages.
 const LINES: usize = 5;
-/// The number of bytes that are looked at, from the end of its messages.
+/// The number of bytes to read from the end of a program's messages.
 const MOST_SAID: u64 = 64 << 10;
-/// The most bytes that a program shows.
+/// The largest output of a program, in bytes.
 const MOST_SHOWN: usize = 16 << 20;
-/// The time limit of a program that changes nothing. virsh waits for ever for a daemon that hangs.
+/// The time limit of a program that changes nothing. virsh waits forever for a daemon that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Actions for RunningHost {
@@ -75,7 +75,7 @@ impl Actions for RunningHost {
     }
 
     fn unload(&mut self, module: &str) -> Result<(), Error> {
-        // `modprobe -r` would remove kvm as well, and the parameters with which that was loaded would be lost.
+        // `modprobe -r` would also remove kvm, and kvm's parameters would be lost.
         self.run(&["rmmod".to_owned(), module.to_owned()])
     }
 
@@ -92,7 +92,7 @@ impl Actions for RunningHost {
     }
 
     fn affinity(&self, tid: i32) -> Result<String, Error> {
-        // sched_getaffinity(2) leaves out CPUs that are off, and what is put back would be without them for good.
+        // sched_getaffinity(2) omits offline CPUs; a thread restored from it would lose them permanently.
         let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
         let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         cpus.map(|cpus| cpus.trim().to_owned()).ok_or(Error::ThreadGone { tid })
@@ -112,7 +112,7 @@ impl Actions for RunningHost {
     }
 }
 
-/// A program and its arguments, `None` if there are no words.
+/// The command to run, `None` if there are no words.
 fn prepared(command: &[String]) -> Option<Command> {
     let (program, arguments) = command.split_first()?;
     let path = match std::env::var("PATH") {
@@ -120,23 +120,26 @@ fn prepared(command: &[String]) -> Option<Command> {
         _ => PLACES.to_owned(),
     };
     let mut prepared = Command::new(program);
-    // Ctrl-C is for exitless, which undoes; half of what update-grub does helps nobody.
+    // A process group of its own: Ctrl-C must reach exitless, which then undoes its changes, but not
+    // interrupt update-grub halfway.
     prepared.args(arguments).env("PATH", path).env("LC_ALL", "C").stdin(Stdio::null()).process_group(0);
     Some(prepared)
 }
 
-/// Runs a program to its end, however long that takes: one that changes the host and is killed leaves half a change.
+/// Runs a program to its end, without a time limit: killing a program that changes the host would leave half a
+/// change.
 fn run(command: &[String]) -> Result<(), Error> {
     let Some(mut program) = prepared(command) else { return Ok(()) };
     let failed = |source| Error::Start { command: command.join(" "), source };
-    // No pipe: what a program leaves running would hold it open, and its end be waited for.
+    // Not a pipe: background processes of the program would keep it open, and reading to its end would wait
+    // for them.
     let mut said = memory("exitless-said").map_err(failed)?;
     program.stdout(Stdio::null()).stderr(said.try_clone().map_err(failed)?);
     let status = program.status().map_err(failed)?;
     succeeded(command, status, &last_of(&mut said).map_err(failed)?)
 }
 
-/// The failure of a program, with the last lines that it said.
+/// Checks a program's exit status. The error quotes the last lines of its messages.
 fn succeeded(command: &[String], status: ExitStatus, said: &[u8]) -> Result<(), Error> {
     if status.success() {
         return Ok(());
@@ -147,12 +150,12 @@ fn succeeded(command: &[String], status: ExitStatus, said: &[u8]) -> Result<(), 
     Err(Error::Command { command: command.join(" "), status: status.to_string(), said })
 }
 
-/// A file that nobody else can open.
+/// A file in memory.
 fn memory(name: &str) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
-/// The end of what a program said.
+/// The end of a program's messages.
 fn last_of(said: &mut File) -> io::Result<Vec<u8>> {
     let length = said.seek(SeekFrom::End(0))?;
     said.seek(SeekFrom::Start(length.saturating_sub(MOST_SAID)))?;
@@ -187,7 +190,7 @@ mod tests {
         let error = RunningHost.run(&command(&["exitless-has-no-such-program"])).unwrap_err();
         assert!(matches!(error, Error::Start { .. }), "{error}");
         RunningHost.run(&command(&["true"])).unwrap();
-        // What it leaves running holds what it says open, and is not waited for.
+        // A background process keeps the program's standard error open, and is not waited for.
         let begun = std::time::Instant::now();
         RunningHost.run(&command(&["sh", "-c", "sleep 20 & exit 0"])).unwrap();
         assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());

@@ -1,4 +1,4 @@
-//! The changes that can be made, and what is kept of each so that it can be undone.
+//! The changes that can be made, and the state that is kept of each to undo it.
 
 use crate::{Content, program};
 use rustix::thread::CpuSet;
@@ -6,63 +6,64 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
-/// Parameters of a kernel module, name to value as sysfs prints it. Those that may not be read are left out.
+/// Parameters of a kernel module: names, and values as sysfs prints them. Unreadable ones are omitted.
 pub type Parameters = BTreeMap<String, String>;
 
 /// One change of the host. Paths are those of a running host (`/etc/modprobe.d/exitless.conf`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Change {
-    /// A file gets this content at once, or goes when there is none. Directories that lack are made.
+    /// Replaces a file's content atomically, or removes the file if there is no content. Creates missing
+    /// directories.
     File {
         /// The file.
         path: String,
-        /// All its bytes.
+        /// The complete content.
         content: Option<Content>,
     },
-    /// A value is written to a file of the kernel: sysfs, procfs or a control group.
+    /// Writes a value to a file of the kernel: sysfs, procfs or a control group.
     Value {
-        /// The file, which must be there.
+        /// The file, which must exist.
         path: String,
-        /// The text that is written.
+        /// The text to write.
         value: String,
     },
-    /// A kernel module is loaded with these parameters; one that is loaded is removed first.
+    /// Loads a kernel module with these parameters, after removing it if it is loaded.
     Load {
         /// The module's name as in `/sys/module`.
         module: String,
-        /// The parameters that are given; the others are as modprobe.d and the kernel's command line say.
+        /// The parameters to pass; the others come from modprobe.d and the kernel's command line.
         parameters: Parameters,
     },
-    /// A kernel module is removed.
+    /// Removes a kernel module.
     Unload {
         /// The module's name as in `/sys/module`.
         module: String,
     },
-    /// A program is run: one of those that exitless knows, or the script of a study's plan.
+    /// Runs a program: one of those that exitless knows, or the script of a study's plan.
     ///
-    /// Changes are undone in reverse. A program that works out files from others (`update-grub`) is therefore named
-    /// twice: with only `undo` before the change of its input, and with only `run` after it.
+    /// Changes are undone in reverse. A program that generates files from others (`update-grub`) therefore needs
+    /// two changes: one with only `undo` before the change of its input, and one with only `run` after it.
     Command {
-        /// The command that is run now; nothing when there is none.
+        /// The command to run now, if any.
         run: Option<Vec<String>>,
-        /// The command that undoes it; it must do no harm when it is run twice, or when `run` never was.
+        /// The command that undoes it. It must be harmless if it runs twice, or if `run` never ran.
         undo: Option<Vec<String>>,
     },
-    /// A thread may run on these CPUs only.
+    /// Restricts a thread to these CPUs.
     Affinity {
         /// The thread.
         tid: i32,
-        /// When it started, in clock ticks since boot (proc_pid_stat(5), field 22): another thread that gets its number
-        /// later is not touched.
+        /// The thread's start time, in clock ticks since boot (proc_pid_stat(5), field 22), so that a later thread with
+        /// the same ID is not changed.
         start_ticks: u64,
-        /// CPUs as the kernel lists them: `0-3,6`.
+        /// CPUs in the kernel's list format: `0-3,6`.
         cpus: String,
     },
 }
 
 impl Change {
-    /// Tests whether the next boot undoes it anyway.
+    /// Tests whether a reboot undoes the change.
     #[must_use]
     pub fn volatile(&self) -> bool {
         match self {
@@ -70,7 +71,7 @@ impl Change {
             Self::File { path, .. } => {
                 ["/run/", "/sys/", "/proc/", "/dev/"].iter().any(|place| path.starts_with(place))
             }
-            // Xen keeps what xenpm sets in its memory.
+            // Xen keeps the settings of xenpm only in memory.
             Self::Command { undo: Some(words), .. } => {
                 words.first().is_some_and(|program| program == "xenpm")
             }
@@ -78,7 +79,7 @@ impl Change {
         }
     }
 
-    /// Tests whether undoing it runs the script of a study's plan, which may be anything.
+    /// The script of a study's plan that undoing would run, if any. It may do anything.
     #[must_use]
     pub fn undone_by_script(&self) -> Option<&str> {
         match self {
@@ -87,8 +88,8 @@ impl Change {
         }
     }
 
-    /// Tests whether exitless makes such a change; `Err` says why it does not. What a journal says is looked at with the same
-    /// eyes as what is asked for.
+    /// Tests whether exitless supports the change; `Err` is the reason why not. Changes read from a journal pass the same
+    /// check as requested ones.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Self::File { path, .. } if is_path(path) => Ok(()),
@@ -124,17 +125,17 @@ impl Change {
     }
 }
 
-/// The places of the kernel's values: sysfs with the control groups, and procfs.
+/// The directories of the kernel's values: sysfs (with the control groups) and procfs.
 const VALUES: [&str; 2] = ["/sys/", "/proc/"];
 
-/// A path from the root that leads nowhere else.
+/// Tests whether a path is absolute, names a file, and contains no `.` or `..` that could lead elsewhere.
 pub(crate) fn is_path(path: &str) -> bool {
     let whole = Path::new(path);
     let plain = whole.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
     whole.is_absolute() && plain && whole.file_name().is_some() && !path.contains('\0')
 }
 
-/// modprobe takes words with a dash, a slash or a `=` for something else than a module.
+/// Refuses names that modprobe would take for an option, a path or a parameter.
 fn check_module(module: &str) -> Result<(), String> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if !module.is_empty() && !module.starts_with('-') && module.bytes().all(is_word) {
@@ -159,7 +160,7 @@ pub(crate) fn numbers(list: &str) -> Option<Vec<usize>> {
     for range in list.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        // A range that comes again and again is a short text and a long list.
+        // Limit the total: a short text that repeats a range would make a huge list.
         if first > last || last >= CpuSet::MAX_CPU || cpus.len() + (last - first) >= CpuSet::MAX_CPU {
             return None;
         }
@@ -168,38 +169,38 @@ pub(crate) fn numbers(list: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// A file as it was.
+/// The former state of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
-    /// All its bytes.
+    /// The complete content.
     pub content: Content,
     /// Permission bits (inode(7)).
     pub mode: u32,
-    /// The owner's number.
+    /// The owner's user ID.
     pub user: u32,
-    /// The group's number.
+    /// The group ID.
     pub group: u32,
 }
 
-/// The state before a change, as far as it takes to undo it.
+/// The state before a change, as much as undoing it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Before {
     /// That of [`Change::File`].
     File {
-        /// The file; `None` when there was none.
+        /// The file; `None` if it did not exist.
         file: Option<FileState>,
-        /// Directories above it that were not there, the outermost first.
+        /// The missing directories above the file, the outermost first.
         missing: Vec<String>,
     },
     /// That of [`Change::Value`].
     Value {
-        /// The kernel's error.
+        /// The value before the change.
         value: String,
     },
     /// That of [`Change::Load`] and [`Change::Unload`].
     Module {
-        /// The parameters; `None` when the module was not loaded.
+        /// The parameters; `None` if the module was not loaded.
         parameters: Option<Parameters>,
     },
     /// That of [`Change::Affinity`].
@@ -207,35 +208,35 @@ pub enum Before {
         /// CPUs as the kernel lists them.
         cpus: String,
     },
-    /// That of a [`Change::Command`] of whose work another program shows the result.
+    /// That of a [`Change::Command`] whose result another program prints.
     Shown {
-        /// The digest (SHA-256, hexadecimal) of what it showed.
+        /// The digest (SHA-256, hexadecimal) of its output.
         sha256: String,
     },
-    /// That of another [`Change::Command`], of which only the inverse is known.
+    /// That of any other [`Change::Command`]: only the command that undoes it is known.
     Unknown,
 }
 
-/// The result of a change, read back from the kernel, for changes that the kernel may answer in its own words.
+/// The result of a change, read back, because the kernel or a program may represent it differently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum After {
     /// That of [`Change::Value`].
     Value {
-        /// The kernel's words.
+        /// The value as the kernel prints it.
         value: String,
     },
     /// That of [`Change::Load`] and [`Change::Unload`].
     Module {
-        /// The parameters; `None` when it is not loaded.
+        /// The parameters; `None` if the module is not loaded.
         parameters: Option<Parameters>,
     },
-    /// That of a [`Change::Command`] of whose work another program shows the result.
+    /// That of a [`Change::Command`] whose result another program prints.
     Shown {
-        /// The digest (SHA-256, hexadecimal) of what it showed.
+        /// The digest (SHA-256, hexadecimal) of its output.
         sha256: String,
     },
-    /// That of the other changes, which are as they were asked for.
+    /// That of the other changes, whose result is exactly as requested.
     AsAsked,
 }
 

@@ -1,4 +1,4 @@
-//! Making changes, and taking back those that end with their process.
+//! Makes changes, and undoes the temporary ones when their process ends.
 
 use crate::journal::Lock;
 use crate::undo::{self, Outcome};
@@ -7,28 +7,28 @@ use crate::{
 };
 use std::path::Path;
 
-/// The time for which a change is to last.
+/// The duration of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lasting {
-    /// Until its [`Changes`] goes away: at the end, on an error, on a panic.
+    /// Until its [`Changes`] is dropped: at the end, on an error, on a panic.
     WhileHeld,
     /// Until [`restore()`](crate::restore()).
     UntilRestored,
 }
 
-/// The result of a change that was asked for.
+/// The result of a requested change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
-    /// It was made.
+    /// The change was made.
     Changed(Box<Entry>),
-    /// All was so already, and nothing was written.
+    /// The host was already in the requested state; nothing was written.
     AlreadySo,
 }
 
-/// Changes of one process. Those made [`Lasting::WhileHeld`] are undone, the newest first, when this goes away.
+/// Changes of one process. Those made [`Lasting::WhileHeld`] are undone when this is dropped, the newest first.
 ///
-/// A signal must end the work and so let this go away, as the flag of `signal-hook` does; what a `kill -9` leaves,
-/// [`restore()`](crate::restore()) undoes.
+/// On a signal the process must end its work and drop this, for instance by the flag of `signal-hook`.
+/// [`restore()`](crate::restore()) undoes the changes that a `kill -9` leaves.
 #[derive(Debug)]
 pub struct Changes<A: Actions> {
     journal: Journal,
@@ -42,7 +42,8 @@ impl<A: Actions> Changes<A> {
     /// Prepares changes of the host below `root`. `command` is the command line that the journal shows.
     ///
     /// # Errors
-    /// [`Error::JournalWrite`] when there can be no journal, [`Error::Access`] when nothing is known of this process.
+    /// [`Error::JournalWrite`] if no journal can be written; [`Error::Access`] if this process's start time cannot be
+    /// read.
     pub fn begin(root: &Path, actions: A, command: Vec<String>) -> Result<Self, Error> {
         let journal = Journal::open(root)?;
         Ok(Self { owner: Owner::current(root)?, journal, actions, command, held: Vec::new() })
@@ -51,13 +52,13 @@ impl<A: Actions> Changes<A> {
     /// Makes a change: it is announced in the journal, made, and read back.
     ///
     /// # Errors
-    /// Of all kinds; then nothing is changed, or [`Error::HalfMade`] says that something is.
+    /// Errors of all kinds. The host is then unchanged, unless the error is [`Error::HalfMade`].
     pub fn make(&mut self, change: Change, lasting: Lasting) -> Result<Made, Error> {
         let lock = self.journal.lock()?;
         self.make_if(&lock, change, lasting, |_| true)
     }
 
-    /// Makes a change of a file whose new content was worked out from the old one: only where that is still there.
+    /// Changes a file whose new content was derived from `old`, unless its content is no longer `old`.
     ///
     /// # Errors
     /// Those of [`Self::make`], and [`Error::Outdated`].
@@ -74,8 +75,8 @@ impl<A: Actions> Changes<A> {
         })
     }
 
-    /// Makes changes that were worked out from what a program showed: all of them or none, and a command among them only
-    /// where the program still shows that. No other exitless changes the host meanwhile.
+    /// Makes changes that were derived from a program's output: either all or none. A command among them is run only if
+    /// the program's output is still the same. Holds the lock, so no other exitless changes the host meanwhile.
     ///
     /// # Errors
     /// Those of [`Self::make`], and [`Error::Outdated`].
@@ -151,12 +152,12 @@ impl<A: Actions> Changes<A> {
         Ok(Made::Changed(Box::new(entry)))
     }
 
-    /// Makes a value or the CPUs of a thread that were changed before another value once more: what was there before the
-    /// first change is what is put back, and the journal does not grow by a change each time.
+    /// Changes the same value, or the CPUs of the same thread, once more. Undoing still restores the state before the
+    /// first change, and the journal does not grow by a change each time.
     ///
     /// # Errors
-    /// Of all kinds; the change is still in the journal then, and will be undone. [`Error::ChangedSince`] when others changed
-    /// it since: it is left as it is.
+    /// Errors of all kinds. The change stays in the journal, and will be undone. [`Error::ChangedSince`] if others changed
+    /// the value since; it is then left alone.
     pub fn make_again(&mut self, entry: &mut Entry, change: Change) -> Result<(), Error> {
         let is_same = match (&entry.change, &change) {
             (
@@ -180,7 +181,7 @@ impl<A: Actions> Changes<A> {
             return Err(Error::ChangedSince { id: entry.id, what });
         }
         self.journal.turn(&lock)?;
-        // From here on whatever is there counts as ours, however far this comes.
+        // From here on any value counts as ours, so an interrupted change can still be undone.
         self.journal.undoing(entry)?;
         let before = std::mem::replace(entry, Entry { progress: Progress::Undoing, change, ..entry.clone() });
         let made = perform(&root, &mut self.actions, entry)
@@ -188,7 +189,8 @@ impl<A: Actions> Changes<A> {
             .and_then(|after| self.journal.done(entry, &after).map(|()| after));
         match (&made, before.after()) {
             (Ok(after), _) => entry.progress = Progress::Done { after: after.clone() },
-            // Where it is still as it was before, what others make of it later is theirs.
+            // The value did not change: restore the old record, so that later changes by others are
+            // recognized as theirs.
             (Err(_), Some(old))
                 if matches!(undo::examine(&root, &self.actions, &before), Ok(Outcome::WouldUndo))
                     && self.journal.done(&before, old).is_ok() =>
@@ -206,13 +208,13 @@ impl<A: Actions> Changes<A> {
     /// Undoes one change now.
     ///
     /// # Errors
-    /// When it cannot be undone; it stays in the journal then.
+    /// The change cannot be undone. It then stays in the journal.
     pub fn undo(&mut self, entry: &Entry) -> Result<Outcome, Error> {
         self.undo_after(entry, false)
     }
 
-    /// Undoes changes that belong together, the last of them first, and tells of each. A program that works out files from
-    /// others is run, and stays in the journal where something is left of what came after it.
+    /// Undoes changes that belong together, the last one first, and returns the outcome of each. A command that generates
+    /// files from others is run, but stays in the journal if a change after it could not be undone.
     pub fn undo_together(&mut self, entries: &[Entry]) -> Vec<Result<Outcome, Error>> {
         let mut left = false;
         let undone = entries.iter().rev().map(|entry| {
@@ -228,7 +230,7 @@ impl<A: Actions> Changes<A> {
         self.undo_if_last(&lock, entry, something_left)
     }
 
-    /// Undoes a change on which no later one rests.
+    /// Undoes a change, unless a later open one depends on it.
     fn undo_if_last(&mut self, _lock: &Lock, entry: &Entry, something_left: bool) -> Result<Outcome, Error> {
         let recorded = Journal::read(self.journal.root())?;
         let later = |later: &&Entry| later.open() && later.id > entry.id && later.rests_on(entry);
@@ -243,7 +245,7 @@ impl<A: Actions> Changes<A> {
         Ok(outcome)
     }
 
-    /// Undoes now what would be undone when this goes away, the newest first, and tells of each.
+    /// Undoes now what a drop would undo, the newest first, and returns the outcome of each.
     pub fn release(&mut self) -> Vec<(Entry, Result<Outcome, Error>)> {
         let mut released = Vec::new();
         let mut left = false;
@@ -281,7 +283,7 @@ impl<A: Actions> Drop for Changes<A> {
     }
 }
 
-/// The thing from which a change was worked out.
+/// The name, for messages, of the state from which a change was derived.
 fn subject(change: &Change) -> String {
     match change {
         Change::File { path, .. } => path.clone(),
@@ -306,7 +308,7 @@ fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, 
         }
         Change::Command { undo, .. } => match undo::shown(actions, undo.as_deref()) {
             Some(Ok(sha256)) => Before::Shown { sha256 },
-            // What shows it is missing, or does not know it yet.
+            // The program that shows it is missing, or does not know the object yet.
             Some(Err(_)) | None => Before::Unknown,
         },
         Change::Affinity { tid, start_ticks, .. } => {

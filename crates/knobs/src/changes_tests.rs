@@ -49,8 +49,8 @@ fn what_is_held_ends_with_its_guard_and_the_rest_with_restore() {
     assert_eq!(tree(root.path()), before);
 }
 
-/// Sets or clears the flag by which not even root may write to a file. `false` where there is no such flag, or this user may
-/// not set it.
+/// Sets or clears the immutable flag, which stops even root from writing to a file. `false` if the file system has no such
+/// flag or this user may not set it.
 fn immutable(path: &Path, wanted: bool) -> bool {
     use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
     let Ok(file) = fs::File::open(path) else { return false };
@@ -180,7 +180,7 @@ fn a_module_in_use_stays_and_is_not_even_asked() {
 #[test]
 fn a_module_that_does_not_take_what_it_printed_is_loaded_all_the_same() {
     let root = host();
-    // As `vmentry_l1d_flush` of kvm_intel, which is printed as `not required`.
+    // Like `vmentry_l1d_flush` of kvm_intel, which can print `not required`, a value that it does not accept.
     let printed = under(root.path(), "/sys/module/kvm_amd/parameters/printed");
     fs::write(printed, "not required\n").unwrap();
     drop(changes(root.path()).make(load("avic", "1"), Lasting::UntilRestored).unwrap());
@@ -242,7 +242,8 @@ fn a_thread_that_got_an_old_number_is_not_touched() {
 
 #[test]
 fn cpus_that_go_off_are_not_the_work_of_others() {
-    // What a thread was given, which CPUs are on at the end, what the kernel says of the thread then, and what is left.
+    // The CPUs given to a thread, the CPUs online at the end, the kernel's answer for the thread then, and the CPUs
+    // after the release.
     let cases = [
         ("1-2", "0-3", "1-2", "0-3"),
         ("1-2", "0-1,3", "1", "0-3"),
@@ -268,7 +269,8 @@ fn cpus_that_go_off_are_not_the_work_of_others() {
 
 #[test]
 fn what_a_control_group_takes_from_a_thread_is_not_taken_for_its_pinning() {
-    // What the group leaves, what the kernel says of a thread that was given 1-2, and what is left at the end.
+    // The CPUs that the group allows, the kernel's answer for a thread that was given 1-2, and the CPUs after
+    // the release.
     for (effective, now, left) in [("2", "2", "0-3"), ("0", "0", "0-3"), ("1-3", "1", "1")] {
         let root = host();
         let mut machine = Machine::new(root.path());
@@ -277,7 +279,7 @@ fn what_a_control_group_takes_from_a_thread_is_not_taken_for_its_pinning() {
         let pin = Change::Affinity { tid: 41, start_ticks: 341, cpus: "1-2".to_owned() };
         guard.make(pin, Lasting::WhileHeld).unwrap();
         fs::write(under(root.path(), "/proc/41/cgroup"), "0::/machine/vcpu0\n").unwrap();
-        // Its own group has not the controller: the one above speaks for it.
+        // Its own group does not have the controller, so the group above decides.
         fs::create_dir_all(under(root.path(), "/sys/fs/cgroup/machine/vcpu0")).unwrap();
         let file = under(root.path(), "/sys/fs/cgroup/machine/cpuset.cpus.effective");
         fs::write(file, format!("{effective}\n")).unwrap();
@@ -326,7 +328,7 @@ fn what_was_worked_out_from_an_old_file_does_not_replace_a_newer_one() {
     let root = host();
     let path = "/etc/default/grub";
     let old = Content::from(text(root.path(), path).as_str());
-    // Two that begin at the same time have seen the same file.
+    // Two processes that started at the same time have read the same file.
     let [first, second] = ["first\n", "second\n"].map(|content| file(path, content));
     changes(root.path()).make_from(Some(&old), first, Lasting::UntilRestored).unwrap();
     let error = changes(root.path()).make_from(Some(&old), second, Lasting::UntilRestored).unwrap_err();
@@ -379,7 +381,7 @@ fn what_a_running_process_holds_is_not_taken_from_it() {
 #[test]
 fn a_change_is_not_taken_from_below_a_later_one_that_a_running_process_holds() {
     let root = host();
-    // The owner has ended: the host below `root` has no such process yet.
+    // The owner counts as ended: the host below `root` has no such process yet.
     drop(changes(root.path()).make(load("avic", "1"), Lasting::UntilRestored).unwrap());
     let pid = std::process::id();
     let home = under(root.path(), &format!("/proc/{pid}"));
@@ -397,7 +399,7 @@ fn a_change_is_not_taken_from_below_a_later_one_that_a_running_process_holds() {
         let waits =
             Outcome::ChangedSince { what: "change 2 rests on it and is to be undone first".to_owned() };
         assert_eq!(outcomes, [Outcome::Held { pid }, waits]);
-        // What is measured now runs with what it asked for.
+        // The study still runs with the parameters that it requested.
         assert_eq!(text(root.path(), "/sys/module/kvm_amd/parameters/npt"), "N\n");
     }
     drop(study);
@@ -414,7 +416,7 @@ fn without_a_journal_nothing_is_changed() {
     assert!(error.contains("so nothing was changed"), "{error}");
     fs::remove_file(root.path().join("var")).unwrap();
     let mut guard = changes(root.path());
-    // A directory in the journal's place cannot be written, whoever tries.
+    // A directory in the journal's place: not even root can write to it.
     fs::create_dir(under(root.path(), VOLATILE)).unwrap();
     assert!(guard.make(governor("performance"), Lasting::UntilRestored).is_err());
     assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
@@ -470,7 +472,7 @@ fn a_change_that_is_refused_the_second_time_is_as_the_first_left_it() {
     let released = guard.release();
     assert!(matches!(&released[0].1, Ok(Outcome::ChangedSince { .. })), "{released:?}");
     assert_eq!(guard.actions.affinity[&41], "3");
-    // So does whoever restores later.
+    // A later restore does the same.
     drop(guard);
     let recorded = Journal::read(root.path()).unwrap();
     assert_eq!(recorded.entries[0].after(), Some(&After::Value { value: "1".to_owned() }));
@@ -495,7 +497,7 @@ fn what_was_changed_again_is_restored_after_a_kill_and_left_to_others() {
     }
 }
 
-/// Defines a domain as `vm fix` does, which read this text.
+/// Defines a domain as `vm fix` does after reading this text.
 fn define_from(read: &str, changes: &mut Changes<Machine>) -> Result<(), Error> {
     let path = |when: &str| format!("/var/lib/exitless/domains/web.{when}.xml");
     let command = |when: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path(when)]);
@@ -562,7 +564,7 @@ fn a_definition_that_others_changed_since_stays_and_can_be_forced() {
         for dry_run in [true, false, false] {
             let outcomes = restored(root.path(), Restore { dry_run, ..Restore::default() });
             assert!(matches!(outcomes[0], Outcome::ChangedSince { .. }), "{outcomes:?}");
-            // Forcing it needs the old definition.
+            // Forcing needs the old definition.
             assert!(
                 matches!(outcomes.last().unwrap(), Outcome::ChangedSince { what } if what.contains("rests on it"))
             );

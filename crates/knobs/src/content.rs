@@ -1,11 +1,11 @@
-//! The bytes of a file, written to the journal as text where they are text.
+//! The bytes of a file, which the journal keeps as text if they are text.
 
 use serde::{Deserialize, Serialize};
 
 /// The bytes of a file.
 ///
-/// In the journal they are a string when they are UTF-8, else `{"hex": "00ff"}`, so that people can read what a journal
-/// keeps of their configuration.
+/// In the journal they are a string if they are UTF-8, otherwise `{"hex": "00ff"}`, so that people can read the
+/// configuration that a journal keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "Written", try_from = "Written")]
 pub struct Content(pub Vec<u8>);

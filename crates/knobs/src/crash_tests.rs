@@ -1,4 +1,5 @@
-//! Any sequence of changes, cut short at any place, is undone by a restore, which may be cut short as well.
+//! Any sequence of changes that is cut short at any point is undone by a restore, even if a first restore was
+//! cut short too.
 
 use crate::fake::{MODULE, Machine, host, tree};
 use crate::{Change, Changes, Lasting, Parameters, Restore, cut_short, restore};
@@ -8,8 +9,7 @@ fn command(words: &str) -> Vec<String> {
     words.split(' ').map(str::to_owned).collect()
 }
 
-/// One step of a user: mostly one change, for a boot loader the three that belong together, without which its input is
-/// not changed.
+/// One step of a user: usually one change; for a boot loader the three that always go together.
 fn steps() -> impl Strategy<Value = Vec<Change>> {
     let paths =
         prop::sample::select(vec!["/etc/modules", "/etc/modprobe.d/exitless.conf", "/a/b/c/new", "/a/x"]);
@@ -39,14 +39,14 @@ fn steps() -> impl Strategy<Value = Vec<Change>> {
     prop_oneof![4 => file, 2 => value, 2 => load, 1 => unload, 2 => grub, 1 => fails]
 }
 
-/// Makes the changes until the process ends after so many places; whether it came to its end.
+/// Makes the changes until the process ends at cut number `places`. Returns whether it completed them.
 fn make(root: &std::path::Path, sequence: &[(Vec<Change>, bool)], places: u64) -> bool {
     cut_short::after(Some(places));
     if let Ok(mut changes) = Changes::begin(root, Machine::new(root), command("exitless test")) {
         for (step, temporary) in sequence {
             let lasting = if *temporary { Lasting::WhileHeld } else { Lasting::UntilRestored };
             for change in step {
-                // What fails leaves nothing behind; the others go on.
+                // A change that fails leaves nothing behind, and the others follow.
                 let _ = changes.make(change.clone(), lasting);
             }
         }
@@ -68,7 +68,7 @@ proptest! {
             let root = host();
             let before = tree(root.path());
             let whole = make(root.path(), &sequence, places);
-            // The restore is cut short too, and then done again.
+            // Cut the restore short too, then repeat it.
             cut_short::after(Some(second));
             let _ = restore(root.path(), &mut Machine::new(root.path()), Restore::default());
             cut_short::after(None);

@@ -1,6 +1,6 @@
 //! Points at which a process can be cut short, between two lasting effects.
 //!
-//! Tests count these places, and let the process end at each of them in turn.
+//! Tests count these points, and simulate the end of the process at each of them in turn.
 
 #[cfg(not(test))]
 mod place {

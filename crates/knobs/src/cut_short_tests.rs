@@ -1,4 +1,4 @@
-//! The places, counted.
+//! The counter of the points at which the process can be cut short.
 
 use std::cell::Cell;
 use std::io;
@@ -7,7 +7,7 @@ thread_local! {
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The process ends at the place after `places` others; `None`: never.
+/// Makes the process end at point number `places`, counted from 1; never if `None`.
 pub(crate) fn after(places: Option<u64>) {
     LEFT.set(places);
 }
@@ -27,7 +27,7 @@ pub(crate) fn here() -> io::Result<()> {
     }
 }
 
-/// What of a write reaches the disk when the process ends at the next place: half.
+/// The part of a write that reaches the disk: half of it if the process ends at the next point.
 pub(crate) fn written(bytes: &[u8]) -> &[u8] {
     match LEFT.get() {
         Some(0) => &[],

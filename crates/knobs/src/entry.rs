@@ -4,7 +4,7 @@ use crate::{After, Before, Change, Owner, change};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The format's number. Within one number fields are added, never changed.
+/// The format number. Within one number fields are added, never changed.
 pub(crate) const FORMAT: u32 = 1;
 
 /// One line of a journal.
@@ -19,17 +19,17 @@ pub(crate) struct Line {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Said {
-    /// A change will be made. On the disk before it is.
+    /// A change will be made. This line is on the disk before the change.
     Intend(Box<Intent>),
     /// It was made.
     Done { id: u64, after: After },
     /// A change of more than one step is about to be undone.
     Undoing { id: u64 },
-    /// It was undone, or need not be any more.
+    /// It was undone, or no longer needs to be.
     Undone { id: u64, how: String },
 }
 
-/// The facts of a change before it is made.
+/// The record of a change before it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Intent {
     pub(crate) id: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// Tests whether exitless makes such a change; `Err` says why it does not.
+    /// Tests whether exitless supports the change; `Err` is the reason why not.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.change.check()?;
         let fits = matches!(
@@ -74,34 +74,34 @@ impl Intent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "progress")]
 pub enum Progress {
-    /// It was about to be made; whether it was is not known.
+    /// It was announced; whether it was made is not known.
     Intended,
     /// It was made.
     Done {
         /// Its result.
         after: After,
     },
-    /// It was about to be undone; how far that came is not known.
+    /// Its undoing was announced; how far that went is not known.
     Undoing,
     /// It was undone.
     Undone {
-        /// How, in one word of the journal: `undone`, `already`, `boot`, `failed`.
+        /// The journal's word for the way in which it was undone: `undone`, `already`, `boot`, `failed`.
         how: String,
     },
 }
 
-/// One change that was made, with what it takes to undo it.
+/// A change that was made, with the facts that undoing it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Its number; later changes have higher ones.
     pub id: u64,
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub time: u64,
-    /// Who made it.
+    /// The process that made it.
     pub owner: Owner,
     /// The command line of exitless.
     pub command: Vec<String>,
-    /// True if it was to end with its process.
+    /// True if the change ends with its process.
     pub temporary: bool,
     /// The change.
     pub change: Change,
@@ -118,7 +118,7 @@ impl Entry {
         Self { id, time, owner, command, temporary, change, before, progress: Progress::Intended }
     }
 
-    /// The lines that tell of it.
+    /// The journal's lines for this change.
     pub(crate) fn said(self) -> impl Iterator<Item = Said> {
         let Self { id, time, owner, command, temporary, change, before, progress } = self;
         let intent = Intent { id, time, owner, command, temporary, change, before };
@@ -131,13 +131,14 @@ impl Entry {
         [Said::Intend(Box::new(intent))].into_iter().chain(then)
     }
 
-    /// Tests whether it is still to be undone.
+    /// Tests whether the change is not undone yet.
     #[must_use]
     pub fn open(&self) -> bool {
         !matches!(self.progress, Progress::Undone { .. })
     }
 
-    /// Tests whether this change found what the earlier one had left, so that the two are undone in reverse order only.
+    /// Tests whether this change depends on the earlier one: its state before is the other's result, so this one must
+    /// be undone first.
     pub(crate) fn rests_on(&self, earlier: &Self) -> bool {
         match (&self.change, &earlier.change) {
             (Change::File { path, .. }, Change::File { path: other, .. }) => {
@@ -155,13 +156,13 @@ impl Entry {
             (Change::Command { undo: Some(undo), .. }, Change::Command { undo: Some(other), .. }) => {
                 undo == other
             }
-            // It is undone with the help of the file.
+            // The command needs the file to undo its change.
             (Change::Command { undo: Some(undo), .. }, Change::File { path, .. }) => undo.contains(path),
             _ => false,
         }
     }
 
-    /// The result of the change, when that is known.
+    /// The result of the change, if it is known.
     #[must_use]
     pub fn after(&self) -> Option<&After> {
         match &self.progress {

@@ -1,4 +1,4 @@
-//! Errors of changing a host.
+//! The errors of changing a host.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,19 +16,19 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// Others could write to the journal, and make this process do what they like.
+    /// Other users can write to the journal, so they could make this process change anything.
     #[error("The journal of changes is not used, because others could have written it; nothing was changed")]
     JournalPlace(#[source] files::Error),
-    /// Root has made changes, and this user may not look at them.
+    /// The journal belongs to root, and this user may not read it.
     #[error("The journal belongs to root; run this command with sudo, as in `sudo exitless restore`")]
     JournalOfRoot,
-    /// A change of a kind that exitless does not make.
+    /// The change is not supported.
     #[error("Such a change is not supported, and nothing was changed: {why}")]
     Unknown {
-        /// The fault.
+        /// The reason.
         why: String,
     },
-    /// The change was made, and that could not be written down.
+    /// The change was made, but the journal's line about it could not be written.
     #[error("The journal {path} does not say that a change was made; {outcome}")]
     JournalDone {
         /// The journal.
@@ -48,15 +48,15 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// Another exitless changes the host now.
+    /// Another exitless holds the lock.
     #[error("Another exitless has held {path} for {seconds} s; let it end, then try again")]
     Locked {
         /// The lock.
         path: PathBuf,
-        /// The time for which it was waited for.
+        /// The time that this process waited, in seconds.
         seconds: u64,
     },
-    /// Something of the host could not be read or written.
+    /// A file or thread of the host could not be read or changed.
     #[error("Cannot {doing} {path}; {}", next_step(source))]
     Access {
         /// The attempt, as a verb.
@@ -67,7 +67,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A file is of a kind that is not replaced.
+    /// A file is not a regular file.
     #[error("{path} is {found}, expected a regular file; change what it stands for instead")]
     Kind {
         /// The file.
@@ -105,9 +105,9 @@ pub enum Error {
     Command {
         /// The program with its arguments.
         command: String,
-        /// Its end.
+        /// The exit status.
         status: String,
-        /// Its last words.
+        /// The last lines of its messages.
         said: String,
     },
     /// A module is in use.
@@ -120,7 +120,7 @@ pub enum Error {
         /// Its use count.
         users: u64,
     },
-    /// A module does not take its old parameters back.
+    /// A module did not get its old parameters back.
     #[error(
         "The module {module} did not take its old parameters back: {parameters}; reload it by hand, or reboot"
     )]
@@ -130,31 +130,31 @@ pub enum Error {
         /// Names with both values.
         parameters: String,
     },
-    /// A thread is not the one that was meant.
+    /// A thread has ended, or its ID belongs to another thread now.
     #[error("Thread {tid} has ended, or its number belongs to another thread now; list the threads again")]
     ThreadGone {
         /// The thread.
         tid: i32,
     },
-    /// CPUs that no kernel lists.
+    /// A text is not a list of CPUs.
     #[error("`{cpus}` is not a list of CPUs; expected numbers and ranges such as 0-3,6")]
     Cpus {
         /// The list.
         cpus: String,
     },
-    /// The change that is to be extended concerns something else.
+    /// A change was to be extended by one of something else.
     #[error("Change {id} cannot be extended: it is of something else, or was undone; make a new change")]
     Another {
         /// The change.
         id: u64,
     },
-    /// Others changed a file, or what a program shows, from which the new content was worked out.
+    /// Others changed the file or the program's output from which the new content was derived.
     #[error("{what} has changed since its new content was worked out, and stays as it is; try again")]
     Outdated {
         /// The file or the program's output.
         what: String,
     },
-    /// Others changed what was to be changed again.
+    /// Others changed the value that was to be changed again.
     #[error("Change {id} is not made again, for others changed it since: {what}")]
     ChangedSince {
         /// The change.
@@ -162,7 +162,7 @@ pub enum Error {
         /// The present state.
         what: String,
     },
-    /// A change failed, and what it had begun could not be undone.
+    /// A change failed, and its first steps could not be undone.
     #[error("A change failed and is left half made; run `exitless restore`: {failure}")]
     HalfMade {
         /// The reason why it could not be undone.
@@ -174,7 +174,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The reason why the user `who` does not use the journal's directory.
+    /// The error for a journal directory that the user `who` must not or cannot use.
     pub(crate) fn place(error: files::Error, who: u32) -> Self {
         match error {
             files::Error::Open { path, source } => Self::JournalWrite { path, source },

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 pub(crate) const MODULE: &str = "kvm_amd";
 const DEFAULTS: [(&str, &str); 3] = [("avic", "N"), ("nested", "1"), ("npt", "Y")];
 
-/// Plays modprobe, rmmod, `copy FROM TO` for programs that make files of others, and threads.
+/// Simulates threads, modprobe, rmmod, virsh, and `copy FROM TO` for programs that generate files from
+/// others.
 pub(crate) struct Machine {
     pub(crate) root: PathBuf,
     pub(crate) ran: Vec<String>,
     pub(crate) affinity: BTreeMap<i32, String>,
-    /// The CPUs that no thread may have.
+    /// The CPU list that `set_affinity` refuses.
     pub(crate) refuses: Option<String>,
 }
 
@@ -42,7 +43,7 @@ impl Actions for Machine {
             DEFAULTS.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         for (name, value) in parameters {
             let Some(old) = values.get_mut(name) else { return Err(Self::fail("modprobe")) };
-            // The kernel prints a switch in its own words.
+            // The kernel prints booleans as Y and N.
             *old = match (old.as_str(), value.as_str()) {
                 ("Y" | "N", "1") => "Y".to_owned(),
                 ("Y" | "N", "0") => "N".to_owned(),
@@ -70,7 +71,7 @@ impl Actions for Machine {
                 let made = fs::read(under(&self.root, from)).unwrap_or_default();
                 fs::write(under(&self.root, to), made).map_err(|_| Self::fail("copy"))
             }
-            // It keeps definitions in its own words.
+            // libvirt reformats the definitions that it keeps.
             [virsh, define, from] if virsh == "virsh" && define == "define" => {
                 let xml = fs::read_to_string(under(&self.root, from)).map_err(|_| Self::fail("virsh"))?;
                 fs::write(under(&self.root, "/domain.xml"), format!("<!-- -->{xml}"))
@@ -118,7 +119,7 @@ pub(crate) fn host() -> tempfile::TempDir {
     root
 }
 
-/// All files below the root with their content, but for the journal.
+/// All files below the root with their content, except the journal.
 pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut open = vec![root.to_owned()];

@@ -1,6 +1,7 @@
-//! Whole files: looked at, replaced at once, removed.
+//! Reads, atomically replaces and removes whole files.
 //!
-//! A file can lie in a directory of another user, who could exchange it meanwhile: all is done by its descriptor.
+//! A file can lie in a directory of another user, who could replace that directory meanwhile. So everything goes
+//! through the directory's descriptor.
 
 use crate::error::Error;
 use crate::{Content, FileState, change, cut_short, under};
@@ -13,26 +14,26 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-/// Files that are larger are not configuration, and the journal would keep two copies of them.
+/// The size limit: larger files are not configuration, and the journal would keep two copies of them.
 const LARGEST: u64 = 4 << 20;
-/// The mode of files that are made: everybody may read the configuration of modules and boot loaders.
+/// The mode of new files: anyone may read the configuration of modules and boot loaders.
 const NEW_MODE: u32 = 0o644;
 
-/// The place of a file that is there or could be.
+/// The location of a file, which need not exist.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// `None` where its directory is not there.
+    /// `None` if the directory does not exist.
     directory: Option<Directory>,
     name: OsString,
     path: PathBuf,
 }
 
-/// The file below `root`; `Err` for a path that could lead out of it.
+/// The path of the file below `root`; `Err` for a path that could lead out of `root`.
 pub(crate) fn path(root: &Path, path: &str) -> Result<PathBuf, Error> {
     if change::is_path(path) { Ok(under(root, path)) } else { Err(Error::Path { path: path.to_owned() }) }
 }
 
-/// Finds the file's directory below `root`; `Err` for a path that could lead out of it.
+/// Opens the file's directory below `root`; `Err` for a path that could lead out of `root`.
 pub(crate) fn place(root: &Path, file: &str) -> Result<Place, Error> {
     let path = path(root, file)?;
     let relative = Path::new(file);
@@ -51,7 +52,7 @@ pub(crate) fn place(root: &Path, file: &str) -> Result<Place, Error> {
 }
 
 impl Place {
-    /// Tests whether the file's directory is not there.
+    /// Tests whether the file's directory does not exist.
     pub(crate) fn is_gone(&self) -> bool {
         self.directory.is_none()
     }
@@ -62,12 +63,12 @@ impl Place {
     }
 
     fn beside(&self, id: u64) -> OsString {
-        // Neither modprobe nor grub-mkconfig reads a file with such an end.
+        // Neither modprobe nor grub-mkconfig reads files with this suffix.
         format!(".{}.exitless-{id}", self.name.to_string_lossy()).into()
     }
 }
 
-/// The file as it is; `None` when there is none.
+/// The file's present state; `None` if it does not exist.
 pub(crate) fn look(place: &Place) -> Result<Option<FileState>, Error> {
     let Some(directory) = &place.directory else { return Ok(None) };
     let path = &place.path;
@@ -99,7 +100,7 @@ pub(crate) fn look(place: &Place) -> Result<Option<FileState>, Error> {
     Ok(Some(FileState { content, mode, user: about.uid(), group: about.gid() }))
 }
 
-/// Directories above the file that are not there, the outermost first, as paths of a running host.
+/// The missing directories above the file, the outermost first, as paths of a running host.
 pub(crate) fn missing_directories(root: &Path, path: &str) -> Vec<String> {
     let above = Path::new(path).ancestors().skip(1);
     let lacking = above.take_while(|directory| !under(root, &directory.to_string_lossy()).is_dir());
@@ -122,7 +123,7 @@ pub(crate) fn make_directories(root: &Path, missing: &[String]) -> Result<(), Er
     Ok(())
 }
 
-/// Removes directories that were made, where nothing else came into them.
+/// Removes the directories that were created, unless they contain other files now.
 pub(crate) fn remove_directories(root: &Path, made: &[String]) -> Result<(), Error> {
     for path in made.iter().rev() {
         let directory = place(root, path)?;
@@ -137,10 +138,10 @@ pub(crate) fn remove_directories(root: &Path, made: &[String]) -> Result<(), Err
     Ok(())
 }
 
-/// Puts the file in place at once: whoever reads it sees the old one or the new one. `id` names the file beside it that
-/// a crash could leave behind; [`clear`] removes that.
+/// Replaces the file atomically: readers see the old content or the new. `id` is part of the temporary file's name; a
+/// crash can leave that file behind, and [`clear`] removes it.
 ///
-/// `like` gives owner and permissions; without, they are those of new configuration files.
+/// `like` determines owner and permissions; without it they are those of new configuration files.
 pub(crate) fn replace(
     place: &Place,
     content: &Content,
@@ -152,7 +153,7 @@ pub(crate) fn replace(
     let mode = like.map_or(NEW_MODE, |like| like.mode);
     let write = || -> io::Result<()> {
         cut_short::here()?;
-        // Until it has its owner nobody else may read what could be secret.
+        // The content may be secret: only this user may read it until the owner is set.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(directory, &beside, flags, Mode::from_raw_mode(0o600))?);
         file.write_all(cut_short::written(&content.0))?;
@@ -170,7 +171,7 @@ pub(crate) fn replace(
         Ok(renameat(directory, &beside, directory, &place.name)?)
     };
     write().map_err(|source| {
-        // The cause is what counts; what stays behind is removed by `restore`.
+        // Report the cause; if the temporary file cannot be removed now, `restore` removes it.
         if cut_short::here().is_ok() {
             let _ = directory.remove(&beside);
         }
@@ -192,7 +193,7 @@ fn remove_named(place: &Place, name: &OsStr) -> Result<(), Error> {
     }
 }
 
-/// Removes what a crash left beside the file.
+/// Removes the temporary file that a crash left.
 pub(crate) fn clear(place: &Place, id: u64) -> Result<(), Error> {
     let (Some(directory), beside) = (&place.directory, place.beside(id)) else { return Ok(()) };
     match statat(directory, &beside, AtFlags::SYMLINK_NOFOLLOW) {
@@ -201,13 +202,13 @@ pub(crate) fn clear(place: &Place, id: u64) -> Result<(), Error> {
     }
 }
 
-/// SELinux tells by a file's label who may read it; a new file would have its directory's.
+/// Copies the SELinux label, which decides who may read the file; a new file would get its directory's.
 fn copy_label(from: &Place, to: &File) {
     const LABEL: &str = "security.selinux";
     let mut label = [0_u8; 1024];
     let Some(directory) = &from.directory else { return };
     if let Ok(length) = rustix::fs::lgetxattr(directory.reach(&from.name), LABEL, &mut label[..]) {
-        // Where there is no SELinux there is no label either; a file with its directory's label is readable too.
+        // Ignore errors: without SELinux there is no label, and the directory's label also works.
         let _ = rustix::fs::fsetxattr(to, LABEL, &label[..length], rustix::fs::XattrFlags::empty());
     }
 }
@@ -257,7 +258,7 @@ mod tests {
         symlink(root.path().join("etc"), &theirs).unwrap();
         replace(&found, &Content::from("new"), None, 1).unwrap();
         assert!(root.path().join("home/away/web.xml").exists());
-        // Who looks now is told of the link.
+        // A new lookup reports the link.
         let error = place(root.path(), "/home/vms/web.xml").unwrap_err();
         assert!(matches!(error, Error::Access { .. }), "{error}");
         assert_eq!(fs::read_dir(root.path().join("etc")).unwrap().count(), 0);

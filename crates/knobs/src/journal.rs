@@ -1,11 +1,11 @@
-//! The journal: what was changed, on the disk before it is changed.
+//! The journal of changes; each change is recorded on the disk before it is made.
 //!
-//! Two files of one line of JSON a fact: what a boot undoes anyway is kept where a boot forgets it. A line is synced
-//! before the change that it announces. One that a crash cut is passed over, for the change that it would have announced was
-//! never made. A long journal is replaced by a file with the open changes alone.
+//! Two files with a line of JSON for each event; changes that a reboot undoes are in a file that a reboot removes. A line is
+//! synced before the change that it announces. A line that a crash cut is skipped: if it announced a change, that was never
+//! made; if it recorded a result, the change is still open. A long journal is replaced by a file with only the open changes.
 //!
-//! Whoever can write to the journal of root is root at the next `exitless restore`. So each file lies in a directory that
-//! belongs to the user of this process alone; that is looked at each time, from `/` down.
+//! Anyone who can write to root's journal becomes root at the next `exitless restore`. So each file lies in a directory
+//! that only the user of this process can write to; this is checked each time, from `/` down.
 
 mod lock;
 mod place;
@@ -23,11 +23,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use lock::Lock;
 pub use read::{Damage, Recorded};
 
-/// The journal of changes that outlast a boot.
+/// The journal of changes that survive a reboot.
 pub(crate) const PERSISTENT: &str = "/var/lib/exitless/journal";
-/// The journal of changes that a boot undoes. Not below `/run/exitless`, which belongs to the user of the I/O daemon.
+/// The journal of changes that a reboot undoes. Not below `/run/exitless`, which belongs to the user of the I/O
+/// daemon.
 pub(crate) const VOLATILE: &str = "/run/exitless-journal/journal";
-/// The size in bytes from which a journal is written anew without what was undone, where that is most of it.
+/// The size in bytes above which a journal is rewritten without the undone changes, if that saves at least
+/// half.
 const TURN: u64 = 1 << 20;
 
 /// The journal of a host.
@@ -37,11 +39,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Makes the journal's directories where they lack, so that an [`Error::JournalWrite`] comes before anything is
-    /// changed.
+    /// Creates the journal's directories if they are missing, so that an [`Error::JournalWrite`] comes before any
+    /// change.
     ///
     /// # Errors
-    /// [`Error::JournalWrite`], or [`Error::JournalPlace`] when others could write there.
+    /// [`Error::JournalWrite`], or [`Error::JournalPlace`] if others can write there.
     pub fn open(root: &Path) -> Result<Self, Error> {
         for path in [PERSISTENT, VOLATILE] {
             place::directory(root, path, Missing::Made(0o700))?;
@@ -49,10 +51,11 @@ impl Journal {
         Ok(Self { root: root.to_owned() })
     }
 
-    /// All that the journal of the host below `root` tells. Changes nothing.
+    /// The contents of the journal of the host below `root`. Changes nothing.
     ///
     /// # Errors
-    /// [`Error::JournalRead`], or [`Error::JournalPlace`] when others could have written it. Damage is no error: what is whole is told, with where the rest is.
+    /// [`Error::JournalRead`], or [`Error::JournalPlace`] if others could have written it. Damage is not an error: the intact
+    /// lines are returned, together with the offsets of the damaged ones.
     pub fn read(root: &Path) -> Result<Recorded, Error> {
         read::both(root)
     }
@@ -65,7 +68,7 @@ impl Journal {
         Lock::take(&self.root)
     }
 
-    /// Announces a change. `lock` proves that nobody else takes the same number.
+    /// Announces a change. `lock` proves that no other process takes the same ID.
     pub(crate) fn intend(
         &self,
         lock: &Lock,
@@ -107,7 +110,7 @@ impl Journal {
         append_line(&directory, said).map_err(|source| Error::JournalWrite { path, source })
     }
 
-    /// Forgets what was undone in a journal that is long. `_lock` proves that nobody else adds to it.
+    /// Removes undone changes from a long journal. `_lock` proves that no other process appends to it.
     pub(crate) fn turn(&self, _lock: &Lock) -> Result<(), Error> {
         for journal in [PERSISTENT, VOLATILE] {
             let directory = place::directory(&self.root, journal, Missing::Made(0o700))?;
@@ -126,7 +129,7 @@ fn turn(directory: &Directory, path: &Path) -> io::Result<()> {
         _ => return Ok(()),
     };
     let recorded = Recorded::parse(path, &bytes);
-    // A newer exitless may have changes to undo there.
+    // The unreadable lines may be open changes of a newer exitless.
     if recorded.damage.iter().any(|damage| !damage.cut) {
         return Ok(());
     }
@@ -182,7 +185,7 @@ fn write_line(mut file: File, said: Said) -> io::Result<()> {
         let mut last = [0];
         file.seek(SeekFrom::End(-1))?;
         file.read_exact(&mut last)?;
-        // A crash cut the line before: it must not swallow this one.
+        // A crash cut the previous line: start a new one.
         if last != *b"\n" {
             line.push(b'\n');
         }
@@ -192,7 +195,7 @@ fn write_line(mut file: File, said: Said) -> io::Result<()> {
         .write_all(cut_short::written(&line))
         .and_then(|()| cut_short::here())
         .and_then(|()| file.sync_all());
-    // On a full disk half a line may be there.
+    // On a full disk half of the line may have been written.
     if written.is_err() && cut_short::here().is_ok() {
         let _ = file.set_len(whole);
     }

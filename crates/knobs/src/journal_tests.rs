@@ -104,7 +104,7 @@ fn a_program_that_outlives_its_exitless_keeps_the_lock_until_it_ends() {
 
 #[test]
 fn a_full_disk_lets_nothing_be_announced() {
-    // The kernel's own full disk.
+    // Each write to it fails with ENOSPC.
     let full = File::options().read(true).write(true).open("/dev/full").unwrap();
     let line = Said::Undone { id: 1, how: String::new() };
     let path = PathBuf::from(PERSISTENT);
@@ -129,7 +129,7 @@ fn a_journal_without_open_changes_begins_anew_when_it_is_long() {
     assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
 }
 
-/// A journal that is long only by what was undone, between two changes that are open.
+/// A journal with a small open change and a long undone one.
 fn long() -> (tempfile::TempDir, Journal) {
     let root = tempfile::tempdir().unwrap();
     let journal = Journal::open(root.path()).unwrap();
@@ -166,7 +166,7 @@ fn a_journal_that_is_written_anew_is_the_old_one_or_the_new_one() {
         let open: Vec<u64> =
             recorded.entries.iter().filter(|entry| entry.open()).map(|entry| entry.id).collect();
         assert_eq!((open, recorded.damage), (vec![1], Vec::new()), "cut after {places} places");
-        // What the cut left beside it is in nobody's way.
+        // A leftover temporary file does no harm.
         intend(&journal, file("/etc/c")).unwrap();
         let length = fs::metadata(under(root.path(), PERSISTENT)).unwrap().len();
         assert!(length < TURN, "cut after {places} places");
@@ -190,7 +190,7 @@ fn what_a_newer_exitless_has_to_undo_is_not_forgotten() {
     assert!(fs::read_to_string(&path).unwrap().contains(newer));
 }
 
-/// Somebody who is not root.
+/// A user who is not root.
 const STRANGER: u32 = 65_534;
 
 #[test]
@@ -223,7 +223,7 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
     mode(&path, 0o622);
     refused();
     mode(&path, 0o600);
-    // A link, and a second name.
+    // A symbolic link, and a hard link.
     let aside = directory.join("aside");
     fs::rename(&path, &aside).unwrap();
     symlink("aside", &path).unwrap();
@@ -291,7 +291,7 @@ fn a_script_is_run_only_when_that_is_asked_for() {
     let words = ["timeout", "--kill-after=10", "5.000", "sh", "-c", "echo back"];
     let undo = Some(words.map(str::to_owned).to_vec());
     let entry = intend(&journal, Change::Command { run: None, undo }).unwrap();
-    // Of a boot that is over: its process cannot run any more.
+    // From an earlier boot, so its process has ended.
     fs::create_dir_all(root.path().join("proc/sys/kernel/random")).unwrap();
     fs::write(root.path().join("proc/sys/kernel/random/boot_id"), "another").unwrap();
     let mut machine = Machine::new(root.path());
@@ -330,7 +330,7 @@ proptest! {
         let mut recorded = Recorded::default();
         read::read(Path::new("journal"), bytes, &mut recorded);
         let whole = bytes.iter().filter(|&&byte| byte == b'\n').count();
-        // Without its end of line a whole line still says all.
+        // A complete line counts even without its newline.
         prop_assert!((whole..=whole + 1).contains(&recorded.entries.len()));
     }
 }

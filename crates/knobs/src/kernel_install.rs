@@ -1,23 +1,23 @@
 //! Boot entries that `kernel-install` writes, one for each kernel.
 //!
-//! The kernels are looked up when the entries are written, and again when that is undone: updates install and remove some in
-//! between.
+//! The kernels are looked up when the entries are written and again when the change is undone, because updates may install
+//! and remove kernels in between.
 
 use files::Inside;
 use std::fs;
 use std::path::Path;
 
-/// Stands for `kernel-install add` of each kernel. Only systemd from 257 on has such a command, and only for images below
-/// `/usr/lib/modules`.
+/// The stand-in for `kernel-install add` of each kernel. systemd has this command only since 257, and only for images
+/// below `/usr/lib/modules`.
 pub const ADD_ALL: [&str; 2] = ["kernel-install", "add-all"];
 
 /// The mount points of boot partitions.
 const PLACES: [&str; 3] = ["/boot", "/efi", "/boot/efi"];
 const MODULES: &str = "/usr/lib/modules";
-/// Entries have a few hundred bytes.
+/// The size limit; entries have a few hundred bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The commands for which a command of a change stands on the host below `root`: mostly itself.
+/// The commands to run for a change's command on the host below `root`: usually just that command.
 #[must_use]
 pub fn commands(root: &Path, words: &[String]) -> Vec<Vec<String>> {
     if words.first().is_none_or(|program| program != ADD_ALL[0]) {
@@ -27,8 +27,8 @@ pub fn commands(root: &Path, words: &[String]) -> Vec<Vec<String>> {
     kernels(root).into_iter().map(add).collect()
 }
 
-/// Entries of the boot loader specification on the host below `root`: path and text, by path. Those that may not be read are
-/// left out.
+/// Entries of the boot loader specification on the host below `root`: paths and texts, sorted by path. Unreadable ones are
+/// omitted.
 #[must_use]
 pub fn boot_entries(root: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -46,21 +46,21 @@ pub fn boot_entries(root: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The names in a folder; none if it may not be read.
+/// The names in a directory; none if it cannot be read.
 fn names(root: &Path, folder: &str) -> Vec<String> {
     let entries = Inside::find(root, folder, true).and_then(|found| fs::read_dir(found.path()));
     let names = entries.into_iter().flatten().flatten();
     names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Installed kernels that have an entry: release and image, by release.
+/// The release and image of each installed kernel that has a boot entry.
 fn kernels(root: &Path) -> Vec<(String, String)> {
     let entries = boot_entries(root);
     let mut found = Vec::new();
     for release in names(root, MODULES) {
         let says = |line: &str| line.split_whitespace().eq(["version", release.as_str()]);
         let has_entry = entries.iter().any(|(_, text)| text.lines().any(says));
-        // Debian's packages have it in /boot.
+        // Debian installs the image in /boot.
         let images = [format!("{MODULES}/{release}/vmlinuz"), format!("/boot/vmlinuz-{release}")];
         let image = images.into_iter().find(|image| Inside::find(root, image, true).is_ok());
         found.extend(image.filter(|_| has_entry).map(|image| (release, image)));
@@ -98,7 +98,7 @@ mod tests {
             words("kernel-install add 6.2 /boot/vmlinuz-6.2"),
         ];
         assert_eq!(commands(root.path(), &ADD_ALL.map(str::to_owned)), expected);
-        // Journals of versions before say a release.
+        // Journals of earlier versions name a release.
         assert_eq!(
             commands(root.path(), &words("kernel-install add 6.0 /usr/lib/modules/6.0/vmlinuz")),
             expected

@@ -1,8 +1,8 @@
 //! Changes of a host's settings: each is written to a journal before it is made, and undone from it.
 //!
-//! [`Changes`] makes changes and undoes the temporary ones when it goes away; [`restore()`] undoes what is left of earlier
-//! processes. Both take the directory that stands for `/`, and an [`Actions`] for what is more than writing a file, so
-//! a tree of plain files can play any machine.
+//! [`Changes`] makes changes and undoes the temporary ones when it is dropped; [`restore()`] undoes what earlier processes
+//! left. Both take the directory that stands for `/`, and an [`Actions`] for changes that need more than writing a file,
+//! so a tree of plain files can simulate any machine.
 
 mod actions;
 mod change;
@@ -40,7 +40,7 @@ pub use undo::Outcome;
 
 use std::path::{Path, PathBuf};
 
-/// `path` of a running host, below `root`.
+/// The path below `root` of a running host's `path`.
 pub(crate) fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }

@@ -1,10 +1,10 @@
-//! Kernel modules: what they were given, and loading them again.
+//! Kernel modules: their parameters, and reloading them.
 
 use crate::{Actions, Error, Parameters, cut_short, kernel_install, under};
 use std::fs;
 use std::path::Path;
 
-/// The parameters of a module; `None` when it is not loaded.
+/// The parameters of a module; `None` if it is not loaded.
 pub(crate) fn parameters(root: &Path, module: &str) -> Option<Parameters> {
     let home = under(root, "/sys/module").join(module);
     if !home.is_dir() {
@@ -20,7 +20,7 @@ pub(crate) fn parameters(root: &Path, module: &str) -> Option<Parameters> {
     Some(parameters)
 }
 
-/// Loads the module with these parameters, after removing it when it is loaded.
+/// Loads the module with these parameters, after removing it if it is loaded.
 pub(crate) fn reload(
     root: &Path,
     actions: &mut impl Actions,
@@ -32,13 +32,13 @@ pub(crate) fn reload(
     actions.load(module, given)
 }
 
-/// Removes the module when it is loaded and nobody uses it.
+/// Removes the module if it is loaded; an error if it is in use.
 pub(crate) fn unload(root: &Path, actions: &mut impl Actions, module: &str) -> Result<(), Error> {
     let home = under(root, "/sys/module").join(module);
     if !home.is_dir() {
         return Ok(());
     }
-    // The kernel would refuse as well, but after programs have asked for it.
+    // The kernel would refuse too, but only after rmmod has run.
     let users = fs::read_to_string(home.join("refcnt")).ok().and_then(|text| text.trim().parse().ok());
     if let Some(users @ 1..) = users {
         return Err(Error::ModuleInUse { module: module.to_owned(), users });
@@ -47,10 +47,11 @@ pub(crate) fn unload(root: &Path, actions: &mut impl Actions, module: &str) -> R
     actions.unload(module)
 }
 
-/// Loads the module so that all parameters that `before` names are as they were, `first` among them.
+/// Reloads the module so that all parameters have their values of `before`. `first` are those to pass in the
+/// first try.
 ///
-/// What modprobe.d gives comes back by itself. What somebody once gave by hand is seen only in what differs afterwards,
-/// and is given in a second try.
+/// Parameters from modprobe.d need not be passed. Those that were once passed by hand show only as differences after
+/// the first try, and are passed in a second one.
 pub(crate) fn give_back(
     root: &Path,
     actions: &mut impl Actions,
@@ -66,7 +67,8 @@ pub(crate) fn give_back(
     let mut given = first.clone();
     given.extend(differing);
     if let Err(error) = reload(root, actions, module, &given) {
-        // What the kernel prints it need not take. A host without the module would run no VM at all.
+        // The kernel may not accept a value that it prints. Load the module anyway: without it the host
+        // cannot run VMs.
         if parameters(root, module).is_none() {
             let _ = actions.load(module, &first);
         }

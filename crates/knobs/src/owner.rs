@@ -1,18 +1,18 @@
-//! Which process made a change.
+//! The process that made a change.
 
 use crate::{Error, under};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 
-/// A process, named once and for all.
+/// A process, identified uniquely even if its ID is reused or the host reboots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// Its number.
+    /// The process ID.
     pub pid: i32,
-    /// When it started, in clock ticks since boot (proc_pid_stat(5), field 22); 0 when there is no such process.
+    /// The start time, in clock ticks since boot (proc_pid_stat(5), field 22); 0 if there is no such process.
     pub start_ticks: u64,
-    /// The boot in which it ran (`/proc/sys/kernel/random/boot_id`); empty when that cannot be read.
+    /// The boot in which it ran (`/proc/sys/kernel/random/boot_id`); empty if it cannot be read.
     pub boot: String,
 }
 
@@ -26,13 +26,13 @@ impl Owner {
         Ok(Self { pid, start_ticks: started(root, pid)?.unwrap_or(0), boot: boot(root) })
     }
 
-    /// Tests whether a boot has ended it. One that cannot be told from this one has not.
+    /// Tests whether a reboot has ended the process; false if a boot ID is unknown.
     pub(crate) fn rebooted(&self, root: &Path) -> bool {
         let now = boot(root);
         !now.is_empty() && !self.boot.is_empty() && self.boot != now
     }
 
-    /// Tests whether it still runs. One of which that cannot be told does.
+    /// Tests whether the process still runs; true if that cannot be determined.
     #[must_use]
     pub fn alive(&self, root: &Path) -> bool {
         !self.rebooted(root)
@@ -40,19 +40,19 @@ impl Owner {
     }
 }
 
-/// The boot that the host below `root` is in; empty when that cannot be read.
+/// The present boot ID of the host below `root`; empty if it cannot be read.
 pub(crate) fn boot(root: &Path) -> String {
     let text = std::fs::read_to_string(under(root, "/proc/sys/kernel/random/boot_id"));
     text.map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// Bytes of a `stat`; the longest have some 400.
+/// The size limit of a `stat` file; the longest have about 400 bytes.
 const LONGEST_STAT: u64 = 4096;
 
-/// When a process or thread started, in clock ticks since boot; `None` if there is none of this number. A failure to read it is
-/// not its end: there may be no thread or descriptor left for the look.
+/// The start time of a process or thread, in clock ticks since boot; `None` if there is none with this ID. A read error does
+/// not mean that it has ended: this process may have run out of threads or descriptors.
 fn start_ticks(root: &Path, pid: i32) -> io::Result<Option<u64>> {
-    // The number may belong to a process by now that holds whoever looks.
+    // By now the ID may belong to a process that blocks readers of its files.
     let read = files::look_into(&under(root, &format!("/proc/{pid}")), "stat", LONGEST_STAT);
     let bytes = match read {
         Ok(bytes) => bytes,
@@ -63,7 +63,7 @@ fn start_ticks(root: &Path, pid: i32) -> io::Result<Option<u64>> {
         Err(error) => return Err(error),
     };
     let stat = String::from_utf8_lossy(&bytes);
-    // The name, field 2, may hold blanks and brackets; the last bracket ends it.
+    // The name, field 2, may contain blanks and parentheses; the last parenthesis ends it.
     let after_name = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(22 - 3));
     let ticks = after_name.and_then(|ticks| ticks.parse().ok());
     ticks.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no start time"))
@@ -74,7 +74,7 @@ fn started(root: &Path, pid: i32) -> Result<Option<u64>, Error> {
     start_ticks(root, pid).map_err(|source| Error::Access { doing: "read", path: path(), source })
 }
 
-/// Tests whether a thread is the one that started then.
+/// Tests whether the thread with this ID is the one that started at `began`.
 pub(crate) fn is_thread(root: &Path, tid: i32, began: u64) -> Result<bool, Error> {
     Ok(started(root, tid)? == Some(began))
 }

@@ -1,11 +1,11 @@
-//! The programs that changes run: a closed set. A journal that names another one is not believed.
+//! The programs that changes may run: a closed set. A journal entry with any other is rejected.
 
 use crate::kernel_install;
 
-/// The folder in which definitions of domains are kept for `virsh define`.
+/// The directory in which definitions of domains are kept for `virsh define`.
 const DOMAINS: &str = "/var/lib/exitless/domains/";
 
-/// Programs with all their arguments.
+/// Commands that are allowed exactly as they are.
 const WHOLE: [&[&str]; 7] = [
     &["update-grub"],
     &["grub-mkconfig", "-o", "/boot/grub/grub.cfg"],
@@ -23,7 +23,7 @@ pub(crate) fn is_known(words: &[String]) -> bool {
         return true;
     }
     match words[..] {
-        // Of a journal that an earlier version wrote.
+        // From journals of earlier versions.
         ["kernel-install", "add", release, image] => {
             !release.contains('/') && image == format!("/usr/lib/modules/{release}/vmlinuz")
         }
@@ -46,7 +46,7 @@ pub(crate) fn is_known(words: &[String]) -> bool {
     }
 }
 
-/// The command that shows what a known program changes, if there is one.
+/// The command that prints the state that a known program changes, if there is one.
 pub(crate) fn that_shows(words: &[String]) -> Option<Vec<String>> {
     let [program, verb, path] = words else { return None };
     let file = path.strip_prefix(DOMAINS).filter(|_| program == "virsh" && verb == "define")?;
@@ -55,7 +55,7 @@ pub(crate) fn that_shows(words: &[String]) -> Option<Vec<String>> {
     Some(words.map(str::to_owned).to_vec())
 }
 
-/// The script of a study's plan, with its limit of time, as the crate `study` writes it.
+/// The script of a study's plan in the command with a time limit that the crate `study` generates.
 pub(crate) fn script(words: &[String]) -> Option<&str> {
     script_of(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-//! Undoing what earlier processes left.
+//! Undoes the changes that earlier processes left.
 
 use crate::undo::{self, Outcome};
 use crate::{Actions, Change, Damage, Entry, Error, Journal};
@@ -8,11 +8,11 @@ use std::path::Path;
 /// The options of a restoration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restore {
-    /// Undo also what others changed since.
+    /// Also undo changes whose object others changed since.
     pub force: bool,
-    /// Only say what would be undone.
+    /// Only report what would be undone.
     pub dry_run: bool,
-    /// Run the scripts of plans that take changes back. They may do anything, so whoever restores should have seen them.
+    /// Run the scripts of plans that undo changes. They may do anything, so show them to the user first.
     pub run_scripts: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Tests whether something is left that was to be undone, or may be: what a damaged line said is not known.
+    /// Tests whether a change is left, or may be left: a damaged line may have recorded one.
     #[must_use]
     pub fn incomplete(&self) -> bool {
         self.changes.iter().any(|one| one.outcome.left()) || self.damage.iter().any(|damage| !damage.cut)
@@ -46,10 +46,10 @@ impl Restored {
 
 /// Undoes all changes of the host below `root` whose processes have ended, the newest first.
 ///
-/// One that cannot be undone does not keep the others from it.
+/// A change that cannot be undone does not stop the others.
 ///
 /// # Errors
-/// When the journal cannot be read, or its lock cannot be taken.
+/// The journal cannot be read, or its lock cannot be taken.
 pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<Restored, Error> {
     let recorded = Journal::read(root)?;
     if how.dry_run || !recorded.entries.iter().any(Entry::open) {
@@ -65,7 +65,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
     }
     let journal = Journal::open(root)?;
     let _lock = journal.lock()?;
-    // Others may have undone some while the lock was waited for.
+    // Another process may have undone some while this one waited for the lock.
     let recorded = Journal::read(root)?;
     let mut changes = Vec::new();
     let mut left = false;
@@ -77,7 +77,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
         let settled = outcome.settled().filter(|_| undo::forget(&entry, left));
         let outcome = match settled.map_or(Ok(()), |word| journal.undone(&entry, word)) {
             Ok(()) => outcome,
-            // The others are undone all the same, and this one is found undone the next time.
+            // Continue with the others. The next restore finds this change already undone.
             Err(error) => {
                 Outcome::Failed { why: format!("it is undone, but not crossed out: {}", told(&error)) }
             }
@@ -92,7 +92,8 @@ fn open(entries: Vec<Entry>) -> impl Iterator<Item = Entry> {
     entries.into_iter().rev().filter(Entry::open)
 }
 
-/// The outcome for which the host need not be looked at: the process runs, a boot has undone it, or a script was not asked for.
+/// The outcome that is known without examining the host: the process still runs, a reboot has undone the change, or undoing
+/// needs a script that was not allowed.
 fn settled_by_itself(root: &Path, entry: &Entry, how: Restore) -> Option<Outcome> {
     if entry.owner.alive(root) {
         return Some(Outcome::Held { pid: entry.owner.pid });
@@ -104,8 +105,9 @@ fn settled_by_itself(root: &Path, entry: &Entry, how: Restore) -> Option<Outcome
     rebooted.then(|| Outcome::Already { why: "the host was booted since".to_owned() })
 }
 
-/// The outcome of a change on which a later one rests that stays: undone first, it would take away what that one found, from a
-/// process that still runs or from others. Programs only work out files once more.
+/// The outcome of a change that must wait because a later one that depends on it stays: undoing it first would pull the state
+/// from under a process that still runs, or under the changes of others. Commands need not wait: they only generate files once
+/// more.
 fn waits_for_later(later: &[RestoredChange], entry: &Entry) -> Option<Outcome> {
     if matches!(entry.change, Change::Command { .. }) {
         return None;

@@ -1,4 +1,4 @@
-//! Undoing one change.
+//! Undoes one change.
 
 use crate::change::numbers;
 use crate::error::Error;
@@ -13,31 +13,31 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {
-    /// It is undone.
+    /// The change is undone.
     Undone,
     /// There is nothing to undo.
     Already {
         /// Why.
         why: String,
     },
-    /// Others changed it since, and it is left as it is. Force undoes it all the same.
+    /// Others changed the object since, so it is left alone. With force it is undone anyway.
     ChangedSince {
         /// The present state.
         what: String,
     },
-    /// Its process still runs, and will undo it.
+    /// The process of the change still runs, and will undo it.
     Held {
         /// The process.
         pid: i32,
     },
-    /// It would be undone.
+    /// The change would be undone.
     WouldUndo,
-    /// It takes the script of a plan to undo it, which is run only when that is asked for.
+    /// Undoing needs the script of a plan, which runs only if the user asks for it.
     Script {
         /// The script.
         script: String,
     },
-    /// It could not be undone.
+    /// The change could not be undone.
     Failed {
         /// Why.
         why: String,
@@ -45,7 +45,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The journal's word when nothing is left to undo; `None` when something is.
+    /// The journal's word for the outcome if nothing is left to undo, otherwise `None`.
     pub(crate) fn settled(&self) -> Option<&'static str> {
         match self {
             Self::Undone => Some("undone"),
@@ -54,7 +54,7 @@ impl Outcome {
         }
     }
 
-    /// Tests whether something stays changed that was to be undone.
+    /// Tests whether the change stays although it should be undone.
     pub(crate) fn left(&self) -> bool {
         matches!(
             self,
@@ -63,16 +63,16 @@ impl Outcome {
     }
 }
 
-/// Said of a file of which also the directory is not there.
+/// The message about a file whose directory is missing too.
 const GONE: &str = "is gone with its directory";
 
-/// Tests whether an undone change may be forgotten. A program that works out files from others must run once more when what
-/// is left of later changes is undone.
+/// Tests whether an undone change may be removed from the journal. A command that generates files from others stays while
+/// later changes are left: it must run again when those are undone.
 pub(crate) fn forget(entry: &Entry, something_left: bool) -> bool {
     !(something_left && matches!(entry.change, Change::Command { undo: Some(_), .. }))
 }
 
-/// The outcome of a change that waits for a later one to be undone.
+/// The outcome of a change that must wait until a later one is undone.
 pub(crate) fn rested_on(later: &Entry) -> Outcome {
     Outcome::ChangedSince { what: format!("change {} rests on it and is to be undone first", later.id) }
 }
@@ -86,7 +86,7 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
             let now = file::look(&place)?;
             let now = now.as_ref().map(|file| &file.content);
             let found = compare_files(path, now, content.as_ref(), old.as_ref());
-            // The directory may be of a file system that is not mounted now.
+            // The directory may be on a file system that is not mounted now.
             match found {
                 Outcome::ChangedSince { .. } if place.is_gone() => Ok(Outcome::ChangedSince {
                     what: format!("{path} {GONE}; mount its file system, or forget the change with --force"),
@@ -119,7 +119,7 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
         (Change::Command { undo: Some(undo), .. }, Before::Shown { sha256: old }) => {
             match (shown(actions, Some(undo)), entry.after()) {
                 (Some(Ok(now)), _) if now == *old => already("it is as it was"),
-                // Whether it was done is unknown, so it is ours as far as anybody can tell.
+                // It is unknown whether the command ran, so assume that the state is ours.
                 (Some(Ok(_)) | None, None) => Ok(Outcome::WouldUndo),
                 (Some(Ok(now)), Some(After::Shown { sha256 })) if now == *sha256 => Ok(Outcome::WouldUndo),
                 (Some(Err(error)), _) if !matches!(error, Error::Command { .. }) => Err(error),
@@ -140,18 +140,20 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
     }
 }
 
-/// The digest of what a program shows of the work of `command`; `None` if there is no such program.
+/// The digest of the state that `command` changes, as another program prints it; `None` if there is no such
+/// program.
 pub(crate) fn shown(actions: &impl Actions, command: Option<&[String]>) -> Option<Result<String, Error>> {
     let show = crate::program::that_shows(command?)?;
     Some(actions.shown(&show).map(|bytes| digest(&bytes)))
 }
 
-/// The SHA-256 of what a program showed.
+/// The SHA-256 of a program's output.
 pub(crate) fn digest(shown: &[u8]) -> String {
     Sha256::digest(shown).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Undoes a change of the journal. May be done again after it was cut short.
+/// Undoes a change of the journal, and records there the undoing of modules. May be repeated after an
+/// interruption.
 pub(crate) fn undo_recorded(
     journal: &Journal,
     actions: &mut impl Actions,
@@ -163,7 +165,8 @@ pub(crate) fn undo_recorded(
         Change::Load { .. } | Change::Unload { .. } => Some(examine(root, actions, entry)?),
         _ => None,
     };
-    // A module that is removed and not loaded again would look like the work of others.
+    // Announce it: a module that was removed but not loaded again would otherwise look like a change by
+    // others.
     let announced = matches!(found, Some(Outcome::WouldUndo))
         || force && matches!(found, Some(Outcome::ChangedSince { .. }));
     if announced {
@@ -171,8 +174,8 @@ pub(crate) fn undo_recorded(
     }
     let undone = undo(root, actions, entry, force);
     if let (true, true, Some(after)) = (announced, undone.is_err(), entry.after()) {
-        // A module in use is as it was found. If it could be anybody's from here on, what others load later would
-        // be overwritten.
+        // Nothing was changed, for instance because the module is in use. Withdraw the announcement, or a later
+        // restore would overwrite a module that others have loaded.
         if examine(root, actions, entry).ok() == found {
             journal.done(entry, after)?;
         }
@@ -180,7 +183,7 @@ pub(crate) fn undo_recorded(
     undone
 }
 
-/// Undoes a change. May be done again after it was cut short.
+/// Undoes a change. May be repeated after an interruption.
 pub(crate) fn undo(
     root: &Path,
     actions: &mut impl Actions,
@@ -197,7 +200,7 @@ pub(crate) fn undo(
                 return Ok(Outcome::Already { why: GONE.to_owned() });
             }
             if needed {
-                // Who may read it is what others say since, where they said it.
+                // Keep the present owner and permissions: others may have changed them.
                 let now = if force { None } else { file::look(&place)? };
                 match old {
                     Some(old) => {
@@ -206,7 +209,7 @@ pub(crate) fn undo(
                     None => file::remove(&place)?,
                 }
             }
-            // Also where the change was cut short before the file was there.
+            // Even if the file did not change: the change may have been cut short before the rename.
             file::clear(&place, entry.id)?;
             file::remove_directories(root, missing)?;
         }
@@ -252,15 +255,15 @@ fn compare_files(
 fn compare(what: &str, now: &str, old: &str, after: Option<&After>) -> Outcome {
     match after {
         _ if now == old => Outcome::Already { why: format!("{what} is {old}") },
-        // Whether it was written is unknown, so it is ours as far as anybody can tell.
+        // It is unknown whether the value was written, so assume that it is ours.
         None => Outcome::WouldUndo,
         Some(After::Value { value }) if value == now => Outcome::WouldUndo,
         _ => Outcome::ChangedSince { what: format!("{what} is {now}") },
     }
 }
 
-/// Tests whether a thread's CPUs are those that it was given, but for some that went off since or that its control group took from
-/// it, which the kernel leaves out. To a thread that has none left it gives all that there are.
+/// Tests whether a thread still has the CPUs that it was given. The kernel omits those that went offline or that the control
+/// group excludes; a thread with none left gets all that there are.
 fn is_still(root: &Path, tid: i32, after: Option<&After>, now: &str) -> bool {
     let limits: Vec<Vec<usize>> = [online(root), of_control_group(root, tid)].into_iter().flatten().collect();
     let (false, Some(After::Value { value })) = (limits.is_empty(), after) else { return false };
@@ -277,7 +280,7 @@ fn online(root: &Path) -> Option<Vec<usize>> {
     numbers(text.trim())
 }
 
-/// The CPUs that cgroup v2 leaves to a thread: those of the nearest group that has the controller `cpuset`
+/// The CPUs that cgroup v2 allows a thread: those of the nearest group that has the controller `cpuset`
 /// (Documentation/admin-guide/cgroup-v2.rst).
 fn of_control_group(root: &Path, tid: i32) -> Option<Vec<usize>> {
     let text = std::fs::read_to_string(crate::under(root, &format!("/proc/{tid}/cgroup"))).ok()?;
@@ -316,8 +319,8 @@ fn compare_modules(root: &Path, module: &str, old: Option<&Parameters>, entry: &
     }
 }
 
-/// Tests whether a parameter is of those that the change concerns: those given, and those that came out otherwise. Where that
-/// is not known, all are.
+/// Tests whether a change concerns a parameter: it passed the parameter, or the parameter had another value afterwards. If
+/// the result is not known, it concerns all.
 fn concerns(name: &str, old: Option<&Parameters>, entry: &Entry) -> bool {
     if let Change::Load { parameters, .. } = &entry.change {
         if parameters.contains_key(name) {
@@ -330,7 +333,8 @@ fn concerns(name: &str, old: Option<&Parameters>, entry: &Entry) -> bool {
     }
 }
 
-/// The parameters that a module is first given to become as it was: what was given to it, and what came out otherwise.
+/// The parameters to pass in the first try to restore a module: those that the change passed, and those that had
+/// another value afterwards.
 fn first_given(change: &Change, old: &Parameters, after: Option<&After>) -> Parameters {
     let differs = |name: &str, value: &str| match (change, after) {
         (Change::Load { parameters, .. }, _) if parameters.contains_key(name) => true,

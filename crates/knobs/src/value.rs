@@ -1,12 +1,12 @@
-//! Values of the kernel: files of sysfs, procfs and control groups.
+//! The kernel's values: files of sysfs, procfs and control groups.
 
 use crate::{Error, cut_short};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
-/// The value in the file; of a list of choices (`none [mq-deadline] kyber`) the one that is chosen, for that is what is
-/// written to such a file.
+/// The value in the file. From a list of choices (`none [mq-deadline] kyber`) it is the selected one, because that is
+/// what one writes to such a file.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
     let bytes = std::fs::read(path).map_err(Error::access("read", path))?;
     let text = String::from_utf8_lossy(&bytes).trim().to_owned();
@@ -17,16 +17,16 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
 pub(crate) fn write(path: &Path, value: &str) -> Result<(), Error> {
     cut_short::here()
         .and_then(|()| OpenOptions::new().write(true).truncate(true).open(path))
-        // One call: the kernel takes each write as a value of its own.
+        // One write: the kernel takes each as a value of its own.
         .and_then(|mut file| file.write_all(format!("{value}\n").as_bytes()))
         .map_err(Error::access("write", path))
 }
 
-/// Writes what was there before.
+/// Writes the former value.
 ///
-/// The kernel takes the list of CPUs away from no control group that has threads (`validate_change` in
-/// kernel/cgroup/cpuset.c): it refuses with ENOSPC. One that had none is given all that the group above has, which is what
-/// it had.
+/// The kernel does not accept an empty list of CPUs for a control group that has threads (`validate_change` in
+/// kernel/cgroup/cpuset.c): it fails with ENOSPC. In that case write all CPUs of the parent group, which an empty list
+/// stands for.
 pub(crate) fn write_back(path: &Path, old: &str) -> Result<(), Error> {
     let written = write(path, old);
     let above = path.parent().and_then(Path::parent).map(|group| group.join("cpuset.cpus.effective"));

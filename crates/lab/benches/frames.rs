@@ -1,4 +1,4 @@
-//! Finding frames in the output of an emulated host.
+//! The speed of finding frames in the output of an emulated host.
 
 use std::hint::black_box;
 
@@ -7,10 +7,10 @@ use divan::counter::BytesCount;
 use lab::fuzz::{decode_frames, frame};
 
 const STREAM: usize = 1 << 20;
-/// The largest number of bytes that one read of the emulator's output returns.
+/// The most bytes that one read of the emulator's output returns.
 const READ: usize = 64 << 10;
 
-/// Complete frames of together about [`STREAM`] bytes.
+/// Complete frames, about [`STREAM`] bytes in total.
 fn stream(payload: usize) -> Vec<u8> {
     let one = frame(&vec![b'x'; payload]);
     one.repeat(STREAM.div_ceil(one.len()))

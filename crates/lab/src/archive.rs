@@ -1,4 +1,4 @@
-//! Initial RAM disks: concatenated cpio archives in the "newc" format, as the kernel accepts them.
+//! Initial RAM disks: concatenated cpio archives in the "newc" format, as the kernel reads them.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cpio::newc::{self, ModeFileType};
 
-/// A cpio archive that is being made in memory.
+/// A cpio archive under construction, in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Archive {
     bytes: Vec<u8>,
@@ -32,8 +32,8 @@ impl Archive {
     /// The finished archive.
     pub(crate) fn finish(mut self) -> io::Result<Vec<u8>> {
         newc::trailer(&mut self.bytes)?;
-        // The kernel looks for the next archive at a multiple of four. In a microvm, what is no multiple of a page may
-        // overwrite the ACPI tables (`PAGE` of guests' files.rs).
+        // The kernel looks for the next archive at a multiple of four. In a microvm, an initial RAM disk that
+        // does not fill its last page may overwrite the ACPI tables (`PAGE` of guests' files.rs).
         self.bytes.resize(self.bytes.len().next_multiple_of(4096), 0);
         Ok(self.bytes)
     }

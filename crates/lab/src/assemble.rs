@@ -1,4 +1,4 @@
-//! Makes the parts of an image from the unpacked tree.
+//! Makes the parts of an image from the tree of unpacked packages.
 
 use std::fs;
 use std::io::Read;
@@ -23,7 +23,7 @@ pub(crate) const BUSYBOX: &str = "busybox";
 pub(crate) const MODULES: &str = "modules";
 pub(crate) const TOOLS: &str = "tools";
 
-/// Properties of the kernel that the rest of the image needs.
+/// Facts about the kernel that other parts of the image need.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) release: String,
@@ -32,25 +32,24 @@ pub(crate) struct Kernel {
     pub(crate) modules: Vec<String>,
 }
 
-/// Debian's QEMU, below the tools' folder, for machines on which ours cannot be compiled.
+/// Debian's QEMU, below the tools' folder, for machines that cannot compile ours.
 pub(crate) const STOCK_QEMU: &str = "usr/bin/qemu-system-x86_64";
-/// Files that the emulators read, besides their own programs.
+/// The files that the emulators need besides their programs.
 const EMULATOR_DATA: [&str; 5] =
     [LIBRARIES, "usr/share/bochs", "usr/share/vgabios", "usr/share/qemu", "usr/share/seabios"];
 
-/// Modules of KVM, in the order of loading; the vendor's module is loaded after them.
+/// KVM's modules in loading order; the vendor's module comes after them.
 pub(crate) const KVM_MODULES: [&str; 2] = ["irqbypass.ko", "kvm.ko"];
-/// Module for QEMU's disks. A snapshot can hold the state of virtio, but not of NVMe, which is built into the
-/// kernel.
+/// The module for QEMU's disks. NVMe would be built into the kernel, but a snapshot cannot hold its state.
 pub(crate) const VIRTIO_MODULES: [&str; 1] = ["virtio_blk.ko"];
-/// Modules for the disk that Bochs emulates, in the order of loading.
+/// The modules for Bochs's disk, in loading order.
 pub(crate) const ATA_MODULES: [&str; 5] =
     ["scsi_common.ko", "scsi_mod.ko", "sd_mod.ko", "libata.ko", "ata_piix.ko"];
 const VENDOR_MODULES: [&str; 2] = ["kvm-intel.ko", "kvm-amd.ko"];
 
 /// Folder in the disk with a kernel and an initial RAM disk for nested VMs.
 const GUEST: &str = "opt/exitless/guest";
-/// Bochs describes disks by cylinders of 16 heads and 63 sectors.
+/// Bochs describes the geometry of disks as cylinders of 16 heads and 63 sectors.
 pub(crate) const CYLINDER: u64 = 16 * 63 * 512;
 /// Free room in the disk of an emulated host, in bytes.
 const DISK_ROOM: u64 = 512 << 20;
@@ -90,7 +89,8 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
         let packed = packed_module(&folder, &available, module)?;
         let unpacked = unpack_module(packed)?;
         write(&image.join(MODULES).join(module), &unpacked)?;
-        // For `modprobe`, too: a host that loads KVM again would unpack it and hash it for its signature.
+        // `modprobe` also gets the unsigned, uncompressed module: a host that loads KVM again would otherwise
+        // decompress and hash it.
         write(&packed.with_extension(""), &unpacked)?;
         fs::remove_file(packed).map_err(Error::file("Could not remove", packed))?;
         modules.push(module.to_owned());
@@ -98,14 +98,14 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
     Ok(Kernel { release, address: flat.address, entry: flat.entry, modules })
 }
 
-/// The module with this file name (`kvm.ko`) without its signature, unpacked from Debian's file.
+/// The module with this file name (`kvm.ko`), uncompressed and without its signature.
 pub(crate) fn unpacked_module(folder: &Path, available: &[PathBuf], module: &str) -> Result<Vec<u8>, Error> {
     unpack_module(packed_module(folder, available, module)?)
 }
 
-/// Debian's file of the module with this file name: an xz file, and until 6.1 the module itself.
+/// Debian's file of the module with this file name: compressed with xz; until 6.1 the plain module.
 fn packed_module<'a>(folder: &Path, available: &'a [PathBuf], module: &str) -> Result<&'a PathBuf, Error> {
-    // The kernel treats - and _ in module names as the same.
+    // In names of modules, - and _ are equivalent.
     let same = |path: &&PathBuf| {
         path.file_name().is_some_and(|name| {
             let name = name.to_string_lossy().replace('_', "-");
@@ -129,12 +129,12 @@ fn unpack_module(packed: &Path) -> Result<Vec<u8>, Error> {
     Ok(without_signature(unpacked))
 }
 
-/// The newest kernel of a tree.
+/// The newest kernel of a tree of packages.
 pub(crate) struct PackedKernel {
     pub(crate) path: PathBuf,
-    /// Its release, as `uname -r` prints it.
+    /// The release, as `uname -r` prints it.
     pub(crate) release: String,
-    /// The kernel as Debian packs it.
+    /// The compressed image, as Debian ships it.
     pub(crate) compressed: Vec<u8>,
     pub(crate) elf: Vec<u8>,
 }
@@ -148,7 +148,7 @@ impl PackedKernel {
     }
 }
 
-/// The newest kernel of the tree, and its release: `/boot/vmlinuz-RELEASE`, and in 7.3
+/// The newest kernel of the tree, and its release: `/boot/vmlinuz-RELEASE`, or since Linux 7.3
 /// `/usr/lib/modules/RELEASE/vmlinuz`.
 fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
     let named = |folder: &str| {
@@ -164,7 +164,7 @@ fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
     })
 }
 
-/// All files below a folder.
+/// Lists all files below a folder.
 pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     entries
@@ -175,8 +175,8 @@ pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The initial RAM disk of a guest that loads these modules, given by file name with their contents, says when it is up,
-/// runs /job.sh if a second archive brings one, and powers off.
+/// The initial RAM disk of a guest that loads these modules (file names and contents), reports that it is up,
+/// runs /job.sh if a second archive contains it, and powers off.
 pub(crate) fn reporting_guest(root: &Path, modules: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Error> {
     let load: String = modules.iter().map(|(file, _)| format!("insmod /modules/{file}\n")).collect();
     let init = format!(
@@ -203,7 +203,7 @@ pub(crate) fn reporting_guest(root: &Path, modules: &[(String, Vec<u8>)]) -> Res
     archive.finish().map_err(in_memory())
 }
 
-/// Makes those files and folders for an emulated host that packages' scripts would have made.
+/// Creates the files and folders of an emulated host that maintainer scripts of packages would create.
 fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
     let files = [
         (
@@ -213,8 +213,8 @@ fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
         ("etc/group", "root:x:0:\nkvm:x:104:\nnogroup:x:65534:\n"),
         ("etc/hostname", "exitless-lab\n"),
         ("etc/hosts", "127.0.0.1 localhost exitless-lab\n::1 localhost\n"),
-        // This program is mounted here when the host boots, so that the image does not depend on the
-        // program's version.
+        // The mount point for this program, which is mounted when the host boots. The image must not depend
+        // on the program's version.
         ("usr/bin/exitless", ""),
     ];
     furnish(root, &["proc", "sys", "dev", "run", "tmp", "root", "mnt"], &files)?;
@@ -225,7 +225,8 @@ fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
     list_modules(root, release)
 }
 
-/// Makes /lib a link, in which depmod looks for modules. Packages of older releases have them there.
+/// Makes /lib a symbolic link, because depmod looks there for modules. In packages of older releases it is a
+/// folder.
 pub(crate) fn merge_libraries(root: &Path) -> Result<(), Error> {
     let (own, merged) = (root.join("lib"), root.join("usr/lib"));
     let modules = own.join("modules");
@@ -237,16 +238,16 @@ pub(crate) fn merge_libraries(root: &Path) -> Result<(), Error> {
     symlink("usr/lib", &own).map_err(Error::file("Could not link", own))
 }
 
-/// Writes modules.dep and its companions.
+/// Runs depmod, which writes modules.dep and related files.
 pub(crate) fn list_modules(root: &Path, release: &str) -> Result<(), Error> {
     let mut depmod = Invocation::of_tree(root, "usr/bin/kmod");
-    // kmod is many programs in one, which it selects by the name it is called by.
+    // kmod behaves as depmod if called by that name.
     depmod.arguments.splice(0..0, ["--argv0".into(), "depmod".into()]);
     depmod.arg("--basedir").arg(root).arg(release);
     run(&depmod, &[], "depmod")
 }
 
-/// Makes an ext4 file system of the tree, with `room` bytes to spare.
+/// Makes an ext4 file system from the tree, with `room` bytes of free space.
 pub(crate) fn make_disk(root: &Path, disk: &Path, room: u64) -> Result<(), Error> {
     let size = (disk_usage(root) * 11 / 10 + room).next_multiple_of(CYLINDER);
     let mut mke2fs = Invocation::of_tree(root, "usr/sbin/mke2fs");

@@ -1,4 +1,4 @@
-//! The cache of laboratories on this machine, and its locks.
+//! The cache of laboratories on this machine, and the locks in it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -22,8 +22,8 @@ pub struct Cache {
     stop: Arc<AtomicBool>,
 }
 
-/// The folder of one run, removed when dropped. Its lock is held until then, so that a later run can
-/// recognize the remains of a killed one.
+/// The folder of a run, removed when dropped. It stays locked until then, so that later runs recognise what a
+/// killed run left behind.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     folder: TempDir,
@@ -36,8 +36,8 @@ impl RunFolder {
     }
 }
 
-/// Keeps a folder of the cache from being removed while it is used, also by a program with other recipes. Without locks on
-/// its file system nothing is kept.
+/// A shared lock that keeps a folder of the cache from being removed while it is used, also by programs with
+/// other recipes. Has no effect on a file system without locks.
 #[derive(Debug, Clone)]
 pub(crate) struct InUse {
     _lock: Option<Arc<File>>,
@@ -55,13 +55,13 @@ impl InUse {
     }
 }
 
-/// Folders that are being removed begin with this.
+/// The prefix of folders that are being removed.
 const REMOVED_PREFIX: &str = "removed-";
 const RUN_LOCK: &str = "lock";
 
 impl Cache {
-    /// The user's cache. It contains programs that are run, so its directory is created if it is missing, and
-    /// rejected if others may write to it, as sudo and ssh do with their files.
+    /// The user's cache; its directory is created if missing. It contains programs that are run, so a
+    /// directory that others may write to is rejected, as sudo and ssh do with their files.
     ///
     /// # Errors
     /// [`Error::CachePlace`].
@@ -69,11 +69,12 @@ impl Cache {
         Self::checked(Path::new("/"), &files::user_cache().join("exitless/lab"))
     }
 
-    /// The cache at a folder below `start`, which is trusted.
+    /// The cache at a folder below `start`, which is assumed to be safe.
     fn checked(start: &Path, root: &Path) -> Result<Self, Error> {
         match Directory::trusted(start, root, Missing::Made(0o700)) {
             Ok(directory) => Ok(Self::at(directory.path())),
-            // A missing directory holds nothing. Whoever needs it gets the reason why it cannot be created.
+            // A missing directory holds nothing unsafe. The error of creating it comes when somebody needs
+            // it.
             Err(files::Error::Open { .. }) => Ok(Self::at(root)),
             Err(refused) => Err(Error::CachePlace(refused)),
         }
@@ -84,13 +85,13 @@ impl Cache {
         Self { root: root.into(), stop: Arc::default() }
     }
 
-    /// The cache, whose builds end when `stop` is set.
+    /// The cache, with a flag that ends its builds.
     #[must_use]
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop, ..self }
     }
 
-    /// Set by a signal handler to end a build.
+    /// The flag that a signal handler sets to end a build.
     pub(crate) fn stop(&self) -> &Arc<AtomicBool> {
         &self.stop
     }
@@ -104,7 +105,8 @@ impl Cache {
         self.root.join("packages")
     }
 
-    /// Other recipes serve no version of this program that is likely to come back; one that runs keeps its own.
+    /// Removes the folders of other recipes, except those that are in use. Only other versions of this
+    /// program could use them again.
     pub(crate) fn remove_others(&self, prefix: &str, kept: &Path) {
         let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
         let is_image = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(prefix);
@@ -120,9 +122,8 @@ impl Cache {
         }
     }
 
-    /// Removes a folder without waiting until it is gone, because a tree of thousands of files can take a
-    /// minute. The folder is renamed at once; if the machine stops before it is gone, the next removal
-    /// deletes the rest.
+    /// Removes a folder in the background, because deleting thousands of files can take a minute. Renames it
+    /// first, so that it is gone at once; if the machine stops meanwhile, the next removal deletes the rest.
     pub(crate) fn discard(&self, folder: &Path) -> Result<(), Error> {
         let away = tempfile::Builder::new()
             .prefix(REMOVED_PREFIX)
@@ -151,12 +152,12 @@ impl Cache {
         self.root.join("self-tests")
     }
 
-    /// Waits for the lock that lets one process at a time build.
+    /// Waits for the lock that allows only one build at a time.
     pub(crate) fn lock_building(&self, on_progress: OnProgress<'_>) -> Result<File, Error> {
         self.lock("building.lock", on_progress)
     }
 
-    /// Waits for the lock with this file name.
+    /// Waits for the lock file with this name.
     pub(crate) fn lock(&self, name: &str, on_progress: OnProgress<'_>) -> Result<File, Error> {
         let path = self.root.join(name);
         wait_for_lock(&path, FlockOperation::NonBlockingLockExclusive, &self.stop, &mut || {
@@ -168,14 +169,15 @@ impl Cache {
         self.root.join("runs")
     }
 
-    /// Only one process at a time cleans up or makes the folder of a run, so that no folder is removed between its creation
-    /// and its locking.
+    /// Serializes the creation and cleanup of run folders, so that no folder is removed after its creation
+    /// and before it is locked.
     fn lock_runs(&self) -> Result<File, Error> {
         let path = self.root.join("runs.lock");
         wait_for_lock(&path, FlockOperation::NonBlockingLockExclusive, &self.stop, &mut || ())
     }
 
-    /// Removes the whole cache. The caller has the locks of builds.
+    /// Removes the whole cache, unless a run or another program uses a part of it. The caller must hold the
+    /// locks of builds.
     ///
     /// # Errors
     /// [`Error::Running`], and if a file cannot be removed.
@@ -187,7 +189,7 @@ impl Cache {
         fs::remove_dir_all(&self.root).map_err(Error::file("Could not remove", &self.root))
     }
 
-    /// A new folder for a run. Folders whose process was killed are removed first.
+    /// Makes a folder for a run, after removing those of killed processes.
     pub(crate) fn run_folder(&self) -> Result<RunFolder, Error> {
         let _alone = self.lock_runs()?;
         let runs = self.runs();
@@ -226,7 +228,7 @@ fn folders(runs: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(runs).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path())
 }
 
-/// Tests whether no process has the lock of a run.
+/// Tests whether no process holds a run's lock.
 fn is_unlocked(folder: &Path) -> bool {
     match File::open(folder.join(RUN_LOCK)) {
         Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
@@ -234,8 +236,8 @@ fn is_unlocked(folder: &Path) -> bool {
     }
 }
 
-/// Waits for a lock, whose file and folder are made if they are missing. It polls, because a signal would not end a wait in
-/// the kernel. `on_wait` is called once if another process has it.
+/// Waits for a lock, creating its file and folder if missing. Polls, because a blocking wait in the kernel
+/// would not see `stop`. Calls `on_wait` once if another process holds the lock.
 pub(crate) fn wait_for_lock(
     path: &Path,
     operation: FlockOperation,
@@ -261,7 +263,7 @@ pub(crate) fn wait_for_lock(
     }
 }
 
-/// Takes a lock, unless another process holds it or has removed its file meanwhile.
+/// Takes a lock; `None` if another process holds it or removed its file in between.
 pub(crate) fn try_lock(path: &Path, operation: FlockOperation) -> Result<Option<File>, Error> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(Error::file("Could not make", folder))?;
@@ -292,7 +294,7 @@ mod tests {
         let [killed, early] = ["killed", "early"].map(|name| root.path().join("runs").join(name));
         fs::create_dir(&killed).unwrap();
         fs::write(killed.join(RUN_LOCK), "").unwrap();
-        // A process was killed before it had its lock.
+        // A process was killed before it could lock its folder.
         fs::create_dir(&early).unwrap();
         let next = cache.run_folder().unwrap();
         assert!(living.path().exists() && next.path().exists() && !killed.exists() && !early.exists());

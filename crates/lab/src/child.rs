@@ -1,4 +1,4 @@
-//! The programs of a build, which end with it.
+//! The child processes of a build, which end with it.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -11,20 +11,20 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::Error;
 
-/// The interval at which a wait checks whether it should stop.
+/// The interval at which a wait checks the stop flag.
 pub(crate) const TURN: Duration = Duration::from_millis(100);
-/// The time for a program and what it started to end by themselves.
+/// The time that a program and its children have to end on SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A program in a process group of its own, which the kernel asks to end if this process is killed: make, ninja and apt end
-/// what they started.
+/// A program in a process group of its own. The kernel sends it SIGTERM if this process is killed; make,
+/// ninja and apt then end their children.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "--"]).arg(program).process_group(0);
     command
 }
 
-/// Ends a program of [`command`] with all that it started.
+/// Ends a program of [`command`] and its children.
 pub(crate) fn end(child: &mut Child) {
     let begun = Instant::now();
     signal(child.id(), Signal::TERM);
@@ -35,14 +35,14 @@ pub(crate) fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// It fails if nothing of the group is left.
+/// Ignores errors: there may be no process left in the group.
 fn signal(group: u32, signal: Signal) {
     if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
         let _ = kill_process_group(group, signal);
     }
 }
 
-/// What a program of [`command`] prints until it ends, or until `stop` is set.
+/// Runs a program of [`command`] and returns its output. Ends it if `stop` is set.
 ///
 /// # Errors
 /// [`Error::Interrupted`], and if it cannot be started.

@@ -1,5 +1,5 @@
-//! Debian's other kernels, of which a host of KVM can boot one in place of that of the laboratories' image, with its
-//! modules. All else stays: the disk, and the guests' kernel on it.
+//! Debian's other kernels. A KVM host can boot one, with its modules, instead of the kernel in the
+//! laboratories' image. The disk and the kernel of nested guests on it stay the same.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,50 +21,51 @@ use crate::recorded::{Built, Manifest, Place, files_in};
 use crate::tree::{copy, write};
 use crate::unpack;
 
-/// The effort of preparing one, beyond the image that all laboratories share.
+/// The effort of preparing a kernel, in addition to the image that all laboratories share.
 pub const KERNEL_BUILD_EFFORT: Effort =
     Effort { download_mib: 60, disk_mib: 300, time: Duration::from_secs(10) };
 
-/// Raised when the steps that turn packages into it change.
+/// Incremented when the steps from packages to a prepared kernel change.
 const STEPS: u32 = 1;
-/// The program that lists modules, with the libraries that it needs.
+/// The package of depmod.
 const TOOLS: [&str; 1] = ["kmod"];
 
-/// Modules that the channel to the host needs, before anything can be reported. Later kernels have them built in.
+/// Modules of the channel to the host: without them nothing can be reported. Later kernels have them built
+/// in.
 const CHANNEL_MODULES: [&str; 2] = ["virtio_pci", "virtio_console"];
-/// Modules of the disk that each emulator has.
+/// Modules of each emulator's disk.
 const VIRTIO_MODULES: [&str; 1] = ["virtio_blk"];
 const ATA_MODULES: [&str; 2] = ["sd_mod", "ata_piix"];
 const VENDOR_MODULES: [&str; 2] = ["kvm_intel", "kvm_amd"];
-/// Modules that `modprobe` finds in the host.
+/// Modules for `modprobe` in the host.
 const LATER_MODULES: [&str; 3] = ["tun", "vhost_net", "overlay"];
 
 fn all_modules() -> Vec<&'static str> {
     [&CHANNEL_MODULES[..], &VIRTIO_MODULES, &ATA_MODULES, &VENDOR_MODULES, &LATER_MODULES].concat()
 }
 
-/// Releases of the kernels for virtual machines end with this.
+/// The suffix of releases of the cloud kernels.
 const FLAVOUR: &str = "-cloud-amd64";
 
 /// The uncompressed kernel.
 pub(crate) const KERNEL: &str = "vmlinux";
-/// The folder of modules, as depmod lists them.
+/// The folder of modules, with depmod's lists.
 const MODULES: &str = "modules";
 
-/// A kernel of Debian's, by its series.
+/// A kernel of Debian, by its series.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DebianKernel {
-    /// Its name on the command line: the series, and the release for which it was built if there are two.
+    /// The name on the command line: the series, and the Debian release it was built for if there are two.
     pub name: &'static str,
-    /// The suites of Debian's archive that have its packages.
+    /// The suites of Debian's archive that contain its packages.
     pub suites: &'static [&'static str],
-    /// Names of its packages begin with `linux-image-` and this.
+    /// The prefix of the kernel's release; names of packages have `linux-image-` in front of it.
     prefix: &'static str,
-    /// The version of its package with which it was tested. The newest of the series is taken.
+    /// The tested version of its package. The newest version of the series is used.
     pub proven: &'static str,
 }
 
-/// All of them, from the oldest to the newest.
+/// All kernels, oldest first.
 pub const KERNELS: [DebianKernel; 9] = [
     DebianKernel::new("5.10", &["bullseye", "bullseye-security"], "5.10.", "5.10.262-1"),
     DebianKernel::new("6.1", &["bookworm", "bookworm-security"], "6.1.", "6.1.192-2"),
@@ -98,7 +99,7 @@ impl DebianKernel {
         })
     }
 
-    /// Checks that a laboratory with these devices can boot it, before anything is downloaded for it.
+    /// Checks that a laboratory with these devices can boot the kernel. Called before anything is downloaded.
     ///
     /// # Errors
     /// [`Error::OwnKernelOnly`].
@@ -133,33 +134,33 @@ impl DebianKernel {
     }
 }
 
-/// The release of the newest cloud kernel among names of packages.
+/// The release of the newest cloud kernel in a list of package names.
 fn newest_release<'a>(names: &[&'a str], prefix: &str) -> Option<&'a str> {
     let releases = names.iter().filter_map(|name| name.strip_prefix("linux-image-"));
     let has = |part: &str, release: &str| names.contains(&format!("linux-{part}-{release}").as_str());
-    // The archive keeps the first part of a kernel longer than its modules.
+    // The archive may still have the package of the kernel when that of its modules is gone.
     let is_whole = |release: &str| !has("binary", release) || has("modules", release);
     let of_series = releases
         .filter(|release| release.starts_with(prefix) && release.ends_with(FLAVOUR) && is_whole(release));
     of_series.max_by_key(|release| numbers(release))
 }
 
-/// The numbers in a release, by which its packages are ordered: 6.12.115+deb13.1 is later than 6.12.115+deb13.
+/// The numbers in a release, for ordering: 6.12.115+deb13.1 is newer than 6.12.115+deb13.
 fn numbers(release: &str) -> Vec<u64> {
     let version = release.strip_suffix(FLAVOUR).unwrap_or(release);
     version.split(|sign: char| !sign.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// The packages of a release. From 6.19 on that of the image is empty, and needs the others.
+/// The packages of a release. Since 6.19 the image package is empty and depends on the others.
 fn packages_of(release: &str, names: &[&str]) -> Option<Vec<String>> {
     let parts = ["image", "base", "binary", "modules"].map(|part| format!("linux-{part}-{release}"));
     Some(parts.into_iter().filter(|part| names.contains(&part.as_str())).collect())
 }
 
-/// A kernel of Debian's that was made ready.
+/// A prepared kernel of Debian.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyKernel {
-    /// For each module, the files to load, in the order of loading. What is built in has none.
+    /// For each module, the files to load, in loading order; none if it is built in.
     loading: Loading,
 }
 
@@ -167,7 +168,7 @@ pub struct ReadyKernel {
 pub type KernelImage = Built<ReadyKernel>;
 
 impl KernelImage {
-    /// The kernel, if it is there.
+    /// The kernel, if it has been prepared.
     ///
     /// # Errors
     /// [`Error::Damaged`] when files are missing or have another size than was recorded.
@@ -175,7 +176,7 @@ impl KernelImage {
         Self::in_folder(&kernel.place(cache).folder)
     }
 
-    /// The kernel, made first if it is not there.
+    /// The kernel, prepared first if necessary.
     ///
     /// # Errors
     /// [`Error::KernelIsGone`] when the archive has it no longer, and those of fetching and unpacking packages.
@@ -195,23 +196,23 @@ impl KernelImage {
         )
     }
 
-    /// The version of its package.
+    /// The version of the kernel's package.
     pub fn version(&self) -> Option<&str> {
         let mut packages = self.manifest().packages.iter();
         Some(&packages.find(|package| package.name.starts_with("linux-image-"))?.version)
     }
 
-    /// Its memory contents, for an emulator that does not load ELF files.
+    /// The kernel's memory contents, for an emulator that cannot load ELF files.
     pub(crate) fn flat(&self) -> Result<FlatKernel, Error> {
         kernel::flatten(&self.path(KERNEL), &self.read(KERNEL)?)
     }
 
-    /// Modules that the channel to the host needs, in the order of loading.
+    /// The modules of the channel to the host, in loading order.
     pub(crate) fn channel_modules(&self) -> Vec<String> {
         with_needs(&self.manifest().of_kind.loading, &CHANNEL_MODULES)
     }
 
-    /// Modules that a host loads before it waits for an order, in the order of loading.
+    /// The modules that a host loads before it waits for an order, in loading order.
     pub(crate) fn early_modules(&self, lab: &Lab, with_disk: bool) -> Vec<String> {
         let disk: &[&str] = match lab.emulator {
             _ if !with_disk => &[],
@@ -225,7 +226,7 @@ impl KernelImage {
         with_needs(&self.manifest().of_kind.loading, &[disk, &[vendor.as_str()]].concat())
     }
 
-    /// Names and contents of the modules, and of depmod's lists of them.
+    /// The names and contents of the modules and of depmod's lists.
     pub(crate) fn modules(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
         self.files_below(MODULES)
     }
@@ -244,7 +245,7 @@ fn make(
     let kernel = PackedKernel::of(root)?;
     write(&folder.join(KERNEL), &kernel.elf)?;
     let loading = keep_modules(root, &folder.join(MODULES), &kernel.release, &all_modules())?;
-    // Where `doctor` looks for it, too.
+    // `doctor` also looks for the kernel's configuration in this folder.
     let configuration = root.join(format!("boot/config-{}", kernel.release));
     if configuration.is_file() {
         copy(&configuration, &folder.join(MODULES).join("config"))?;

@@ -24,7 +24,7 @@ impl Emulator {
         }
     }
 
-    /// The effort of compiling it.
+    /// The effort of compiling the emulator.
     pub fn effort(self) -> Effort {
         let (download_mib, disk_mib, seconds) = match self {
             Self::Bochs => (15, 150, 75),
@@ -57,15 +57,15 @@ pub struct Lab {
     pub emulator: Emulator,
     /// The hypervisor that runs virtual machines in it.
     pub hypervisor: Hypervisor,
-    /// Its CPU virtualizes interrupts: APICv or AVIC.
+    /// The CPU has interrupt virtualization: APICv or AVIC.
     pub apicv: bool,
-    /// Kernel arguments beyond the common ones.
+    /// Kernel arguments in addition to the common ones.
     pub kernel_arguments: &'static str,
     /// The default limit on the emulator's time for reaching user space.
     pub boot_limit: Duration,
 }
 
-/// Many times the duration of a boot: it is meant for machines that hang, not for slow ones.
+/// Many times as long as a boot takes: meant to catch machines that hang, not slow ones.
 const BOOT_LIMIT: Duration = Duration::from_secs(600);
 
 /// All laboratories, in the order of `lab list`.
@@ -94,8 +94,8 @@ pub const LABS: [Lab; 5] = [
         emulator: Emulator::Qemu,
         hypervisor: Hypervisor::Kvm { vendor_module: "kvm-amd" },
         apicv: true,
-        // Off by default until Linux 6.18, which turns it on for this CPU: family 19h, model 10h or later,
-        // x2AVIC.
+        // kvm_amd enables AVIC by default only since Linux 6.18, on CPUs like this one: family 19h, model 10h
+        // or later, with x2AVIC.
         kernel_arguments: "kvm_amd.avic=1",
         boot_limit: BOOT_LIMIT,
     },
@@ -105,7 +105,7 @@ pub const LABS: [Lab; 5] = [
         emulator: Emulator::Qemu,
         hypervisor: Hypervisor::Xen,
         apicv: false,
-        // Xen owns the serial line and forwards the console of its control domain.
+        // Xen owns the serial port, and forwards its control domain's console.
         kernel_arguments: "console=hvc0",
         boot_limit: BOOT_LIMIT,
     },
@@ -115,7 +115,7 @@ pub const LABS: [Lab; 5] = [
         emulator: Emulator::Bochs,
         hypervisor: Hypervisor::Xen,
         apicv: true,
-        // Linux's early scan of PCI devices uses I/O ports, and Xen emulates each access of dom0.
+        // Linux's early PCI scan uses I/O ports, and Xen emulates each of dom0's accesses.
         kernel_arguments: "console=hvc0 pci=noearly",
         boot_limit: BOOT_LIMIT,
     },
@@ -133,22 +133,22 @@ impl Lab {
         })
     }
 
-    /// The Debian packages that the image of its host is made from, without those that they depend on.
+    /// The Debian packages requested for the host's image; their dependencies are not listed.
     pub fn requested_packages(&self) -> &'static [&'static str] {
         if self.is_xen() { &xen_recipe::PACKAGES } else { &recipe::PACKAGES }
     }
 
-    /// Tests whether its hypervisor is Xen, which has its own image.
+    /// Tests whether the hypervisor is Xen, whose host has an image of its own.
     pub fn is_xen(&self) -> bool {
         self.hypervisor == Hypervisor::Xen
     }
 
-    /// Tests whether its machine can have devices that the host assigns.
+    /// Tests whether the machine can have devices for assignment to guests.
     pub fn can_have_devices(&self) -> bool {
         self.emulator == Emulator::Qemu
     }
 
-    /// Tests whether Debian's own QEMU, which the image has, serves where ours cannot be compiled. It has no AVIC.
+    /// Tests whether Debian's QEMU, which is in the image, can replace ours. It has no AVIC.
     pub fn runs_in_debians_qemu(&self) -> bool {
         self.emulator == Emulator::Qemu && !self.apicv
     }

@@ -1,4 +1,4 @@
-//! Devices of an emulated host that it can assign to its guests.
+//! Devices that an emulated host can assign to its guests.
 
 use crate::definition::Lab;
 use crate::error::Error;
@@ -7,10 +7,10 @@ use crate::tools::Invocation;
 /// A device behind a PCIe root port of its own, below the emulated IOMMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// An NVMe disk, empty: reads give zeros, and what is written is forgotten.
+    /// An empty NVMe disk: reads return zeros, and writes are discarded.
     Nvme,
-    /// A network card of Intel's (82576) with seven virtual functions (SR-IOV). It has no cable: the functions reach each
-    /// other by the card's own switch.
+    /// An Intel 82576 network card with seven virtual functions (SR-IOV). It has no cable; its functions
+    /// reach each other through the card's internal switch.
     Igb,
 }
 
@@ -26,14 +26,15 @@ impl Device {
         }
     }
 
-    /// Adds the device, at the port of this number.
+    /// Adds the device behind the root port with this number.
     fn add(self, invocation: &mut Invocation, port: usize) {
         let bus = format!("port{port}");
         let root_port = format!("pcie-root-port,id={bus},bus=pcie.0,chassis={port},slot={port}");
         invocation.arg("-device").arg(root_port);
         match self {
             Self::Nvme => {
-                // It takes longer than a guest to fall asleep; no emulated time passes for who does nothing but wait.
+                // The latency is host time, and long enough for a waiting guest to go idle. It takes no
+                // emulated time if all CPUs only wait.
                 let disk = format!(
                     "driver=null-co,node-name=nvme{port},size=67108864,read-zeroes=on,latency-ns=1000000"
                 );
@@ -41,7 +42,7 @@ impl Device {
                 invocation.arg("-blockdev").arg(disk).arg("-device").arg(controller);
             }
             Self::Igb => {
-                // The hub has no other port.
+                // A hub without another port: the card's cable is unplugged.
                 invocation.arg("-netdev").arg(format!("hubport,id=net{port},hubid={port}"));
                 invocation.arg("-device").arg(format!("igb,netdev=net{port},bus={bus},romfile="));
             }
@@ -49,7 +50,7 @@ impl Device {
     }
 }
 
-/// Checks that the laboratory's machine can have these devices, before anything is downloaded for them.
+/// Checks that the laboratory's machine can have these devices. Called before anything is downloaded.
 ///
 /// # Errors
 /// [`Error::NoDevices`].
@@ -61,13 +62,13 @@ pub fn require(lab: &Lab, devices: &[Device]) -> Result<(), Error> {
     }
 }
 
-/// Adds devices, and the IOMMU that lets the host assign them. Where the CPU has AVIC the IOMMU posts interrupts, too.
+/// Adds devices, and the IOMMU that they need for assignment. It can post interrupts if the CPU has AVIC.
 pub(crate) fn add(invocation: &mut Invocation, devices: &[Device], avic: bool) {
     if devices.is_empty() {
         return;
     }
-    // The firmware would enable the disk's controller, whose state can be saved only until then. So it boots what it is
-    // told to, and looks at no disk.
+    // Keep the firmware from looking for disks to boot: it would enable the NVMe controller, whose state
+    // cannot be saved afterwards.
     invocation.args(["-boot", "strict=on"]);
     let posting = if avic { ",gapic=on" } else { "" };
     invocation.arg("-device").arg(format!("amd-iommu,intremap=on,irte-cache=on{posting}"));

@@ -1,5 +1,5 @@
-//! The image of a host of KVM with devices: in place of the laboratories' kernel Debian's generic one, because the cloud
-//! kernel knows no AMD IOMMU; modules for it; and a guest that drives the devices.
+//! The image of a KVM host with devices: Debian's generic kernel, because the cloud kernel lacks the AMD
+//! IOMMU's driver; the modules of that kernel; and a guest that drives the devices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,38 +19,38 @@ use crate::recorded::{Built, Manifest, Recipe, files_in};
 use crate::tree::{copy, write};
 use crate::unpack;
 
-/// The effort of building it, beyond the image that all laboratories share.
+/// The effort of building the image, in addition to the image that all laboratories share.
 pub const DEVICE_BUILD_EFFORT: Effort =
     Effort { download_mib: 110, disk_mib: 130, time: Duration::from_secs(30) };
 
-/// Raised when the steps that turn packages into it change.
+/// Incremented when the steps from packages to the image change.
 const STEPS: u32 = 2;
 const PACKAGES: [&str; 3] = ["linux-image-amd64", "busybox-static", "kmod"];
 
-/// Modules that the host loads before it has its disk, or waits for an order.
+/// The modules that the host loads before it has its disk or waits for an order.
 const EARLY_MODULES: [&str; 4] = ["crc32c_generic", "ext4", "virtio_blk", "kvm_amd"];
-/// Modules that `modprobe` finds in the host.
+/// Modules for `modprobe` in the host.
 const LATER_MODULES: [&str; 8] =
     ["vfio_pci", "vfio_iommu_type1", "igb", "igbvf", "nvme", "tun", "vhost_net", "overlay"];
-/// Modules that the guest loads.
+/// The modules that the guest loads.
 const GUEST_MODULES: [&str; 2] = ["igbvf", "nvme"];
 
 pub(crate) const KERNEL: &str = "vmlinux";
-/// The folder of modules, as depmod lists them.
+/// The folder of modules, with depmod's lists.
 const MODULES: &str = "modules";
 const GUEST_RAM_DISK: &str = "initrd.img";
-/// The kernel and the initial RAM disk of a guest, for the host. To unpack a compressed kernel takes a guest 7 s by the
-/// emulated clock.
+/// The kernel and initial RAM disk of a guest, as files in the host. The kernel is uncompressed:
+/// decompressing takes 7 s by the emulated clock.
 pub(crate) const GUEST: [&str; 2] = [KERNEL, GUEST_RAM_DISK];
 
-/// The host of KVM with devices.
+/// The KVM host with devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceHost {
-    /// Modules that the host loads, by file name in the order of loading.
+    /// The file names of the modules that the host loads, in loading order.
     pub modules: Vec<String>,
 }
 
-/// A finished kernel for hosts with devices, with all that belongs to it.
+/// A finished image of a host with devices.
 pub type DeviceImage = Built<DeviceHost>;
 
 impl Recipe for DeviceHost {
@@ -96,13 +96,13 @@ impl Recipe for DeviceHost {
 }
 
 impl DeviceImage {
-    /// Names and contents of the modules, and of depmod's lists of them.
+    /// The names and contents of the modules and of depmod's lists.
     pub(crate) fn modules(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
         self.files_below(MODULES)
     }
 }
 
-/// Unpacks modules, and those that they need, into one folder, and lists them there.
+/// Copies modules and their dependencies, uncompressed, into one folder, and lists them there with depmod.
 pub(crate) fn keep_modules(root: &Path, to: &Path, release: &str, wanted: &[&str]) -> Result<Loading, Error> {
     list_modules(root, release)?;
     let folder = root.join("usr/lib/modules").join(release);

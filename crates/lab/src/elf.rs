@@ -24,8 +24,8 @@ pub(crate) fn program_headers(elf: &[u8]) -> impl Iterator<Item = ProgramHeader>
     })
 }
 
-/// The loadable part of a 64-bit file, without symbols and section headers, which are behind it and which a
-/// kernel does not need.
+/// The loadable part of a 64-bit ELF file. Drops symbols and section headers after it, which a kernel does
+/// not need to load it.
 pub(crate) fn loaded(mut elf: Vec<u8>) -> Vec<u8> {
     let (start, size, count) = table(&elf).unwrap_or((0, 0, 0));
     let end = |index: usize| {
@@ -63,7 +63,7 @@ pub(crate) struct ProgramHeader32 {
 }
 
 impl ProgramHeader32 {
-    /// The segment's bytes in the file; `None` if the file does not contain all of them.
+    /// The segment's bytes in the file; `None` if the file is too short.
     pub(crate) fn contents<'a>(&self, elf: &'a [u8]) -> Option<&'a [u8]> {
         let from = self.offset as usize;
         elf.get(from..from.checked_add(self.file_size as usize)?)
@@ -95,7 +95,7 @@ fn word(elf: &[u8], at: usize) -> Option<u32> {
     u32::try_from(number(elf, at, 4)?).ok()
 }
 
-/// Offset of the table, size of an entry, number of entries: `e_phoff`, `e_phentsize`, `e_phnum`.
+/// Offset, entry size and number of entries of the program headers: `e_phoff`, `e_phentsize`, `e_phnum`.
 fn table(elf: &[u8]) -> Option<(usize, usize, usize)> {
     let size = |at, bytes| usize::try_from(number(elf, at, bytes)?).ok();
     Some((size(32, 8)?, size(54, 2)?, size(56, 2)?))

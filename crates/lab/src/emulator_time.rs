@@ -1,14 +1,17 @@
-//! The time that an emulator has had, which is less than what passed where others want the CPUs too.
+//! The time that an emulator has had: less than the elapsed time if other processes need the CPUs too.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The part of the time passed that an emulator has had at least, so that one that waits forever has an end too.
+/// An emulator gets at least this fraction (1/10) of the elapsed time credited, so that limits also end one
+/// that only sleeps.
 const LEAST: u32 = 10;
-/// Clock ticks a second in `/proc/PID/stat`, on every machine that Linux runs on (USER_HZ, proc(5)).
+/// The unit of times in `/proc/PID/stat` (USER_HZ, proc(5)): clock ticks per second, the same on all
+/// architectures that labs run on.
 const TICKS: u64 = 100;
 
-/// The time that an emulator has had since it was started: its CPU time. A limit on it holds on a machine of any load.
+/// The time that an emulator has had since its start: its CPU time. Limits on it work however busy the
+/// machine is.
 #[derive(Debug, Clone, Copy)]
 pub struct EmulatorTime {
     process: u32,
@@ -20,7 +23,7 @@ impl EmulatorTime {
         Self { process, begun: Instant::now() }
     }
 
-    /// The CPU time of all its threads, or a tenth of the time that passed if that is more.
+    /// The CPU time of all threads, or a tenth of the elapsed time if that is more.
     #[must_use]
     pub fn spent(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process));
@@ -31,7 +34,7 @@ impl EmulatorTime {
 
 /// The sum of `utime` and `stime` in `/proc/PID/stat` (proc(5)).
 fn cpu_time(stat: &str) -> Option<Duration> {
-    // The name before may have blanks and brackets.
+    // The name before it may contain spaces and parentheses.
     let (_, behind) = stat.rsplit_once(')')?;
     let mut fields = behind.split_ascii_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
@@ -58,7 +61,7 @@ mod tests {
         let mut worker =
             std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let [sleeping, working] = [&sleeper, &worker].map(|child| EmulatorTime::of(child.id()));
-        // As long as it takes on a machine that has other things to do.
+        // On a busy machine this takes longer.
         while working.spent() < Duration::from_millis(200) || working.spent() < begun.elapsed() / LEAST * 2 {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A failure of the laboratory itself; the exit status of a command inside is not an error.
+/// A failure of the laboratory. The exit status of a command inside is none.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,26 +19,26 @@ pub enum Error {
     /// A file operation on this machine failed.
     #[error("{action} {path}", path = path.display())]
     File {
-        /// The failed action, as the beginning of a sentence: "Could not read".
+        /// The action that failed, as the beginning of a sentence: "Could not read".
         action: &'static str,
         /// The object of the action.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// Others could have put programs into the cache.
+    /// Another user could have put programs into the cache.
     #[error(
         "The cache of labs is not used, because others could have put programs there; set XDG_CACHE_HOME to a \
          directory of your own"
     )]
     CachePlace(#[source] files::Error),
-    /// A file to be put into the laboratory does not exist.
+    /// A file to copy in does not exist.
     #[error("{path} does not exist and cannot be copied into the lab; nothing was started", path = path.display())]
     PutMissing {
         /// The path as given.
         path: PathBuf,
     },
-    /// A folder or a pipe was given as a file to be put into the laboratory.
+    /// A folder, pipe or device was given as a file to copy in.
     #[error(
         "{path} is not a regular file and cannot be copied into the lab; pack folders with tar; nothing was started",
         path = path.display()
@@ -52,12 +52,12 @@ pub enum Error {
     MissingProgram {
         /// The program's name.
         program: &'static str,
-        /// The purpose for which it is needed.
+        /// The purpose of the program.
         purpose: &'static str,
         /// The command that installs it.
         install: &'static str,
     },
-    /// An emulator cannot be compiled here.
+    /// This machine lacks tools for compiling an emulator.
     #[error(
         "{emulator} must be compiled on this machine, and some tools for it are missing; install them with: apt-get install \
          {packages}"
@@ -65,10 +65,10 @@ pub enum Error {
     MissingPrograms {
         /// The emulator's source package.
         emulator: &'static str,
-        /// Debian packages that are missing, separated by spaces.
+        /// The missing Debian packages, separated by spaces.
         packages: String,
     },
-    /// Arguments for Xen were given for a laboratory without Xen.
+    /// Arguments for Xen were given, but the laboratory has no Xen.
     #[error(
         "{lab} has no Xen that could take arguments; give those of its kernel by --kernel-argument; \
          labs with Xen are xen and xen-apicv"
@@ -77,13 +77,13 @@ pub enum Error {
         /// The laboratory.
         lab: &'static str,
     },
-    /// The laboratory's machine cannot have devices to assign.
+    /// The laboratory's machine cannot have devices for assignment.
     #[error("{lab} cannot have devices: its machine has no IOMMU; use amd-avic, amd-svm or xen")]
     NoDevices {
         /// The laboratory.
         lab: &'static str,
     },
-    /// The laboratory's emulator cannot count instructions at this speed.
+    /// The laboratory's emulator cannot run at this speed.
     #[error("{lab} cannot have CPUs of {given} million instructions a second; possible: {possible}")]
     NoSpeed {
         /// The laboratory.
@@ -93,7 +93,7 @@ pub enum Error {
         /// The possible speeds.
         possible: String,
     },
-    /// Debian's QEMU in the laboratory's image has no clock that counts instructions.
+    /// An option needs a clock that counts instructions, which Debian's QEMU lacks.
     #[error(
         "{option} needs the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
     )]
@@ -103,7 +103,8 @@ pub enum Error {
         /// The option that needs the clock.
         option: &'static str,
     },
-    /// QEMU was not compiled here, and Debian's does not remap devices' interrupts as a host needs it.
+    /// Devices need the QEMU that is compiled for laboratories: Debian's does not remap their interrupts
+    /// correctly.
     #[error(
         "Devices need the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
     )]
@@ -111,12 +112,12 @@ pub enum Error {
         /// The laboratory.
         lab: &'static str,
     },
-    /// The image for a host with devices has not been built.
+    /// The image of a host with devices has not been built.
     #[error(
         "The kernel of hosts with devices is missing; `exitless lab run amd-avic --device nvme` builds it"
     )]
     NoDeviceImage,
-    /// The guest image cannot be offered to the laboratory.
+    /// The laboratory cannot have the guest image.
     #[error("Could not give the lab the guest image: {problem}")]
     GuestImage {
         /// The reason, and a remedy.
@@ -130,15 +131,15 @@ pub enum Error {
         /// The known names, separated by commas.
         known: String,
     },
-    /// A kernel was asked for where it cannot be booted.
+    /// A kernel was requested that this laboratory cannot boot.
     #[error("{lab} boots only the kernel of its own image{}; leave out --kernel, or use intel-apicv, amd-svm or amd-avic", .why)]
     OwnKernelOnly {
         /// The laboratory.
         lab: &'static str,
-        /// The obstacle, if it is not the laboratory: " when it has devices".
+        /// The obstacle if it is not the laboratory itself: " when it has devices".
         why: &'static str,
     },
-    /// Debian's archive no longer has this kernel.
+    /// Debian's archive no longer contains this kernel.
     #[error(
         "Debian's suites {suites} have no package of Linux {name} any more; take another: `exitless lab kernels` lists \
          them. EXITLESS_DEBIAN_MIRROR may name a mirror that still has it"
@@ -149,13 +150,13 @@ pub enum Error {
         /// The suites, separated by commas.
         suites: String,
     },
-    /// The image for a host of this kernel has not been made.
+    /// The image of a host with this kernel has not been prepared.
     #[error("Linux {name} is not there; `exitless lab run amd-svm --kernel {name} -- true` fetches it")]
     NoKernelImage {
         /// The kernel's name.
         name: &'static str,
     },
-    /// Too little free space on the disk.
+    /// The disk has too little free space.
     #[error(
         "{path} has {free_mib} MiB free, and building a lab needs {needed_mib} MiB; free some or set \
          XDG_CACHE_HOME to a larger disk",
@@ -169,7 +170,7 @@ pub enum Error {
         /// Required space, in MiB.
         needed_mib: u64,
     },
-    /// Too little free space on the disk for a snapshot, whatever is removed.
+    /// The disk has too little free space for a snapshot, even without all other snapshots.
     #[error(
         "{path} has {free_mib} MiB free, and a new snapshot needs {needed_mib} MiB; free some, set XDG_CACHE_HOME to a larger \
          disk, or give --boot, which saves none",
@@ -186,7 +187,7 @@ pub enum Error {
     /// The cache cannot be removed below a laboratory that runs.
     #[error("A lab is running and needs its files; nothing was removed. End it, or wait for its end")]
     Running,
-    /// A program that was started to build or boot failed.
+    /// A child process for building or booting failed.
     #[error("{program} failed ({status}){}", indented(.output))]
     ProgramFailed {
         /// The program.
@@ -196,15 +197,15 @@ pub enum Error {
         /// The last lines of its output.
         output: String,
     },
-    /// A file made from Debian's packages is not as expected.
+    /// A file that was downloaded, or made from Debian's packages, is not as expected.
     #[error("{path}: {problem}; remove the labs with `exitless lab clean` and build it again", path = path.display())]
     Damaged {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The problem with it.
         problem: String,
     },
-    /// The kernel image cannot be booted this way.
+    /// The kernel image cannot be booted directly.
     #[error("Kernel {path}: {problem}", path = path.display())]
     Kernel {
         /// The kernel's path.
@@ -212,7 +213,7 @@ pub enum Error {
         /// The problem with it.
         problem: String,
     },
-    /// The boot image does not fit into the laboratory's memory.
+    /// The boot image does not fit into the memory of the laboratory.
     #[error(
         "{lab} with {memory_mib} MiB has room for {room_mib} MiB of its boot image, which has {needed_mib} MiB; give --memory \
          {least_mib} or more"
@@ -222,32 +223,32 @@ pub enum Error {
         lab: &'static str,
         /// Its memory, in MiB.
         memory_mib: u64,
-        /// Size of the boot image in MiB.
+        /// The size of the boot image, in MiB.
         needed_mib: u64,
-        /// Space for it, in MiB.
+        /// The space for it, in MiB.
         room_mib: u64,
-        /// The memory that has enough space, in MiB.
+        /// The smallest memory with enough space, in MiB.
         least_mib: u64,
     },
-    /// No emulator passed its self-test.
+    /// No program of the emulator passed the self-test.
     #[error("No {emulator} here boots Linux and enters a guest{}", indented(.tried))]
     NoEmulator {
-        /// The emulator's name: Bochs or QEMU.
+        /// The name of the emulator: Bochs or QEMU.
         emulator: &'static str,
-        /// One line for each program that was tried, with the reason.
+        /// The programs that were tried, each on a line with the reason.
         tried: String,
     },
-    /// The emulated kernel panicked.
+    /// The kernel of the emulated host panicked.
     #[error("The kernel inside {lab} panicked after {after:.1?}; the last lines of its console:{}", indented(.console))]
     Panic {
         /// The laboratory.
         lab: String,
-        /// Wall time since power-on.
+        /// The elapsed time since power-on.
         after: Duration,
         /// The last lines of the console.
         console: String,
     },
-    /// User space inside, or a later part of the run except for the command, was not reached within the time limit.
+    /// The emulated host made no progress within the time limit, before or after its command.
     #[error(
         "{lab} did not reach {awaited} within {limit:.0?}; the last lines of its console:{}",
         indented(.console)
@@ -255,19 +256,19 @@ pub enum Error {
     BootHung {
         /// The laboratory.
         lab: String,
-        /// What was waited for: "its user space".
+        /// The event that did not come: "its user space".
         awaited: &'static str,
         /// The limit on the emulator's time ([`EmulatorTime`](crate::EmulatorTime)).
         limit: Duration,
         /// The last lines of the console.
         console: String,
     },
-    /// The command inside ran longer than allowed.
+    /// The command ran longer than allowed.
     #[error("The command in {lab} was still running after {limit:.0?} and was stopped; give --timeout more")]
     TimedOut {
         /// The laboratory.
         lab: String,
-        /// The time limit, in wall time.
+        /// The time limit, by the wall clock.
         limit: Duration,
     },
     /// The emulator ended before the command did.
@@ -280,10 +281,10 @@ pub enum Error {
         lab: String,
         /// Its exit status as text.
         status: String,
-        /// The last lines of the console and of the emulator's own output.
+        /// The last lines of the console and of the emulator's messages.
         console: String,
     },
-    /// A saved machine did not resume.
+    /// A machine could not be restored from its snapshot.
     #[error(
         "{lab} did not continue from its snapshot, which was removed unless another run uses it; run the command again to \
          boot and make a new one ({path})",
@@ -297,7 +298,7 @@ pub enum Error {
         /// The cause.
         source: Box<Error>,
     },
-    /// The agent inside failed to carry out its order.
+    /// The agent could not carry out its order.
     #[error("Inside {lab}: {message}")]
     Agent {
         /// The laboratory.
@@ -305,10 +306,10 @@ pub enum Error {
         /// The agent's message.
         message: String,
     },
-    /// The user pressed Ctrl-C, or a signal asked to stop.
+    /// The user pressed Ctrl-C, or the process received a termination signal.
     #[error("Interrupted; what was running was stopped, and its files were removed")]
     Interrupted,
-    /// This program cannot run inside because it is dynamically linked.
+    /// This program is dynamically linked, so it cannot run inside.
     #[error(
         "{path} is dynamically linked and cannot run in the lab; build it with `cargo build --release`, whose \
          configuration links statically",

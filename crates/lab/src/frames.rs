@@ -1,13 +1,13 @@
-//! The streams of frames between this program and the agent in an emulated host.
+//! Framed streams between this program and the agent in an emulated host.
 //!
-//! Both streams use a byte channel of their own (a virtio port, or the debug port 0xe9), separate from the
-//! kernel's console. Each frame is `XLF1`, kind (1 byte), payload length (4 bytes, little-endian), CRC-32 of
-//! kind and payload (4 bytes, little-endian), payload. Emulators print a banner on the same channel, so the
-//! reader on this machine treats bytes between frames as noise, keeps them for error messages, and finds the
-//! next frame by its mark. Only frames are sent to the agent, so it treats anything else as an error.
+//! Both directions use a byte channel of their own (a virtio port, or the debug port 0xe9), not the kernel's
+//! console. A frame is `XLF1`, kind (1 byte), payload length (4 bytes, little-endian), CRC-32 of kind and
+//! payload (4 bytes, little-endian), payload. Emulators print a banner to the same channel, so on this
+//! machine the reader treats bytes between frames as noise: it keeps them for error messages, and searches
+//! for the next `XLF1`. The agent receives only frames, so it treats anything else as an error.
 //!
-//! A shell's input, and the size of the user's window, are sent over a serial line of their own, also in
-//! frames. There the agent skips noise, because a serial line can lose bytes.
+//! The input of a shell and the size of the user's window travel over a serial line, also in frames. There
+//! the agent skips noise, because a serial line can lose bytes.
 
 use std::io::{self, Read};
 
@@ -17,16 +17,16 @@ use crate::job::{Order, TerminalSize};
 
 const MARK: &[u8; 4] = b"XLF1";
 const HEADER: usize = 13;
-/// The largest payload that a reader accepts; the agent sends much smaller ones.
+/// The largest payload that is accepted; the agent sends much smaller ones.
 pub(crate) const LARGEST_PAYLOAD: usize = 1 << 20;
 
-/// A point of the run that the agent reports.
+/// A point of the run that the agent has reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// The point that has just been reached: `init`, `modules`, `waiting` (for an order), `order`, `root`,
-    /// `terminal` (of a shell, which accepts input from now on), `command`, `files`.
+    /// The name of the point: `init`, `modules`, `waiting` (for an order), `order`, `root`, `terminal` (a
+    /// shell accepts input from now on), `command`, `files`.
     pub reached: String,
-    /// Seconds since the kernel inside started, by its own clock.
+    /// Seconds since the emulated kernel started, by its clock.
     pub uptime: f64,
 }
 
@@ -34,14 +34,14 @@ pub struct Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// It returned this status.
+    /// The command's exit status.
     Status(i32),
-    /// This signal ended it.
+    /// The number of the signal that killed the command.
     Signal(i32),
 }
 
 impl Ending {
-    /// The exit status as in a shell: 128 and the signal's number if a signal ended it.
+    /// The exit status by a shell's convention: 128 plus the number of the signal that killed the command.
     pub fn code(self) -> i32 {
         match self {
             Self::Status(status) => status,
@@ -55,7 +55,7 @@ impl Ending {
 pub(crate) enum Frame {
     /// To the agent: the order.
     Order(Box<Order>),
-    /// To the agent: the next bytes of the files to write, in the order of the order's list.
+    /// To the agent: the next bytes of the files to write, in the order of [`Order::put`].
     Put(Vec<u8>),
     /// To the agent: the user's input.
     Typed(Vec<u8>),
@@ -66,7 +66,7 @@ pub(crate) enum Frame {
     Stderr(Vec<u8>),
     /// The next bytes of a tar stream with the requested files.
     Files(Vec<u8>),
-    /// A problem that did not end the run.
+    /// A problem that does not end the run.
     Warning(String),
     /// The agent failed.
     Failure(String),
@@ -150,7 +150,7 @@ struct Header {
 }
 
 impl Header {
-    /// `None` without the mark, or if the payload is larger than [`LARGEST_PAYLOAD`].
+    /// Parses a header; `None` without `XLF1`, or if the payload would be larger than [`LARGEST_PAYLOAD`].
     fn parse(bytes: &[u8; HEADER]) -> Option<Self> {
         let [m0, m1, m2, m3, kind, l0, l1, l2, l3, c0, c1, c2, c3] = *bytes;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
@@ -158,7 +158,7 @@ impl Header {
         (&[m0, m1, m2, m3] == MARK && length <= LARGEST_PAYLOAD).then_some(Self { kind, length, checksum })
     }
 
-    /// `None` if the payload does not match the checksum.
+    /// The frame; `None` if the checksum is wrong.
     fn frame(&self, payload: &[u8]) -> Option<Frame> {
         (checksum(self.kind, payload) == self.checksum).then(|| Frame::decode(self.kind, payload)).flatten()
     }
@@ -175,16 +175,15 @@ fn checksum(kind: u8, payload: &[u8]) -> u32 {
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     received: Vec<u8>,
-    /// The number of bytes of `received` that are processed. They are removed when the next piece arrives,
-    /// not with every frame: moving the rest of a large piece forward each time would take time proportional
-    /// to the square of its length.
+    /// The number of processed bytes in `received`. They are removed when the next piece arrives, not after
+    /// each frame: moving the rest of a large piece for each frame would take quadratic time.
     done: usize,
     noise: Vec<u8>,
 }
 
 impl Decoder {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        // At most as many bytes are moved as are removed.
+        // Remove processed bytes only if at most as many have to be moved.
         if self.done >= self.received.len() - self.done {
             self.received.drain(..self.done);
             self.done = 0;

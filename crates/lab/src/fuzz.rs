@@ -1,6 +1,6 @@
-//! Access to private parts of this crate, for the fuzz targets (`fuzz/`) and the benchmarks (`benches/`).
+//! Access to internals of this crate for the fuzz targets (`fuzz/`) and the benchmarks (`benches/`).
 //!
-//! This is not part of the interface: it changes with what it gives access to.
+//! Not a public interface: it changes with the internals.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ pub fn frame(bytes: &[u8]) -> Vec<u8> {
     Frame::Stdout(bytes.to_vec()).encode()
 }
 
-/// Feeds `pieces` to one decoder of frames and takes the complete frames out after each piece. Calls `seen`
-/// with every frame. Returns the bytes between the frames.
+/// Feeds `pieces` to a decoder, and takes complete frames out after each piece. Calls `seen` for every frame.
+/// Returns the bytes between frames.
 pub fn decode_frames<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     mut seen: impl FnMut(&dyn std::fmt::Debug),

@@ -1,4 +1,4 @@
-//! The first process of guests: the small program beside this one, or else this program.
+//! The first process of guests: the small program `exitless-agent` if it is installed, or else this program.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -15,20 +15,21 @@ use crate::snapshot::identity;
 /// The name of the small program.
 pub(crate) const NAME: &str = "exitless-agent";
 
-/// The small program.
+/// The small program, read from its file.
 #[derive(Debug)]
 pub(crate) struct GuestAgent {
     /// Identifies the program's file.
     pub(crate) identity: [u64; 4],
-    /// Its loadable part.
+    /// The loadable part of the program.
     pub(crate) program: Vec<u8>,
 }
 
 impl GuestAgent {
-    /// The small program in the folder of this program's own file. If it is there but cannot be used, a
-    /// warning gives the reason, and guests use this program, which is larger.
+    /// The small program in the folder of this program's file. If it exists but cannot be used, warns why;
+    /// guests then use this larger program.
     pub(crate) fn beside_this_program() -> Option<Self> {
-        // The link may name a file that has been replaced meanwhile; its folder stays the same.
+        // The name of the file may be stale, because this program may have been replaced; the folder is
+        // right.
         let own = std::env::current_exe().ok()?;
         let owner = fs::metadata("/proc/self/exe").ok()?.uid();
         match Self::beside(&own, owner) {
@@ -43,11 +44,11 @@ impl GuestAgent {
         }
     }
 
-    /// The small program beside `program`, whose file belongs to `owner`; `None` if there is none, an error
-    /// if it cannot be used.
+    /// The small program next to `program`, whose file `owner` owns. `None` if there is none, an error if it
+    /// cannot be used.
     fn beside(program: &Path, owner: u32) -> Result<Option<Self>, String> {
         let unread = |error: io::Error| format!("could not be read: {error}");
-        // Without O_NONBLOCK, opening a pipe would block.
+        // O_NONBLOCK, because opening a named pipe would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mut file = match open(program.with_file_name(NAME), flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -62,7 +63,7 @@ impl GuestAgent {
         if metadata.mode() & 0o002 != 0 {
             return Err("may be written by everyone; `chmod o-w` it if it is what was built".to_owned());
         }
-        // The owner of this program's file could have put the small program there too.
+        // Whoever owns this program's file is trusted with the small program too.
         let trusted = [0, rustix::process::geteuid().as_raw(), owner];
         if !trusted.contains(&metadata.uid()) {
             return Err(format!("belongs to the user {}, and exitless does not", metadata.uid()));
@@ -77,16 +78,16 @@ impl GuestAgent {
     }
 }
 
-/// The first process of guests of studies: `exitless-agent` if it is in the folder of this program's own
-/// file, otherwise the loadable part of that file.
+/// The program for the first process of study guests: `exitless-agent` if it is next to this program,
+/// otherwise the loadable part of this program.
 ///
 /// # Errors
-/// If that file cannot be read; [`Error::NotStatic`] if it does not run without libraries.
+/// If this program's file cannot be read; [`Error::NotStatic`] if it is dynamically linked.
 pub fn guest_program() -> Result<Vec<u8>, Error> {
     GuestAgent::beside_this_program().map_or_else(own_program, |agent| Ok(agent.program))
 }
 
-/// The loadable part of this program's own file, for the first process of another machine.
+/// The loadable part of this program's file, as the first process of another machine.
 pub(crate) fn own_program() -> Result<Vec<u8>, Error> {
     let path = PathBuf::from("/proc/self/exe");
     let program = fs::read(&path).map_err(Error::file("Could not read", &path))?;
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn without_it_guests_get_this_program() {
         assert_eq!(Folder::new().choice(), Ok(None));
-        // The folder of a test program does not contain the small program.
+        // There is no small program next to a test program.
         assert!(guest_program().unwrap() == own_program().unwrap());
     }
 

@@ -1,6 +1,5 @@
-//! The image from which guests of studies are started: a kernel, an initial RAM disk, and a root with the
-//! tools that plans run. All guests share it: the root is read on demand, and a guest's changes stay in its
-//! memory.
+//! The image of study guests: a kernel, an initial RAM disk, and a root file system with the tools that plans
+//! use. All guests share it: the root is read on demand, and changes by a guest stay in the guest's memory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,14 +21,14 @@ use crate::recorded::{self, Built, Manifest, Recipe};
 use crate::tree::{copy, furnish, remove, write};
 use crate::unpack;
 
-/// The effort of building the guest image. With the laboratories' packages in the cache, only 4 MiB are
-/// downloaded.
+/// The effort of building the guest image. If the cache already has the laboratories' packages, only 4 MiB
+/// are downloaded.
 pub const GUEST_BUILD_EFFORT: Effort =
     Effort { download_mib: 109, disk_mib: 270, time: Duration::from_secs(60) };
 
-/// The mount point of the image in an emulated host that was given it as a disk.
+/// The mount point of the image in an emulated host that gets it as a disk.
 pub(crate) const IN_LABORATORY: &str = "/run/exitless/guest-image";
-/// The folder of the other files of the image in its root.
+/// The folder in the image's root that contains the image's other files.
 pub(crate) const BESIDE_THE_ROOT: &str = "exitless";
 pub(crate) const ROOT: &str = "root.ext4";
 pub(crate) const KERNEL: &str = "vmlinux";
@@ -37,10 +36,10 @@ pub(crate) const COMPRESSED_KERNEL: &str = "vmlinuz";
 pub(crate) const INITIAL_RAM_DISK: &str = "initrd.img";
 
 const SPACE_TO_BUILD: u64 = 1500;
-/// Free space in the root's file system, in bytes. Guests cannot use it: their root is read-only.
+/// Free space in the root file system, in bytes. Guests cannot use it, because their root is read-only.
 const ROOM: u64 = 16 << 20;
 
-/// The guest. Its manifest records all files except the root, which contains the manifest.
+/// The guest. The manifest records all files but the root, because the root contains the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {}
 
@@ -96,13 +95,13 @@ impl Recipe for Guest {
         Ok(manifest)
     }
 
-    /// In an emulated host the one that it was given.
+    /// Finds the image; in an emulated host, the one that was passed to it.
     fn find(cache: &Cache) -> Result<Option<GuestImage>, Error> {
         let image = match GuestImage::in_folder(Path::new(IN_LABORATORY))? {
             Some(given) => Some(given),
             None => GuestImage::in_folder(&GuestImage::place(cache))?,
         };
-        // The root holds the manifest, which cannot record it.
+        // Check only that the root exists: it contains the manifest, so the manifest cannot record it.
         if let Some(path) = image.as_ref().map(GuestImage::root) {
             path.metadata().map_err(|error| Error::Damaged { path, problem: error.to_string() })?;
         }
@@ -111,31 +110,31 @@ impl Recipe for Guest {
 }
 
 impl GuestImage {
-    /// The Debian packages that it is made from, without those that they depend on.
+    /// The Debian packages requested for the image; their dependencies are not listed.
     pub const REQUESTED_PACKAGES: &[&str] = &guest_recipe::PACKAGES;
 
-    /// The kernel as an ELF file with a PVH entry, which no guest has to decompress.
+    /// The kernel as an ELF file with a PVH entry point, so that guests need not decompress it.
     pub fn kernel(&self) -> PathBuf {
         self.path(KERNEL)
     }
 
-    /// The same kernel in the format of Debian's package.
+    /// The same kernel, compressed as in Debian's package.
     pub fn compressed_kernel(&self) -> PathBuf {
         self.path(COMPRESSED_KERNEL)
     }
 
-    /// The initial RAM disk, without this program.
+    /// The initial RAM disk, without the agent.
     pub fn initial_ram_disk(&self) -> PathBuf {
         self.path(INITIAL_RAM_DISK)
     }
 
-    /// The root: a file or a block device with an ext4 file system.
+    /// The root file system: a file or block device with ext4.
     pub fn root(&self) -> PathBuf {
         self.path(ROOT)
     }
 }
 
-/// Makes those files and folders for the tools that packages' scripts would have made.
+/// Creates the files and folders that maintainer scripts of packages would create.
 fn prepare_tree(root: &Path) -> Result<(), Error> {
     const FOLDERS: [&str; 12] = [
         "proc",

@@ -1,5 +1,5 @@
-//! The initial RAM disk of guests: kernel modules, and their order of loading. The agent is added when a
-//! guest is started, so that the image does not depend on the agent's version.
+//! The initial RAM disk of guests: kernel modules and their loading order. The agent is added when a guest
+//! starts, so that the image does not depend on the agent's version.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,13 +10,13 @@ use crate::assemble::{files_below, unpacked_module};
 use crate::error::Error;
 use crate::guest_recipe::MODULES;
 
-/// Folder of the modules in the initial RAM disk, uncompressed.
+/// The folder of the uncompressed modules in the initial RAM disk.
 const MODULE_FOLDER: &str = "/exitless/modules";
 
-/// Files to load for each module of the recipe, in the order of loading.
+/// For each module of the recipe, the files to load, in loading order.
 pub(crate) type Loading = BTreeMap<String, Vec<String>>;
 
-/// Makes it from the tree, in which depmod has run.
+/// Makes the initial RAM disk from the tree. depmod must have run there.
 pub(crate) fn make(root: &Path, release: &str) -> Result<Vec<u8>, Error> {
     let folder = root.join("usr/lib/modules").join(release);
     let loading = loading(&folder, &MODULES)?;
@@ -38,8 +38,8 @@ pub(crate) fn make(root: &Path, release: &str) -> Result<Vec<u8>, Error> {
     archive.finish().map_err(in_memory())
 }
 
-/// These modules, as depmod has listed them in the kernel's folder; those that are built into the kernel have no files.
-/// All must be there.
+/// The loading order of these modules, from depmod's lists in the kernel's folder. Built-in modules have no
+/// files. A module that is missing is an error.
 pub(crate) fn loading(folder: &Path, wanted: &[&str]) -> Result<Loading, Error> {
     let read = |path: &Path| fs::read_to_string(path).map_err(Error::file("Could not read", path));
     let path = folder.join("modules.dep");
@@ -53,7 +53,7 @@ pub(crate) fn loading(folder: &Path, wanted: &[&str]) -> Result<Loading, Error> 
     }
 }
 
-/// The files of these modules and of what they need, each once, in the order of loading.
+/// The files of these modules and their dependencies, each once, in loading order.
 pub(crate) fn with_needs(order: &Loading, names: &[&str]) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for file in names.iter().filter_map(|&name| order.get(name)).flatten() {
@@ -64,7 +64,7 @@ pub(crate) fn with_needs(order: &Loading, names: &[&str]) -> Vec<String> {
     files
 }
 
-/// These modules in depmod's `PATH: PATH PATH` lines. depmod names what a module needs in such an order that
+/// Finds these modules in depmod's `PATH: PATH PATH` lines. The dependencies of a module are listed so that
 /// the last must be loaded first (modules.dep(5)).
 fn among(dependencies: &str, wanted: &[&str]) -> Loading {
     let lines = dependencies.lines().filter_map(|line| line.split_once(':'));
@@ -78,13 +78,13 @@ fn among(dependencies: &str, wanted: &[&str]) -> Loading {
         .collect()
 }
 
-/// The file name of an unpacked module in one of the kernel's lists.
+/// The file name of the uncompressed module in a line of depmod's lists.
 fn file_of(path: &str) -> String {
     let name = path.trim().rsplit('/').next().unwrap_or_default();
     name.strip_suffix(".xz").unwrap_or(name).to_owned()
 }
 
-/// The kernel's name of the module in this file.
+/// The kernel's name for the module in this file.
 fn module_of(file: &str) -> Option<String> {
     file.strip_suffix(".ko").map(|name| name.replace('-', "_"))
 }

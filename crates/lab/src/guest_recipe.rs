@@ -8,10 +8,10 @@ const STEPS: u32 = 3;
 /// Requested packages; apt adds their dependencies.
 pub(crate) const PACKAGES: [&str; 29] = [
     "linux-image-cloud-amd64",
-    // For making the image, and for file systems in guests.
+    // For making the image, and for using file systems in guests.
     "e2fsprogs",
     "kmod",
-    // For plans, which run them in guests.
+    // Workloads of plans.
     "apache2-utils",
     "fio",
     "iozone3",
@@ -41,8 +41,8 @@ pub(crate) const PACKAGES: [&str; 29] = [
     "util-linux",
 ];
 
-/// Folders of the packages that guests do not need. fio's Python is for its plotting scripts, and modules are
-/// in the initial RAM disk.
+/// Folders of the packages that guests do not need: fio uses Python only for plotting scripts, and modules
+/// are in the initial RAM disk.
 pub(crate) const LEFT_OUT: [&str; 16] = [
     "boot",
     "etc/systemd",

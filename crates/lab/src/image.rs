@@ -1,5 +1,5 @@
-//! The image that all laboratories share: a kernel ready to enter, modules, a disk with Debian, and the firmware of the
-//! emulators.
+//! The image that all laboratories share: an uncompressed kernel, modules, a disk with Debian, and the
+//! emulators' firmware.
 
 use std::path::Path;
 
@@ -14,15 +14,15 @@ use crate::recipe;
 use crate::recorded::{Built, Manifest, Recipe};
 use crate::unpack;
 
-/// Disk space for the packages, the unpacked tree and the image during a build, in MiB.
+/// The disk space needed during a build for packages, unpacked tree and image, in MiB.
 const SPACE_TO_BUILD: u64 = 3000;
 
 /// The host that all laboratories share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Physical address of the kernel.
+    /// The physical address of the kernel.
     pub kernel_address: u64,
-    /// Physical address of its PVH entry.
+    /// The physical address of its PVH entry point.
     pub kernel_entry: u64,
 }
 

@@ -7,10 +7,11 @@ use crate::error::Error;
 use crate::frames::{Frame, LARGEST_PAYLOAD};
 use crate::job::{Order, PlacedFile};
 
-/// Bytes of a file in one frame.
+/// The number of a file's bytes in one frame.
 const PIECE: usize = LARGEST_PAYLOAD / 4;
 
-/// All that the agent is sent, of a length that is known beforehand: the emulator waits for it.
+/// All that is sent to the agent. Its length is fixed in advance, because the emulator stops the clock until
+/// all of it has arrived.
 #[derive(Debug)]
 pub(crate) struct Input {
     order: Vec<u8>,
@@ -22,15 +23,15 @@ impl Input {
         Self { order: Frame::Order(Box::new(order)).encode(), files }
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(crate) fn length(&self) -> u64 {
         let frame = Frame::Put(Vec::new()).encode().len() as u64;
         let framed = |bytes: u64| bytes + bytes.div_ceil(PIECE as u64) * frame;
         self.order.len() as u64 + self.files.iter().map(|(placed, _)| framed(placed.bytes)).sum::<u64>()
     }
 
-    /// Sends it. The error is `None` if the emulator accepts no more bytes, whose end gives the reason, and
-    /// otherwise says which file could not be read, for which the agent would wait for ever.
+    /// Sends the input. An error is `None` if the emulator accepts no more bytes; then its exit gives the
+    /// reason. Otherwise it names the file that could not be read, for which the agent would wait forever.
     pub(crate) fn send(self, to: &mut impl Write) -> Result<(), Option<Error>> {
         to.write_all(&self.order).map_err(|_| None)?;
         for (placed, mut file) in self.files {
@@ -63,7 +64,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// An order with one file of which another size is told.
+    /// An order with one file, announced with the size `told`.
     pub(crate) fn input_with(bytes: &[u8], told: u64) -> Input {
         let order = Order {
             command: Vec::new(),

@@ -1,8 +1,8 @@
-//! Converting a distribution's compressed kernel image to memory contents that can be entered directly.
+//! Converts a distribution's compressed kernel image to memory contents that can be entered directly.
 //!
 //! An emulated CPU needs seconds to decompress a kernel. So it is decompressed here, once, and entered by the
-//! PVH protocol (Xen's `start_info`, docs/misc/pvh.pandoc in the Xen tree), which takes an uncompressed ELF
-//! kernel in 32-bit protected mode. The code that runs is the distribution's, byte for byte.
+//! PVH boot protocol (Xen's `start_info`, docs/misc/pvh.pandoc in Xen's source), which starts an uncompressed
+//! ELF kernel in 32-bit protected mode. The code that runs is the distribution's, byte for byte.
 
 use std::io::{self, Cursor, Read};
 use std::path::Path;
@@ -14,10 +14,10 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 use crate::elf::{PT_LOAD, program_headers};
 use crate::error::Error;
 
-/// The largest ELF kernel that is unpacked, in bytes: Debian's Linux 6.12 has 55 MiB. The limit is needed
-/// because a few bytes of zstd can expand to any size.
+/// The largest ELF kernel that is unpacked, in bytes; Debian's Linux 6.12 has 55 MiB. Needed because a few
+/// bytes of zstd can expand to any size.
 const LARGEST_ELF: usize = 512 << 20;
-/// The size of the physical memory into which a kernel must fit, in bytes.
+/// The kernel must fit into physical memory below this address.
 const WINDOW: usize = 256 << 20;
 
 /// A kernel's memory contents before its first instruction.
@@ -25,19 +25,19 @@ const WINDOW: usize = 256 << 20;
 pub(crate) struct FlatKernel {
     /// Physical address of the first byte.
     pub(crate) address: u64,
-    /// Its bytes, without the zeros at the end.
+    /// The bytes, without trailing zeros.
     pub(crate) bytes: Vec<u8>,
-    /// Physical address of the 32-bit PVH entry.
+    /// The physical address of the 32-bit PVH entry point.
     pub(crate) entry: u64,
 }
 
-/// The first bytes of a payload that is compressed with zstd, and of one with LZ4.
+/// The magic numbers of payloads compressed with zstd and with LZ4.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const LZ4: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
-/// The size of what a block of LZ4's legacy frame, which the kernel's build writes, holds at most.
+/// The most uncompressed bytes in a block of LZ4's legacy frame, which the kernel's build uses.
 const LZ4_BLOCK: usize = 8 << 20;
 
-/// Unpacks the ELF kernel from a bzImage, which Debian compresses with LZ4 until 6.1 and with zstd since.
+/// Unpacks the ELF kernel from a bzImage. Debian's are compressed with LZ4 until 6.1, with zstd since.
 ///
 /// Source: Documentation/arch/x86/boot.rst, fields `setup_sects`, `header`, `payload_offset`, `payload_length`.
 pub(crate) fn unpack_bzimage(path: &Path, image: &[u8]) -> Result<Vec<u8>, Error> {
@@ -59,7 +59,7 @@ pub(crate) fn unpack_within(path: &Path, image: &[u8], largest: usize) -> Result
     let start = (setup_sectors + 1) * 512 + offset;
     let payload =
         image.get(start..start + length).ok_or_else(|| problem("the compressed payload is cut off"))?;
-    // The last four bytes are the uncompressed size, which the kernel's build appends for the boot stub.
+    // The kernel's build appends four bytes for the boot stub: the uncompressed size.
     let compressed = payload.get(..payload.len().saturating_sub(4)).unwrap_or_default();
     let unpacked = if compressed.starts_with(&ZSTD) {
         unzstd(compressed, largest)
@@ -77,14 +77,15 @@ pub(crate) fn unpack_within(path: &Path, image: &[u8], largest: usize) -> Result
     Ok(elf)
 }
 
-/// Unpacks what zstd packed; more than `largest` bytes if it is larger.
+/// Decompresses zstd. Stops once the result is larger than `largest` bytes.
 fn unzstd(compressed: &[u8], largest: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     zstd::stream::Decoder::new(compressed)?.take(largest as u64 + 1).read_to_end(&mut unpacked)?;
     Ok(unpacked)
 }
 
-/// Unpacks the blocks of a legacy frame of LZ4, each after its size; more than `largest` bytes if it is larger.
+/// Decompresses the blocks of LZ4's legacy frame; each is preceded by its size. Stops once the result is
+/// larger than `largest` bytes.
 fn unlz4(mut blocks: &[u8], largest: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     while let Some((size, rest)) = blocks.split_first_chunk().filter(|_| unpacked.len() <= largest) {
@@ -102,7 +103,7 @@ pub(crate) fn flatten(path: &Path, elf: &[u8]) -> Result<FlatKernel, Error> {
     flatten_within(path, elf, WINDOW)
 }
 
-/// Like [`flatten`], in the first `window` bytes of physical memory.
+/// Like [`flatten`], for a kernel that must fit into the first `window` bytes of physical memory.
 pub(crate) fn flatten_within(path: &Path, elf: &[u8], window: usize) -> Result<FlatKernel, Error> {
     let problem = |problem: String| Error::Kernel { path: path.to_owned(), problem };
     let memory: GuestMemoryMmap = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), window)])

@@ -1,4 +1,4 @@
-//! Preparing a laboratory: its image, and an emulator that has passed its self-test.
+//! Prepares a laboratory: its image, and an emulator that passes the self-test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,22 +20,22 @@ use crate::run::Laboratory;
 use crate::tree::disk_usage;
 use crate::xen_image::XenImage;
 
-/// The command of this program that the self-test runs inside. It enters a guest, and fails unless the
-/// vendor's interrupt virtualization is active in a laboratory whose CPU has it.
+/// The `exitless` command that the self-test runs inside. It enters a guest. If the laboratory's CPU has
+/// interrupt virtualization, it also fails unless that is active.
 pub const SELF_TEST: &str = "lab-self-test";
 
-/// The result of an emulator's self-test, which is stored so that each program is tested once.
+/// The result of an emulator's self-test, stored so that each program is tested only once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Verdict {
     passed: bool,
     reason: String,
 }
 
-/// Builds the missing parts of a laboratory's image and its emulator in parallel, and returns the image.
+/// Builds the missing parts of the image and of the lab's emulator in parallel, and returns the image.
 ///
 /// # Errors
-/// If the image cannot be built; then those of [`BuiltEmulator::find_or_build`], except for a QEMU that cannot
-/// be compiled here, because Debian's QEMU replaces it.
+/// If the image cannot be built, and those of [`BuiltEmulator::find_or_build`]. A QEMU that cannot be
+/// compiled here is no error: Debian's QEMU replaces it.
 pub fn build(cache: &Cache, lab: &Lab, on_progress: OnProgress<'_>) -> Result<Image, Error> {
     let shared = Mutex::new(on_progress);
     let report = |progress| {
@@ -57,11 +57,11 @@ pub fn build(cache: &Cache, lab: &Lab, on_progress: OnProgress<'_>) -> Result<Im
 }
 
 impl<'a> Laboratory<'a> {
-    /// A laboratory with an emulator that has passed its self-test; missing parts are built first.
+    /// Opens a laboratory with an emulator that passes the self-test. Builds missing parts first.
     ///
     /// # Errors
-    /// [`Error::NoEmulator`] if the self-test fails, [`Error::Interrupted`], those of
-    /// [`BuiltEmulator::find_or_build`], and for a Xen host those of building its image.
+    /// [`Error::NoEmulator`] if the self-test fails; [`Error::Interrupted`]; those of
+    /// [`BuiltEmulator::find_or_build`]; for a Xen host also those of building its image.
     pub fn open(
         cache: &'a Cache,
         lab: &'static Lab,
@@ -115,12 +115,12 @@ impl<'a> Laboratory<'a> {
         format!("{} {}", self.lab.emulator.name(), self.emulator.version)
     }
 
-    /// The emulator's source package, its version and the tested version, if they differ.
+    /// The emulator's source package, its version and the tested version, if those differ.
     pub fn emulator_drift(&self) -> Option<(&str, &str, &str)> {
         self.emulator.drift.map(|(package, proven)| (package, self.emulator.version.as_str(), proven))
     }
 
-    /// Tests whether the emulator has the patches of the laboratories, without which its time is meaningless.
+    /// Tests whether the emulator has our patches. Without them its time is meaningless.
     pub fn has_clock(&self) -> bool {
         self.emulator.patched
     }
@@ -144,7 +144,7 @@ impl<'a> Laboratory<'a> {
             Ok((status, output)) => (false, format!("the self-test inside failed ({status}): {output}")),
         };
         let verdict = Verdict { passed, reason };
-        // A failure is not stored, so that the test is repeated when its cause may be gone.
+        // Store only success: the cause of a failure may go away.
         if passed {
             let path = self.verdict_path();
             let folder = self.cache.verdicts();
@@ -156,7 +156,8 @@ impl<'a> Laboratory<'a> {
     }
 
     fn self_test(&self) -> Result<(i32, String), Error> {
-        // Runs find the snapshot of this shape afterwards: those in a host of Xen, and `prove` in one of KVM.
+        // Choose a shape that runs use later, so that they find its snapshot: those in a Xen host, and
+        // `prove` in a KVM host.
         let request = Request {
             bare: !self.lab.is_xen(),
             timeout: Some(Duration::from_secs(600)),
@@ -172,7 +173,8 @@ impl<'a> Laboratory<'a> {
     }
 }
 
-/// Removes the whole cache, after other processes have finished building. Returns the number of bytes that were freed.
+/// Waits until other processes have finished building, then removes the whole cache. Returns the number of
+/// bytes freed.
 ///
 /// # Errors
 /// [`Error::Running`] while a laboratory runs, and if a file cannot be removed.

@@ -1,18 +1,17 @@
-//! Removing the signature from a kernel module.
+//! Removes the signature from a kernel module.
 //!
-//! The laboratories' kernels load no certificates, so they cannot verify a signature. Yet they hash the
-//! complete module before they find that out, which took half of the time of loading `kvm.ko` in Bochs (6.6
-//! of 13.4 s of the emulated clock). A module without a signature is loaded without hashing. Its code remains
-//! the distribution's.
+//! The laboratories' kernels load no certificates, so they cannot verify a signature. But they hash the whole
+//! module before they notice, which took half of the time to load `kvm.ko` in Bochs (6.6 of 13.4 s by the
+//! emulated clock). An unsigned module is loaded without hashing. Its code is unchanged.
 //!
 //! Source: kernel/module_signature.c and scripts/sign-file.c in Linux.
 
-/// The end of a signed file (`MODULE_SIG_STRING`).
+/// The magic string at the end of a signed module (`MODULE_SIG_STRING`).
 const MARK: &[u8] = b"~Module signature appended~\n";
-/// Size of `struct module_signature` before the mark, in bytes; its last four are the signature's length.
+/// The size of `struct module_signature` before that string; its last four bytes are the signature's length.
 const DESCRIPTION: usize = 12;
 
-/// The module without its signature; unchanged if it has none, or one that claims to be longer than the file.
+/// The module without its signature. Unchanged if it has none, or one longer than the file.
 pub(crate) fn without_signature(mut module: Vec<u8>) -> Vec<u8> {
     module.truncate(unsigned_length(&module).unwrap_or(module.len()));
     module

@@ -1,7 +1,8 @@
-//! Booting Xen from Bochs's ROM: by the Multiboot protocol, with the control domain's kernel and initial RAM
+//! Boots Xen from Bochs's ROM by the Multiboot protocol, with the control domain's kernel and initial RAM
 //! disk as modules.
 //!
-//! Source: Multiboot Specification version 0.6.96, sections 3.2 (machine state) and 3.3 (boot information format).
+//! Source: Multiboot Specification version 0.6.96, sections 3.2 (machine state) and 3.3 (boot information
+//! format).
 
 use std::path::Path;
 
@@ -9,24 +10,24 @@ use crate::elf::{PT_LOAD, entry_32, program_headers_32};
 use crate::error::Error;
 use crate::payload::{Contents, INFORMATION, INITIAL_RAM_DISK, laid_out, memory_map};
 
-/// The value of EAX after a boot loader.
+/// The value of EAX by which a kernel recognises a Multiboot loader.
 const BOOTED: u32 = 0x2bad_b002;
-/// The address of the control domain's kernel; Xen wants modules at the beginning of a page.
+/// The address of the control domain's kernel; Xen requires page-aligned modules.
 const KERNEL: u64 = 32 << 20;
 
-/// Bits of `flags`: the fields that are present.
+/// Bits of `flags`, each of which says that a field is valid.
 const MEMORY: u32 = 1 << 0;
 const COMMAND_LINE: u32 = 1 << 2;
 const MODULES: u32 = 1 << 3;
 const MEMORY_MAP: u32 = 1 << 6;
 
-// Offsets of the parts from `INFORMATION`. A command line has one page, because Linux's own limit is 2 KiB.
+// Offsets from `INFORMATION`. A page is enough for a command line, because Linux's limit is 2 KiB.
 const MODULES_AT: u64 = 0x80;
 const MAP_AT: u64 = 0x100;
 const XEN_ARGUMENTS_AT: u64 = 0x1000;
 const KERNEL_ARGUMENTS_AT: u64 = 0x2000;
 
-/// The parts that Xen boots.
+/// The images that Xen boots.
 #[derive(Debug)]
 pub(crate) struct Boot<'a> {
     /// The hypervisor, a 32-bit ELF file, and its path.
@@ -53,7 +54,7 @@ pub(crate) fn contents<'a>(memory_mib: u64, boot: &Boot<'a>) -> Result<Contents<
         if u64::from(header.physical_address) + size > INFORMATION {
             return Err(problem("it reaches beyond 15 MiB, where its boot information lies"));
         }
-        // Memory is zero at power-on, as the rest of a segment must be.
+        // The rest of the segment is zero, as memory is at power-on.
         parts.push((u64::from(header.physical_address), bytes.into()));
     }
     if parts.len() == 1 {
@@ -67,11 +68,12 @@ pub(crate) fn contents<'a>(memory_mib: u64, boot: &Boot<'a>) -> Result<Contents<
     Ok(Contents { parts, entry: u64::from(entry), mark: BOOTED })
 }
 
-/// The boot information and the data that it points to, from [`INFORMATION`] on.
+/// The boot information and the data that it points to, for address [`INFORMATION`].
 fn information(memory_mib: u64, boot: &Boot<'_>) -> Vec<u8> {
     const LARGEST: usize = 0xfff;
     let at = |offset: u64| (INFORMATION + offset) as u32;
-    // As with every loader except GRUB 2, whose name Xen looks for, an image's name precedes its arguments.
+    // Put the image's name before its arguments, as loaders other than GRUB 2 do; Xen recognises GRUB 2 by
+    // its name.
     let named = |name: &str, arguments: &str| {
         let mut text = format!("{name} {arguments}").into_bytes();
         text.truncate(LARGEST);
@@ -81,7 +83,7 @@ fn information(memory_mib: u64, boot: &Boot<'_>) -> Vec<u8> {
     let map: Vec<u8> = memory_map(memory_mib)
         .iter()
         .flat_map(|&(address, size, kind)| {
-            // The size of an entry does not include its own field.
+            // The entry's size does not count the size field itself.
             let head = 20u32.to_le_bytes().into_iter().chain(address.to_le_bytes());
             head.chain(size.to_le_bytes()).chain(kind.to_le_bytes())
         })
@@ -91,7 +93,7 @@ fn information(memory_mib: u64, boot: &Boot<'_>) -> Vec<u8> {
     };
     let modules = [
         module(KERNEL, boot.kernel, at(KERNEL_ARGUMENTS_AT)),
-        // A page of zeros: no name and no arguments.
+        // The command line is a page of zeros: neither name nor arguments.
         module(INITIAL_RAM_DISK, boot.initial_ram_disk, at(KERNEL_ARGUMENTS_AT + LARGEST as u64)),
     ]
     .concat();
@@ -105,7 +107,7 @@ fn information(memory_mib: u64, boot: &Boot<'_>) -> Vec<u8> {
         at(XEN_ARGUMENTS_AT),
         2,
         at(MODULES_AT),
-        // Symbols, which are missing.
+        // No symbols.
         0,
         0,
         0,

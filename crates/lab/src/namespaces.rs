@@ -1,20 +1,19 @@
-//! Linux namespaces, if this machine allows this user to create them.
+//! Linux namespaces, if this user may create them on this machine.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use rustix::process::geteuid;
 
-/// Words in front of a command that run it in a namespace of its own; empty if that is not needed or not
-/// allowed.
+/// The words before a command that run it in a new namespace; empty if that is unnecessary or not permitted.
 type Words = &'static [&'static str];
 
 const OWN_NETWORK: Words = &["unshare", "--net", "--"];
-/// A user who is not root can create a network namespace only inside a user namespace.
+/// Unprivileged users can create a network namespace only within a user namespace.
 const OWN_NETWORK_OF_USER: Words = &["unshare", "--map-root-user", "--net", "--"];
 const AS_ROOT: Words = &["unshare", "--map-root-user", "--"];
 
-/// Words that give a command a network that no other process reaches.
+/// The words that isolate a command's network from all other processes.
 pub(crate) fn own_network() -> Words {
     static WORDS: OnceLock<Words> = OnceLock::new();
     WORDS.get_or_init(|| {
@@ -27,7 +26,7 @@ pub(crate) fn own_network() -> Words {
     })
 }
 
-/// Words that make files of this user appear as root's: empty for root, otherwise a user namespace in which
+/// The words that make this user's files look like root's: none for root, otherwise a user namespace in which
 /// this user is root.
 pub(crate) fn as_root() -> Words {
     if geteuid().is_root() {

@@ -1,6 +1,5 @@
-//! Debian packages, fetched by the host's apt with our own settings, lists and store, so that neither root
-//! nor a change to the host is needed. apt checks signatures; interrupted downloads continue where they
-//! stopped.
+//! Debian packages, downloaded by the host's apt with settings, lists and storage of our own. This needs no
+//! root and changes nothing on the host. apt verifies signatures; interrupted downloads continue.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +26,7 @@ pub(crate) struct Package {
     pub(crate) file: PathBuf,
 }
 
-/// Fetches the packages of a recipe and all of their dependencies.
+/// Fetches the requested packages and all their dependencies.
 pub(crate) fn fetch(
     cache: &Cache,
     names: &[&str],
@@ -54,7 +53,7 @@ pub(crate) fn fetch(
         .collect()
 }
 
-/// Fetches packages without their dependencies.
+/// Fetches packages without dependencies.
 pub(crate) fn fetch_alone(
     cache: &Cache,
     names: &[&str],
@@ -67,8 +66,8 @@ pub(crate) fn fetch_alone(
     apt.download_alone(names)
 }
 
-/// Fetches packages without their dependencies into a new folder, from suites of which some have ended: `choose` names
-/// them, given the names of all packages. `None` if it finds none.
+/// Fetches packages without dependencies into a new folder, from suites some of which may have reached their
+/// end of life. `choose` selects among the names of all packages; `None` if it selects nothing.
 pub(crate) fn fetch_chosen(
     cache: &Cache,
     folder: &Path,
@@ -77,7 +76,8 @@ pub(crate) fn fetch_chosen(
     on_progress: OnProgress<'_>,
 ) -> Result<Option<Vec<Package>>, Error> {
     require_programs()?;
-    // Whoever asks for an old kernel wants what a suite had when it ended. Signatures are checked all the same.
+    // Use the lists of a suite even if they have expired, as those of old suites have. Signatures are
+    // verified nevertheless.
     let apt = Apt::prepare(cache, folder, &sources("deb", "check-valid-until=no", suites, "main")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
@@ -89,7 +89,7 @@ pub(crate) fn fetch_chosen(
     files.into_iter().map(|file| package_in(file).map(Some)).collect()
 }
 
-/// A package by the name that apt gave its file: `NAME_VERSION_ARCHITECTURE.deb`.
+/// The package in a file that apt named: `NAME_VERSION_ARCHITECTURE.deb`.
 fn package_in(file: PathBuf) -> Result<Package, Error> {
     let text = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match text.split('_').collect::<Vec<_>>()[..] {
@@ -100,7 +100,7 @@ fn package_in(file: PathBuf) -> Result<Package, Error> {
     }
 }
 
-/// Fetches the upstream tarball of the release's source package.
+/// Fetches the upstream tarball of a source package of the laboratories' release.
 pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_>) -> Result<PathBuf, Error> {
     require_programs()?;
     let folder = cache.packages().join("source").join(name);
@@ -108,7 +108,7 @@ pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
     on_progress(Progress { step: Step::Download, done: 0, total: 0 });
-    // Run in a folder without sources, because apt does not list those that are already there.
+    // Run this in a folder without the tarball, because apt omits files that exist.
     let mut ask = apt.command("apt-get", &["source", "-q", "--print-uris", "--tar-only", name]);
     ask.current_dir(folder.join("etc"));
     let offered = succeeded("apt-get", &child::output(ask, &apt.stop)?)?;
@@ -120,7 +120,7 @@ pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_
     Ok(folder.join(file))
 }
 
-/// The file name in a `'URI' FILE SIZE HASH` line, if it is a name and not a path.
+/// The file name in a `'URI' FILE SIZE HASH` line, unless it is a path.
 fn source_file(output: &str) -> Option<&str> {
     let lines = output.lines().filter(|line| line.starts_with('\''));
     let names = lines.filter_map(|line| line.split(' ').nth(1));
@@ -165,13 +165,13 @@ fn require_programs() -> Result<(), Error> {
     Ok(())
 }
 
-/// Parses `Inst NAME (VERSION ... [ARCHITECTURE])` lines of a simulation.
+/// Parses `Inst NAME (VERSION ... [ARCHITECTURE])` lines of a simulated installation.
 fn simulated(output: &str) -> Vec<(String, String, String)> {
     output
         .lines()
         .filter_map(|line| line.strip_prefix("Inst "))
         .filter_map(|line| {
-            // apt adds brackets behind the parentheses for packages that are not configured yet.
+            // Brackets may follow the parentheses, for packages that are not configured yet.
             let (name, rest) = line.split_once(" (")?;
             let (rest, _) = rest.split_once(')')?;
             let version = rest.split_whitespace().next()?;
@@ -181,7 +181,7 @@ fn simulated(output: &str) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// The sum of the sizes in `'URI' FILE SIZE HASH` lines, in bytes.
+/// The sum of the sizes in `'URI' FILE SIZE HASH` lines.
 fn to_download(output: &str) -> u64 {
     let sizes =
         output.lines().filter(|line| line.starts_with('\'')).filter_map(|line| line.split(' ').nth(2));
@@ -194,7 +194,7 @@ struct Apt {
 }
 
 impl Apt {
-    /// Prepares apt with its own settings and these lines of sources.list in `folder`.
+    /// Prepares apt in `folder`, with settings of its own and these lines in sources.list.
     fn prepare(cache: &Cache, folder: &Path, sources: &str) -> Result<Self, Error> {
         let apt = Self { folder: folder.to_owned(), stop: Arc::clone(cache.stop()) };
         for below in ["state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"]
@@ -206,7 +206,7 @@ impl Apt {
             let path = folder.join(name);
             fs::write(&path, text).map_err(Error::file("Could not write", &path))
         };
-        // An empty status file: no package is installed, so all are fetched.
+        // The status file is empty: no package counts as installed, so all are downloaded.
         write("state/status", "")?;
         write("etc/sources.list", sources)?;
         let of_host = Command::new("apt-config")
@@ -217,7 +217,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// Our settings, with the host's for its connections, from what `apt-config dump` prints.
+    /// Our settings, plus the host's for connections, taken from the output of `apt-config dump`.
     fn settings(&self, of_host: &str) -> String {
         let folder = self.folder.display();
         let connections = connections(of_host);
@@ -235,7 +235,7 @@ impl Apt {
         self.folder.join("cache/archives")
     }
 
-    /// Downloads packages without their dependencies to a folder of their own.
+    /// Downloads packages without dependencies into a new folder.
     fn download_alone(&self, names: &[&str]) -> Result<Vec<PathBuf>, Error> {
         let wanted = self.folder.join("wanted");
         remove(&wanted)?;
@@ -250,7 +250,7 @@ impl Apt {
 
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = child::command(program);
-        // `source` writes its files to the working directory.
+        // apt-get source writes to the working directory.
         command.current_dir(&self.folder);
         command.args(arguments).env("APT_CONFIG", self.folder.join("apt.conf")).env("LC_ALL", "C.UTF-8");
         command.stdin(Stdio::null());
@@ -306,7 +306,7 @@ impl Apt {
     }
 }
 
-/// Proxies and other settings of connections, and the files with passwords for them.
+/// The host's settings of proxies and the like, and the files with passwords for them.
 fn connections(of_host: &str) -> String {
     const WANTED: [&str; 4] = ["Acquire::http", "Acquire::ftp", "Acquire::ForceIPv", "Acquire::Proxy"];
     let is_wanted = |line: &&str| WANTED.iter().any(|wanted| line.starts_with(wanted));
@@ -324,7 +324,7 @@ fn connections(of_host: &str) -> String {
     settings
 }
 
-/// Standard output of a program that succeeded; otherwise an error with the last lines of its output.
+/// The standard output of a program that succeeded; otherwise an error with the last lines of all its output.
 pub(crate) fn succeeded(program: &str, output: &Output) -> Result<String, Error> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
@@ -338,21 +338,22 @@ pub(crate) fn succeeded(program: &str, output: &Output) -> Result<String, Error>
     })
 }
 
-/// The last lines of a text, at most `count`.
+/// The last `count` lines of a text that are not empty.
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Lines for sources.list: the release of the laboratories' image, for packages (`deb`) or sources (`deb-src`).
+/// The lines of sources.list for the laboratories' release: packages (`deb`) or sources (`deb-src`).
 fn own_sources(kind: &str) -> Result<String, Error> {
     let suites = ["", "-updates", "-security"].map(|pocket| format!("{RELEASE}{pocket}"));
-    // The emulators' sources are in main, and the lists of sources are long.
+    // The emulators' sources are in main; lists of sources are long, so get no others.
     let components = if kind == "deb" { COMPONENTS } else { "main" };
     sources(kind, "", &suites.each_ref().map(String::as_str), components)
 }
 
-/// Lines for sources.list: suites on the host's Debian mirrors; those of security only if it has a mirror for them.
+/// The lines of sources.list for suites on the host's Debian mirrors. A security suite is left out if the
+/// host has no mirror for it.
 fn sources(kind: &str, option: &str, suites: &[&str], components: &str) -> Result<String, Error> {
     let configured = Command::new("apt-get")
         .args([
@@ -387,9 +388,10 @@ struct Mirrors {
     security: Option<String>,
 }
 
-/// Finds Debian's repositories by their origin, because others have suites of the same names.
+/// Finds the host's mirrors of Debian. They are recognised by their origin, because other repositories have
+/// suites of the same names.
 fn mirrors(configured: &str, given: Option<&str>) -> Mirrors {
-    // In place of the origin where apt has not fetched any lists yet.
+    // apt prints this instead of the origin until it has downloaded a repository's lists.
     const UNKNOWN: &str = "$(ORIGIN)";
     const RELEASES: [&str; 6] = ["bookworm", "trixie", "forky", "sid", "stable", "testing"];
     let found = |security: bool| {
@@ -397,7 +399,8 @@ fn mirrors(configured: &str, given: Option<&str>) -> Mirrors {
             configured.lines().find_map(move |line| {
                 let mut words = line.split_whitespace();
                 let (uri, release, component) = (words.next()?, words.next()?, words.next()?);
-                // Debian's too, with packages that a mirror does not have or without those that it has.
+                // Other repositories of Debian, which need not be on the same mirror or have the same
+                // packages.
                 let is_other =
                     release.ends_with("-debug") || release.contains('/') || release.starts_with("buildd-");
                 let base = release.strip_suffix("-security");

@@ -1,5 +1,4 @@
-//! The memory image that Bochs loads at power-on: the memory contents before the first instruction, in
-//! chunks.
+//! The memory image that Bochs loads at power-on: the memory's initial contents, in chunks for the ROM.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -7,21 +6,21 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use crate::rom::{self, CHUNK, CHUNK_HEADER, CHUNK_MARK, EMPTY_CHUNKS};
 
-/// The address of the information for the entered program: below a kernel, above Xen.
+/// The address of the boot information: below a kernel, above Xen.
 pub(crate) const INFORMATION: u64 = 0xf0_0000;
 /// The address of the initial RAM disk, above the kernel.
 pub(crate) const INITIAL_RAM_DISK: u64 = 128 << 20;
-/// Size of the ACPI tables of Bochs's firmware at the top of memory (`ACPI_DATA_SIZE` in its rombios32).
+/// The size of the ACPI tables of Bochs's firmware, at the top of memory (`ACPI_DATA_SIZE` in its rombios32).
 const ACPI_TABLES: u64 = 64 << 10;
 
 const RAM: u32 = 1;
 const RESERVED: u32 = 2;
 const ACPI: u32 = 3;
 
-/// The memory contents that the ROM sets up, and the entry.
+/// The memory contents that the ROM sets up, and the entry point.
 #[derive(Debug)]
 pub(crate) struct Contents<'a> {
-    /// Physical addresses and bytes.
+    /// The physical address and bytes of each part.
     pub(crate) parts: Vec<(u64, Cow<'a, [u8]>)>,
     /// Physical address of the first instruction, in 32-bit protected mode.
     pub(crate) entry: u64,
@@ -29,7 +28,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) mark: u32,
 }
 
-/// A range of the memory map: address, bytes, and the type in the firmware's E820 function.
+/// A range of the memory map: address, size, and E820 type.
 pub(crate) type Range = (u64, u64, u32);
 
 /// The memory map that Bochs's firmware reports on a machine with `memory_mib` MiB.
@@ -52,7 +51,7 @@ pub(crate) fn room(memory_mib: u64) -> u64 {
     source.saturating_sub(INITIAL_RAM_DISK).min(chunks_above.saturating_sub(overhead))
 }
 
-/// The address of the chunks: in the upper half, so that they do not overlap their destinations.
+/// The address of the chunks: in the upper half of memory, so that they do not overlap their destinations.
 fn source(memory_mib: u64) -> u64 {
     (memory_mib << 20) / 2 / CHUNK as u64 * CHUNK as u64
 }
@@ -97,7 +96,7 @@ fn low_address(value: u64) -> io::Result<u32> {
     u32::try_from(value).map_err(io::Error::other)
 }
 
-/// Concatenates `parts`, each at its offset, with zeros between them.
+/// Concatenates `parts`, each at its offset, padded with zeros.
 pub(crate) fn laid_out(parts: &[(u64, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     for &(at, bytes) in parts {

@@ -28,8 +28,7 @@ pub(crate) struct PowerOn {
     pub(crate) log: Option<PathBuf>,
 }
 
-/// A running emulator. Dropping it kills the emulator; if this program is killed, the kernel kills the
-/// emulator.
+/// A running emulator. It is killed when this is dropped, or by the kernel when this program is killed.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -38,14 +37,13 @@ pub(crate) struct Process {
     decoder: Decoder,
     console: PathBuf,
     logs: Vec<PathBuf>,
-    /// The emulator's input stays open until this is dropped. It receives the error if a file could not be
-    /// sent.
+    /// Keeps the emulator's input open until this is dropped. Receives the error if a file could not be sent.
     input: Option<Receiver<Option<Error>>>,
-    /// Bytes of the input that were sent.
+    /// The number of bytes of the input that were sent.
     sent: Arc<AtomicU64>,
 }
 
-/// Counts what is written, in pieces of at most what a pipe holds.
+/// Counts the bytes that are written, in pieces of at most a pipe's capacity.
 struct Counted<W> {
     to: W,
     bytes: Arc<AtomicU64>,
@@ -63,25 +61,24 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
-/// An event of the emulator.
+/// An event from the emulator.
 #[derive(Debug)]
 pub(crate) enum Event {
     Frame(Frame),
-    /// No event within the time limit.
+    /// Nothing happened within the time limit.
     Quiet,
-    /// It ended, and all of its output has been read.
+    /// The emulator ended, and all of its output has been read.
     Ended(ExitStatus),
 }
 
-/// The time limit for the end of an emulator that has closed its output.
+/// The time in which an emulator must end after it has closed its output.
 const END: Duration = Duration::from_secs(10);
 const PANIC: &str = "Kernel panic - not syncing";
 const END_WITH_PARENT: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
 
 impl Process {
-    /// Starts the emulator in a network namespace of its own, if this machine allows one: Bochs's display
-    /// opens a port, which must not be reachable from outside and for which two laboratories would otherwise
-    /// compete.
+    /// Starts the emulator, in a new network namespace if this machine permits: Bochs's display opens a port,
+    /// which must not be reachable from outside and would conflict with other laboratories.
     pub(crate) fn start(power_on: &PowerOn, folder: &Path) -> Result<Self, Error> {
         let wrapper: Vec<&str> = namespaces::own_network().iter().chain(&END_WITH_PARENT).copied().collect();
         let messages = folder.join("emulator.log");
@@ -89,7 +86,7 @@ impl Process {
         let mut child = power_on
             .invocation
             .command_under(&wrapper)
-            // Kept open to the end: QEMU treats the end of its input as a hangup.
+            // Stays open to the end: QEMU treats end of input as a hangup.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -121,18 +118,18 @@ impl Process {
         })
     }
 
-    /// Bytes of the input that it has taken until now.
+    /// The number of bytes of the input that the emulator has taken so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// The time that it has had.
+    /// The time that the emulator has had.
     pub(crate) fn time(&self) -> EmulatorTime {
         self.time
     }
 
-    /// Sends the input at the agent's speed. If the emulator ends first, the rest is lost, and its end gives the
-    /// reason.
+    /// Sends the input as fast as the agent reads it. If the emulator ends first, the rest is dropped; its
+    /// exit gives the reason.
     pub(crate) fn send(&mut self, input: Input) {
         let Some(stdin) = self.child.stdin.take() else { return };
         let mut stdin = Counted { to: stdin, bytes: Arc::clone(&self.sent) };
@@ -140,12 +137,12 @@ impl Process {
         self.input = Some(kept);
         std::thread::spawn(move || {
             let mut failure = input.send(&mut stdin).err().flatten();
-            // Ends when this process, and with it the receiver, is dropped.
+            // Ends when the `Process`, and with it the receiver, is dropped.
             while sender.send(failure.take()).is_ok() {}
         });
     }
 
-    /// Waits until the emulator ends by itself, at most `patience`, or until `stop` is set.
+    /// Waits until the emulator exits, for at most `patience`, or until `stop` is set.
     pub(crate) fn wait(
         &mut self,
         patience: Duration,
@@ -164,7 +161,7 @@ impl Process {
         }
     }
 
-    /// Waits for the next event, at most `patience`.
+    /// Waits for the next event, for at most `patience`.
     pub(crate) fn next(&mut self, patience: Duration) -> Result<Event, Error> {
         loop {
             if let Some(frame) = self.decoder.next() {
@@ -184,7 +181,7 @@ impl Process {
         }
     }
 
-    /// Waits for the end of an emulator that has closed its output; kills it if it does not end.
+    /// Waits for the exit of an emulator that has closed its output, and kills it if it takes too long.
     fn end(&mut self) -> Result<ExitStatus, Error> {
         if let Some(status) = self.wait(END, &AtomicBool::new(false))? {
             return Ok(status);
@@ -200,8 +197,7 @@ impl Process {
         text(&self.console).contains(PANIC)
     }
 
-    /// The console from the panic on, otherwise its last lines, otherwise those of the emulator's own
-    /// messages.
+    /// The console from a panic on, or else its last lines, or else those of the emulator's messages.
     pub(crate) fn last_words(&self) -> String {
         const LINES: usize = 15;
         let console = text(&self.console);
@@ -221,18 +217,18 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // This fails if it has already ended.
+        // Fails if the emulator has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The part of a console that is read, from its end.
+/// The number of bytes of a console that are read, from its end.
 const LAST_PART: u64 = 1 << 20;
-/// The space on the disk that a console may take.
+/// The largest file for a console.
 const LARGEST_CONSOLE: u64 = 64 << 20;
 
-/// The end of a file that a host's kernel or an emulator writes, however much that has become.
+/// The end of a file that a kernel or an emulator writes; the file may have any size.
 fn text(path: &Path) -> String {
     String::from_utf8_lossy(&files::read_end(path, LAST_PART).unwrap_or_default()).into_owned()
 }
@@ -295,7 +291,7 @@ mod tests {
     fn the_thread_that_sends_ends_with_its_process() {
         let folder = tempfile::tempdir().unwrap();
         let mut process = started(folder.path(), "sleep", &["100"]);
-        // More than a pipe holds, so that the thread blocks in the middle of it.
+        // More than a pipe can hold, so that the thread blocks while sending.
         process.send(input_with(&vec![0; 1 << 20], 1 << 20));
         let kept = process.input.take().unwrap();
         drop(process);

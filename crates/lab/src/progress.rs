@@ -5,7 +5,7 @@ use std::time::Duration;
 /// A step of building a laboratory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Waiting until another process has built.
+    /// Waiting for another process to finish building.
     Waiting,
     /// Reading the package lists.
     Lists,
@@ -19,34 +19,34 @@ pub enum Step {
     Compile,
     /// Booting an emulator to check that it works.
     SelfTest,
-    /// Booting the laboratory and saving it as the start of runs.
+    /// Booting the laboratory and saving it for later runs.
     Snapshot,
 }
 
-/// A report of progress.
+/// A progress report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// The current step.
     pub step: Step,
-    /// The finished part, in the step's unit.
+    /// The amount of finished work, in the step's unit.
     pub done: u64,
-    /// The complete work, in the step's unit; 0 while unknown.
+    /// The total amount of work, in the step's unit; 0 while unknown.
     pub total: u64,
 }
 
-/// Receives reports of progress.
+/// Receives progress reports.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
-/// The effort of a build, which is shown before it starts.
+/// The effort of a build, shown before it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Download size, in MiB.
+    /// The size of the download, in MiB.
     pub download_mib: u64,
-    /// Disk space, in MiB.
+    /// The disk space, in MiB.
     pub disk_mib: u64,
-    /// Typical time on two cores, without the download.
+    /// The typical time on two cores, without the download.
     pub time: Duration,
 }
 
-/// The effort of building an image.
+/// The effort of building the shared image.
 pub const BUILD_EFFORT: Effort = Effort { download_mib: 180, disk_mib: 1500, time: Duration::from_secs(30) };

@@ -1,4 +1,4 @@
-//! Booting Linux from Bochs's ROM: by Xen's PVH protocol, whose entry an uncompressed kernel has.
+//! Boots Linux from Bochs's ROM by Xen's PVH protocol, for which an uncompressed kernel has an entry point.
 //!
 //! Source: Xen's public header `arch-x86/hvm/start_info.h` and docs/misc/pvh.pandoc.
 
@@ -11,7 +11,7 @@ use crate::payload::{Contents, INFORMATION, INITIAL_RAM_DISK, laid_out, memory_m
 /// `XEN_HVM_START_MAGIC_VALUE`.
 const START_MAGIC: u32 = 0x336e_c578;
 
-/// A kernel with its command line and initial RAM disk in a machine with `memory_mib` MiB.
+/// The memory contents of a machine with `memory_mib` MiB that boots a kernel.
 pub(crate) fn contents<'a>(
     memory_mib: u64,
     kernel: &'a FlatKernel,
@@ -26,12 +26,12 @@ pub(crate) fn contents<'a>(
             (INITIAL_RAM_DISK, initial_ram_disk.into()),
         ],
         entry: kernel.entry,
-        // The protocol does not define EAX.
+        // The protocol leaves EAX undefined.
         mark: 0,
     }
 }
 
-/// The start information with its memory map, module list and command line, from [`INFORMATION`] on.
+/// The start information with memory map, module list and command line, for address [`INFORMATION`].
 fn start_information(memory_mib: u64, command_line: &str, initial_ram_disk: u64) -> Vec<u8> {
     const MODULES: u64 = 0x100;
     const MEMORY_MAP: u64 = 0x200;

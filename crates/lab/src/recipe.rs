@@ -7,25 +7,25 @@ pub(crate) const RELEASE: &str = "trixie";
 /// Incremented when the steps that turn packages into an image change.
 const STEPS: u32 = 6;
 
-/// Packages asked for; apt adds what they depend on.
+/// The requested packages; apt adds their dependencies.
 pub(crate) const PACKAGES: [&str; 28] = [
-    // The emulated hosts' kernel, and the guests' of nested VMs.
+    // The kernel of emulated hosts and of nested guests.
     "linux-image-cloud-amd64",
-    // Firmware of the emulators, which are built from source; and a QEMU for nested VMs.
+    // The emulators' firmware; the emulators themselves are compiled from source. And a QEMU for nested VMs.
     "bochsbios",
     "vgabios",
     "qemu-system-x86",
     // For making the disk.
     "e2fsprogs",
     "kmod",
-    // Loads and measuring tools.
+    // Workloads and measuring tools.
     "fio",
     "iozone3",
     "linux-perf",
     "netperf",
     "sysbench",
     "trace-cmd",
-    // For shells inside.
+    // For use in a shell.
     "bash",
     "busybox-static",
     "coreutils",
@@ -37,7 +37,7 @@ pub(crate) const PACKAGES: [&str; 28] = [
     "grep",
     "gzip",
     "iproute2",
-    // What terminals can do, without which top does nothing.
+    // Terminal descriptions, without which top does not work.
     "ncurses-base",
     "procps",
     "sed",
@@ -45,14 +45,14 @@ pub(crate) const PACKAGES: [&str; 28] = [
     "util-linux",
 ];
 
-/// Parts of the archive: iozone3 and netperf are non-free.
+/// The archive's components: iozone3 and netperf are in non-free.
 pub(crate) const COMPONENTS: &str = "main contrib non-free";
 
-/// Versions with which the laboratories were tested. Others may work as well; the self-test decides.
+/// The tested versions. Others may work too; the self-test decides.
 pub(crate) const PROVEN: [(&str, &str); 2] =
     [("linux-image-cloud-amd64", "6.12.117-1"), ("qemu-system-x86", "1:10.0.13+ds-0+deb13u1")];
 
-/// Folders of the packages that neither emulated hosts nor emulators need.
+/// Folders of the packages that neither hosts nor emulators need.
 pub(crate) const LEFT_OUT: [&str; 8] = [
     "usr/share/doc",
     "usr/share/man",
@@ -64,12 +64,12 @@ pub(crate) const LEFT_OUT: [&str; 8] = [
     "usr/share/bash-completion",
 ];
 
-/// Identifies the recipe; an image records the key of the recipe that made it.
+/// Identifies the recipe. An image records the key of the recipe that it was made by.
 pub(crate) fn content_key() -> String {
     key([RELEASE, COMPONENTS, &STEPS.to_string()].iter().chain(&PACKAGES).chain(&LEFT_OUT))
 }
 
-/// A key of all parts of a recipe.
+/// A digest of all parts of a recipe.
 pub(crate) fn key<'a>(parts: impl Iterator<Item = &'a &'a str>) -> String {
     let mut hash = Sha256::new();
     for part in parts {

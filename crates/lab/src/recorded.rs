@@ -1,5 +1,5 @@
-//! The common part of all kinds of images: a manifest that records files and packages, and a place that is taken when
-//! all is whole.
+//! The parts that all kinds of images share: a manifest that records files and packages, and building beside
+//! the final place, so that an image is complete or absent.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -14,10 +14,10 @@ use crate::packages::{self, Package};
 use crate::progress::{OnProgress, Progress, Step};
 use crate::tree::{disk_usage, sha256, take_place, write};
 
-/// The file of an image that holds its manifest.
+/// The name of an image's manifest file.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
-/// A package that went into an image.
+/// A package that an image was made from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageRecord {
     /// Debian's package name.
@@ -31,7 +31,7 @@ pub struct PackageRecord {
 /// A file of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Path below the image's folder.
+    /// The path below the image's folder.
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
@@ -46,17 +46,17 @@ pub struct Manifest<K> {
     pub key: String,
     /// The kernel's release, as `uname -r` prints it.
     pub kernel_release: String,
-    /// The facts that only this kind of image has.
+    /// Facts that only this kind of image has.
     #[serde(flatten)]
     pub of_kind: K,
     /// Files whose hashes are checked.
     pub files: Vec<FileRecord>,
-    /// The packages that it was built from.
+    /// The packages that the image was made from.
     pub packages: Vec<PackageRecord>,
 }
 
 impl<K> Manifest<K> {
-    /// The manifest of the image in `folder`, with the files at `paths` below it.
+    /// A manifest for the image in `folder`, with the files at `paths` below it.
     pub(crate) fn new(
         key: String,
         kernel_release: String,
@@ -71,10 +71,10 @@ impl<K> Manifest<K> {
 
 /// A manifest with the files that it records.
 pub(crate) trait Recorded: DeserializeOwned {
-    /// The name of this type of manifest in errors.
+    /// The name of this type of manifest in error messages.
     const NAME: &'static str;
 
-    /// Files that are checked.
+    /// The files to check.
     fn files(&self) -> &[FileRecord];
 }
 
@@ -86,7 +86,7 @@ impl<K: DeserializeOwned> Recorded for Manifest<K> {
     }
 }
 
-/// The manifest in `folder`, if there is one and the files have the sizes that it records.
+/// The manifest in `folder`, if there is one. Checks the sizes of the recorded files.
 ///
 /// # Errors
 /// [`Error::Damaged`] when files are missing or have another size.
@@ -111,7 +111,7 @@ pub(crate) fn find<M: Recorded>(folder: &Path) -> Result<Option<M>, Error> {
     Ok(Some(manifest))
 }
 
-/// Writes the manifest of the image that is built in `folder`.
+/// Writes the manifest of the image under construction in `folder`.
 ///
 /// # Errors
 /// [`Error::File`] when it cannot be written.
@@ -137,7 +137,7 @@ pub(crate) fn verify(folder: &Path, files: &[FileRecord], on_progress: OnProgres
     Ok(())
 }
 
-/// Packages whose version is not the proven one: name, here, proven.
+/// The packages whose version is not the tested one: name, version, tested version.
 fn drift<'a>(
     packages: &'a [PackageRecord],
     proven: &[(&'static str, &'static str)],
@@ -146,12 +146,12 @@ fn drift<'a>(
     proven.iter().filter_map(here).filter(|(_, here, proven)| here != proven).collect()
 }
 
-/// The version of a package that went in.
+/// The version of one of these packages.
 pub(crate) fn version_of<'a>(packages: &'a [PackageRecord], name: &str) -> Option<&'a str> {
     packages.iter().find(|record| record.name == name).map(|record| record.version.as_str())
 }
 
-/// Sizes and hashes of files in `folder`.
+/// The records of files in `folder`.
 pub(crate) fn files(
     folder: &Path,
     paths: impl IntoIterator<Item = String>,
@@ -164,14 +164,14 @@ pub(crate) fn files(
     paths.into_iter().map(record).collect()
 }
 
-/// The paths of all files in a folder of the image that is built in `folder`.
+/// The paths of all files below `below` in the image under construction in `folder`.
 pub(crate) fn files_in(folder: &Path, below: &str) -> Vec<String> {
     let kept = files_below(&folder.join(below));
     let names = kept.iter().filter_map(|path| path.file_name()?.to_str());
     names.map(|name| format!("{below}/{name}")).collect()
 }
 
-/// Versions and hashes of packages.
+/// The records of packages.
 fn records(packages: &[Package]) -> Result<Vec<PackageRecord>, Error> {
     let record = |package: &Package| {
         let sha256 = sha256(&package.file)?;
@@ -180,23 +180,23 @@ fn records(packages: &[Package]) -> Result<Vec<PackageRecord>, Error> {
     packages.iter().map(record).collect()
 }
 
-/// The recipe of an image: what it is built from, where it lies, and how it is made.
+/// The recipe of an image: what it is made from, where it is, and how it is made.
 pub(crate) trait Recipe: Serialize + DeserializeOwned {
-    /// Folders of such images begin with this; the key of their recipe follows.
+    /// The prefix of the names of such images' folders; the recipe's key follows it.
     const PREFIX: &'static str;
-    /// The free space that building needs on the disk, in MiB.
+    /// The free disk space that building needs, in MiB.
     const SPACE_MIB: u64;
-    /// Debian's packages, whose dependencies come with them.
+    /// The requested Debian packages; apt adds their dependencies.
     const PACKAGES: &'static [&'static str];
-    /// Versions with which it was proven.
+    /// The tested versions of packages.
     const PROVEN: &'static [(&'static str, &'static str)];
-    /// Folder in the cache for what is not whole yet; removed in the end.
+    /// The folder in the cache for building; removed at the end.
     const BUILDING: &'static str;
 
     /// Identifies the recipe.
     fn content_key() -> String;
 
-    /// Makes the image's files in `folder` of the packages, which are unpacked in `root`.
+    /// Makes the image's files in `folder` from the packages, using `root` for unpacking.
     fn make(
         packages: &[Package],
         root: &Path,
@@ -204,7 +204,7 @@ pub(crate) trait Recipe: Serialize + DeserializeOwned {
         on_progress: OnProgress<'_>,
     ) -> Result<Manifest<Self>, Error>;
 
-    /// The image of the current recipe, if it is there.
+    /// The image of the current recipe, if it has been built.
     fn find(cache: &Cache) -> Result<Option<Built<Self>>, Error> {
         Built::in_folder(&Built::<Self>::place(cache))
     }
@@ -219,12 +219,12 @@ pub struct Built<K> {
 }
 
 impl<K> Built<K> {
-    /// Its packages and steps.
+    /// The manifest: the facts about the image, its files and packages.
     pub fn manifest(&self) -> &Manifest<K> {
         &self.manifest
     }
 
-    /// Bytes that it takes on the disk.
+    /// The size on disk, in bytes.
     pub fn disk_usage(&self) -> u64 {
         disk_usage(&self.folder)
     }
@@ -239,26 +239,26 @@ impl<K> Built<K> {
     }
 }
 
-/// The place of an image, and the needs of building it there.
+/// The place of an image, and what building needs.
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
-    /// Folders that it replaces begin with this.
+    /// The prefix of the names of folders that this image replaces.
     pub(crate) prefix: String,
-    /// Name of the folder in the cache for what is not whole yet.
+    /// The name of the folder in the cache for building.
     pub(crate) building: String,
-    /// Free space on the disk, in MiB.
+    /// The free disk space that building needs, in MiB.
     pub(crate) space_mib: u64,
 }
 
-/// Fetches the packages of an image; into a folder, if they are not kept.
+/// Fetches the packages of an image; into the given folder, if they are not kept in the cache.
 pub(crate) type Fetch<'a> = &'a dyn Fn(&Path, OnProgress<'_>) -> Result<Vec<Package>, Error>;
-/// Makes the files of an image as [`Recipe::make`] does.
+/// Makes the files of an image, like [`Recipe::make`].
 pub(crate) type Make<'a, K> =
     &'a dyn Fn(&[Package], &Path, &Path, OnProgress<'_>) -> Result<Manifest<K>, Error>;
 
 impl<K: Serialize + DeserializeOwned> Built<K> {
-    /// The image that `find` finds, built first if there is none. Nothing half-built is ever taken for an image: it is
-    /// assembled beside its place and renamed when whole.
+    /// Finds the image, or builds it. A build is assembled beside the image's place and renamed when
+    /// complete, so that an incomplete image is never found.
     pub(crate) fn found_or_built(
         cache: &Cache,
         place: &Place,
@@ -271,7 +271,7 @@ impl<K: Serialize + DeserializeOwned> Built<K> {
             return Ok(image);
         }
         let _lock = cache.lock_building(on_progress)?;
-        // Another process may have built it while this one waited.
+        // Another process may have built it while this one waited for the lock.
         if let Some(image) = find()? {
             return Ok(image);
         }
@@ -307,7 +307,7 @@ impl<K: Serialize + DeserializeOwned> Built<K> {
         Ok(find(folder)?.map(|manifest| Self { folder: folder.to_owned(), manifest, _in_use: in_use }))
     }
 
-    /// Names and contents of the recorded files in a folder of the image.
+    /// The names and contents of the recorded files in a folder of the image.
     pub(crate) fn files_below(&self, folder: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let below = format!("{folder}/");
         let names = self.manifest.files.iter().filter_map(|file| file.path.strip_prefix(&below));
@@ -325,8 +325,8 @@ impl<K: Serialize + DeserializeOwned> Built<K> {
 
 #[expect(private_bounds, reason = "the kinds of images are this crate's")]
 impl<K: Recipe> Built<K> {
-    /// The image of the current recipe, if it is there and whole by the sizes of its files. In an emulated host the guest
-    /// image is the one that it was given.
+    /// The image of the current recipe, if it exists and its files have the recorded sizes. In an emulated
+    /// host, the guest image is the one that was passed to it.
     ///
     /// # Errors
     /// [`Error::Damaged`] when files are missing or have another size than was recorded.
@@ -334,11 +334,12 @@ impl<K: Recipe> Built<K> {
         K::find(cache)
     }
 
-    /// The image, built first if it is not there. Nothing half-built is ever taken for an image: it is assembled beside
-    /// its place and renamed when whole.
+    /// The image, built first if necessary. It is assembled beside its place and renamed when complete, so
+    /// that an incomplete image is never found.
     ///
     /// # Errors
-    /// When packages cannot be fetched or unpacked, when the disk is too small, or when what is to be booted cannot be.
+    /// When packages cannot be fetched or unpacked, when the disk is too small, or when the packages' kernel
+    /// cannot be booted.
     pub fn find_or_build(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Self, Error> {
         let place = Place {
             folder: Self::place(cache),
@@ -356,12 +357,12 @@ impl<K: Recipe> Built<K> {
         )
     }
 
-    /// The folder of the image of the current recipe.
+    /// The folder for the image of the current recipe.
     pub(crate) fn place(cache: &Cache) -> PathBuf {
         cache.root().join(format!("{}{}", K::PREFIX, K::content_key()))
     }
 
-    /// Packages whose version is not the one with which it was proven: name, here, proven.
+    /// The packages whose version is not the tested one: name, version, tested version.
     pub fn drift(&self) -> Vec<(&str, &str, &str)> {
         drift(&self.manifest.packages, K::PROVEN)
     }

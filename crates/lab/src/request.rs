@@ -10,12 +10,12 @@ use crate::device::Device;
 use crate::emulator_time::EmulatorTime;
 use crate::frames::{Ending, Moment};
 
-/// A file to be put into the emulated host.
+/// A file to copy into the emulated host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {
     /// The file on this machine.
     pub from: PathBuf,
-    /// Its path inside; relative paths start at root's home, the working directory of commands.
+    /// The path inside. Relative paths are below root's home, the working directory of commands.
     pub to: String,
 }
 
@@ -28,40 +28,42 @@ pub struct Request {
     pub put: Vec<Put>,
     /// Files and folders to copy out after it ends.
     pub get: Vec<String>,
-    /// Folder on this machine for the files that are copied out.
+    /// The folder on this machine for files that are copied out.
     pub output: PathBuf,
-    /// No Debian disk: only busybox and this program, which boots faster.
+    /// Does without the Debian disk: busybox and this program are all there is, and the host boots faster.
     pub bare: bool,
-    /// The guest image is a second disk, which this program finds inside. It must have been built.
+    /// Attaches the guest image as a second disk, where this program finds it. The image must have been
+    /// built.
     pub guest_image: bool,
-    /// Devices that the host can assign to guests. With devices the host has an IOMMU. One of KVM has Debian's generic kernel
-    /// then, and the [`crate::DeviceImage`] must have been built.
+    /// Devices that the host can assign to guests, behind an IOMMU. With devices, a KVM host boots Debian's
+    /// generic kernel, and the [`crate::DeviceImage`] must have been built.
     pub devices: Vec<Device>,
-    /// The kernel that a host of KVM boots in place of its image's. Its [`crate::KernelImage`] must have been built.
+    /// The kernel that a KVM host boots instead of its image's. Its [`crate::KernelImage`] must have been
+    /// prepared.
     pub kernel: Option<&'static DebianKernel>,
-    /// CPUs of the emulated host.
+    /// The number of the host's CPUs.
     pub cpus: u16,
-    /// Millions of instructions that a CPU executes in a second of the emulated clock ([`crate::Speed`]); by default the
-    /// laboratory's.
+    /// The speed of a CPU, in millions of instructions per second of the emulated clock ([`crate::Speed`]);
+    /// by default that of the laboratory.
     pub speed: Option<u32>,
-    /// Memory of the emulated host in MiB; by default it depends on the root file system.
+    /// The memory of the host in MiB; the default depends on `bare`.
     pub memory_mib: Option<u64>,
-    /// Time limit for the command, in wall time; by default there is none.
+    /// The time limit of the command, by the wall clock; none by default.
     pub timeout: Option<Duration>,
-    /// Limit on the time of the emulator ([`EmulatorTime`]) for reaching user space, and for each later part of the run but
-    /// the command; by default [`Lab::boot_limit`](crate::Lab::boot_limit).
+    /// The limit on the emulator's time ([`EmulatorTime`]) for reaching user space, and for each later part
+    /// of the run except the command; by default [`Lab::boot_limit`](crate::Lab::boot_limit).
     pub boot_timeout: Option<Duration>,
-    /// Additional arguments of the emulated host's kernel; `module.parameter=value` also applies to modules.
+    /// Additional kernel arguments; `module.parameter=value` also applies to modules that the agent loads.
     pub kernel_arguments: Vec<String>,
     /// Additional arguments of Xen; only for laboratories with Xen.
     pub hypervisor_arguments: Vec<String>,
-    /// The cost of a VM exit and the following entry, in instructions, in addition to those that handle it; an emulator's own
-    /// switch costs nothing.
+    /// The cost of a VM exit and the next entry, in instructions, in addition to the instructions that handle
+    /// the exit. By itself an emulator's world switch costs nothing.
     pub switch_cycles: u32,
-    /// Makes the run identical to every other run with this seed: the clock inside starts at a fixed time,
-    /// and the seed determines the kernel's random numbers.
+    /// Makes the run identical to all other runs with this seed: the clock inside starts at a fixed time, and
+    /// the seed determines the kernel's random numbers.
     pub seed: Option<u64>,
-    /// Boots instead of resuming a snapshot.
+    /// Boots instead of restoring a snapshot.
     pub boot: bool,
 }
 
@@ -91,10 +93,10 @@ impl Request {
     }
 }
 
-/// An event of a run, reported when it happens.
+/// An event of a run, reported as it happens.
 #[derive(Debug)]
 pub enum Happening<'a> {
-    /// The emulator of the run was started.
+    /// The emulator has been started.
     PoweredOn(EmulatorTime),
     /// The command wrote to its standard output.
     Stdout(&'a [u8]),
@@ -104,36 +106,36 @@ pub enum Happening<'a> {
     Reached(&'a Moment),
 }
 
-/// Wall time of the parts of a run, in seconds.
+/// The wall-clock times of the parts of a run, in seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
-    /// Making the emulator's files: the boot image, or the complete snapshot if there was none.
+    /// Making the emulator's files: the boot image, or the snapshot if there was none.
     pub prepare: f64,
-    /// From power-on, or from the restore of a snapshot, until the agent runs.
+    /// From power-on, or from restoring a snapshot, until the agent runs.
     pub boot: f64,
-    /// Loading KVM and the disk's modules; 0 after a restore.
+    /// Loading the modules of KVM and the disk; 0 after a restore.
     pub modules: f64,
-    /// Mounting the root and writing files.
+    /// Mounting the root file system and writing files.
     pub root: f64,
-    /// The command.
+    /// Running the command.
     pub command: f64,
     /// Copying files out.
     pub files: f64,
-    /// The complete run, including the emulator's end.
+    /// The whole run, including the emulator's end.
     pub total: f64,
-    /// Seconds from the start of the kernel inside to the command's end, by the emulated clock.
+    /// From the start of the emulated kernel to the command's end, by the emulated clock.
     pub inside: f64,
 }
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
-    /// The command's end.
+    /// The end of the command.
     pub ending: Ending,
-    /// Duration of each part.
+    /// The duration of each part.
     pub timings: Timings,
-    /// Problems that did not end the run: files that could not be copied out.
+    /// Problems that did not end the run, such as files that could not be copied out.
     pub warnings: Vec<String>,
-    /// Files and folders that were copied out, on this machine.
+    /// The paths on this machine of files and folders that were copied out.
     pub files: Vec<PathBuf>,
 }

@@ -1,46 +1,47 @@
-//! An option ROM for Bochs that replaces a boot loader.
+//! An option ROM for Bochs that takes the place of a boot loader.
 //!
-//! Bochs can fill guest memory from one file at power-on (`optramimage1`), but assigns that memory to guest
-//! addresses in blocks, in the order in which they are first touched. So the file is cut into chunks of one
-//! block, each with a header that contains the destination of its contents. The firmware calls this ROM after
-//! it has made the ACPI and MP tables; the ROM touches the blocks in ascending order, finds the chunks by
-//! their mark, copies each to its destination and enters the program in 32-bit protected mode, as the PVH and
-//! the Multiboot protocol both require. Builds of Bochs that map memory one to one work the same way. The
-//! boot is fast because it needs no disk, no CD image and no decompression.
+//! Bochs can fill guest memory from a file at power-on (`optramimage1`), but it assigns that memory to guest
+//! addresses in blocks, in the order in which they are first accessed. So the file is cut into chunks of one
+//! block, each with a header that has the destination of its contents. The firmware calls this ROM after it
+//! has made the ACPI and MP tables. The ROM accesses the blocks in ascending order, finds the chunks by their
+//! magic number, copies each to its destination, and enters the program in 32-bit protected mode, as both PVH
+//! and Multiboot require. This also works in builds of Bochs that map memory one to one. Booting is fast
+//! because it needs no disk, no CD image and no decompression.
 
 use std::arch::global_asm;
 
 /// The address at which the option ROM is mapped.
 pub(crate) const ADDRESS: u32 = 0xd0000;
-/// Size of a chunk and of Bochs's memory blocks, in bytes.
+/// The size of a chunk, which is that of Bochs's memory blocks, in bytes.
 pub(crate) const CHUNK: usize = 8 << 20;
-/// Size of a chunk's header, in bytes.
+/// The size of a chunk's header, in bytes.
 pub(crate) const CHUNK_HEADER: usize = 4096;
-/// Marks a chunk's header.
+/// The magic number of a chunk's header.
 pub(crate) const CHUNK_MARK: u32 = 0x5854_4c53;
-/// Number of empty chunks behind the first: the firmware touches some blocks before this ROM does, and gets
-/// these.
+/// The number of empty chunks after the first: the firmware accesses some blocks before this ROM does, and
+/// these are used up for that.
 pub(crate) const EMPTY_CHUNKS: usize = 4;
 
-/// The ROM's parameters; it reads the rest from the chunks.
+/// The ROM's parameters. The rest is in the chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parameters {
-    /// Guest physical address of the first chunk.
+    /// The guest physical address of the first chunk.
     pub(crate) source: u32,
-    /// Number of chunks with contents.
+    /// The number of chunks with contents.
     pub(crate) chunks: u32,
-    /// Guest physical address of the first instruction.
+    /// The guest physical address of the first instruction.
     pub(crate) entry: u32,
-    /// Guest physical address for EBX at the entry: PVH's `start_info`, or Multiboot's information.
+    /// The guest physical address that EBX contains at the entry: PVH's `start_info`, or Multiboot's
+    /// information.
     pub(crate) information: u32,
-    /// The value of EAX at the entry: Multiboot's mark.
+    /// The value of EAX at the entry: Multiboot's magic number.
     pub(crate) mark: u32,
 }
 
-/// Size of the parameters, in bytes.
+/// The size of the parameters, in bytes.
 const PARAMETERS: usize = 20;
 
-// Offsets of the parameters are relative to the end, so that the code can grow without a table of symbols.
+// The parameters are addressed from the end, so that the code can grow without a symbol table.
 global_asm!(
     ".pushsection .rodata.exitless_lab_rom, \"a\", @progbits",
     ".globl exitless_lab_rom_start",
@@ -116,7 +117,7 @@ unsafe extern "C" {
     static exitless_lab_rom_end: u8;
 }
 
-/// The ROM's 512 bytes, with its parameters and its checksum.
+/// The ROM: 512 bytes, with parameters and checksum.
 pub(crate) fn image(parameters: Parameters) -> [u8; 512] {
     let code = code();
     let mut rom = [0; 512];
@@ -134,8 +135,8 @@ pub(crate) fn image(parameters: Parameters) -> [u8; 512] {
 fn code() -> &'static [u8] {
     let start = &raw const exitless_lab_rom_start;
     let end = &raw const exitless_lab_rom_end;
-    // SAFETY: the symbols are the bounds of one range of read-only bytes assembled above, the end not before
-    // the start.
+    // SAFETY: the symbols bound one range of read-only bytes assembled above, and the end is not before the
+    // start.
     unsafe { std::slice::from_raw_parts(start, end.addr() - start.addr()) }
 }
 

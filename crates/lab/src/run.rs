@@ -1,4 +1,4 @@
-//! A run: resume a snapshot or boot, run the command, copy files out, power off.
+//! A run: restore a snapshot or boot, run the command, copy files out, power off.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -36,13 +36,13 @@ use crate::terminal::Bridge;
 use crate::watch::Watch;
 use crate::xen_image::XenImage;
 
-/// The clock of a run with a seed, in nanoseconds since 1970: 2026-01-01 00:00:00 UTC.
+/// The start of the clock in runs with a seed, in nanoseconds since 1970: 2026-01-01 00:00:00 UTC.
 const SEEDED_CLOCK: u64 = 1_767_225_600_000_000_000;
 
-/// Memory of an emulated host with a disk, in MiB.
+/// The memory of an emulated host with a disk, in MiB.
 pub(crate) const MEMORY_MIB: u64 = 2048;
 
-/// A laboratory that is ready to be powered on.
+/// A laboratory that is ready to run.
 #[derive(Debug)]
 pub struct Laboratory<'a> {
     pub(crate) cache: &'a Cache,
@@ -56,12 +56,13 @@ pub struct Laboratory<'a> {
 }
 
 impl Laboratory<'_> {
-    /// Runs a command in the emulated host, which resumes a snapshot unless the request demands a boot.
+    /// Runs a command in the emulated host, which is restored from a snapshot unless the request demands a
+    /// boot.
     ///
     /// # Errors
-    /// If a file to copy in is missing or arguments are for Xen in a laboratory without Xen (before anything
-    /// starts), if the emulated host does not come up, panics or takes too long, or if a signal asked to
-    /// stop. The command's own failure is in [`Finished::ending`].
+    /// Before anything starts: if the laboratory cannot do what is requested or a file to copy in is missing.
+    /// Later: if the host does not come up, panics or takes too long, or if a signal asks to stop. The
+    /// command's own failure is in [`Finished::ending`].
     pub fn run(
         &self,
         request: &Request,
@@ -70,7 +71,7 @@ impl Laboratory<'_> {
         self.start(request, None, on_happening)
     }
 
-    /// Opens a shell in the emulated host, on this process's terminal.
+    /// Opens a shell in the emulated host on this process's terminal.
     ///
     /// # Errors
     /// Those of [`Laboratory::run`], and when standard input is not a terminal.
@@ -83,7 +84,7 @@ impl Laboratory<'_> {
         self.start(request, Some(bridge), on_happening)
     }
 
-    /// Makes the snapshot for a request, if there is none yet.
+    /// Makes the snapshot for a request, unless it exists.
     ///
     /// # Errors
     /// Those of [`Laboratory::run`].
@@ -124,7 +125,7 @@ impl Laboratory<'_> {
         let out = File::options().read(true).write(true).create_new(true).open(&files);
         let out = out.map_err(Error::file("Could not write", &files))?;
         let mut watch = self.watch(request, begun, out);
-        // It is dropped after the emulator, which has the other end.
+        // Must be dropped after the emulator, which has the other end open.
         let mut connected = None;
         let mut process = Process::start(&power_on, folder.path())?;
         on_happening(Happening::PoweredOn(process.time()));
@@ -135,7 +136,7 @@ impl Laboratory<'_> {
         .and_then(|()| {
             process.send(input);
             let Some(bridge) = bridge else { return watch.follow(&mut process, on_happening) };
-            // What is typed before the shell's terminal is there waits in the user's.
+            // Input that is typed before the shell's terminal exists waits in the user's terminal.
             if let Some(ending) = watch.until(&mut process, "terminal", on_happening)? {
                 return Ok(ending);
             }
@@ -220,7 +221,8 @@ impl Laboratory<'_> {
         })
     }
 
-    /// The snapshot for a request; `None` with an emulator that cannot save. `on_boot` is called if there is none yet.
+    /// The snapshot for a request; `None` with an emulator that cannot save. Calls `on_boot` before making a
+    /// new one.
     fn snapshot(
         &self,
         request: &Request,
@@ -281,7 +283,7 @@ impl Laboratory<'_> {
         }
     }
 
-    /// The image of a host of KVM with devices; that of Xen has all of it in its own.
+    /// The image of a KVM host with devices. A Xen host needs none, because its own image has everything.
     fn device_image(&self, request: &Request) -> Result<Option<DeviceImage>, Error> {
         if request.devices.is_empty() || self.xen.is_some() {
             return Ok(None);
@@ -289,7 +291,7 @@ impl Laboratory<'_> {
         DeviceImage::find(self.cache)?.map(Some).ok_or(Error::NoDeviceImage)
     }
 
-    /// The kernel in place of the image's.
+    /// The kernel to boot instead of the image's.
     fn kernel(&self, request: &Request) -> Result<Option<KernelImage>, Error> {
         let Some(kernel) = request.kernel else { return Ok(None) };
         kernel.require(self.lab, &request.devices)?;
@@ -322,7 +324,7 @@ impl Laboratory<'_> {
         let vendor_module = match self.lab.hypervisor {
             Hypervisor::Kvm { vendor_module } => vendor_module,
             Hypervisor::Xen => {
-                // Without a disk only Xen's modules are needed, which have names with this prefix.
+                // Without a disk only Xen's own modules are needed; their names start with `xen`.
                 let wanted = |module: &&String| !request.bare || module.starts_with("xen");
                 let needed = |xen: &XenImage| {
                     let modules = xen.manifest().of_kind.modules.needed(self.lab.emulator);
@@ -340,7 +342,7 @@ impl Laboratory<'_> {
         disk.iter().chain(&KVM_MODULES).map(|&module| module.to_owned()).chain([vendor]).collect()
     }
 
-    /// Names and contents of the files in the folder of modules.
+    /// The names and contents of the files for the folder of modules.
     fn module_files(&self, setup: &Setup, machine: &Machine<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         if let Some(image) = &machine.device_image {
             return image.modules();
@@ -387,7 +389,7 @@ impl Laboratory<'_> {
     }
 }
 
-/// Opens the files to copy in, so that a missing file is reported before anything starts.
+/// Opens the files to copy in now, so that a missing file is reported before anything starts.
 fn open_put(put: &[Put]) -> Result<Vec<(PlacedFile, File)>, Error> {
     put.iter()
         .map(|put| {
@@ -405,7 +407,7 @@ fn open_put(put: &[Put]) -> Result<Vec<(PlacedFile, File)>, Error> {
         .collect()
 }
 
-/// Fails if a request needs the clock of the compiled QEMU.
+/// Fails if a request needs the clock of our QEMU.
 fn require_no_clock(lab: &'static str, request: &Request) -> Result<(), Error> {
     let options = [("--speed", request.speed.is_some()), ("--switch-cycles", request.switch_cycles != 0)];
     match options.into_iter().find(|(_, given)| *given) {
@@ -414,13 +416,13 @@ fn require_no_clock(lab: &'static str, request: &Request) -> Result<(), Error> {
     }
 }
 
-/// The memory with which a boot image of this size fits, in MiB.
+/// The smallest memory, in MiB, into which a boot image of this size fits.
 fn least_memory(needed: u64, emulator: Emulator) -> u64 {
     const STEP: u64 = 32;
     (1..).map(|steps| steps * STEP).find(|&memory| room(emulator, memory) >= needed).unwrap_or(u64::MAX)
 }
 
-/// The order for the agent; `term` is TERM of the user's terminal. With a seed it is the same in every run.
+/// The order for the agent; `term` is the user's TERM. With a seed, it is the same in every run.
 fn order(
     request: &Request,
     put: &[(PlacedFile, File)],
@@ -441,12 +443,12 @@ fn order(
     }
 }
 
-/// A digest of a manifest, which differs between images of different packages.
+/// A digest of a manifest, which differs if images were made from different packages.
 fn digest(manifest: &impl Serialize) -> String {
     key([serde_json::to_string(manifest).unwrap_or_default().as_str()].iter())
 }
 
-/// `module.parameter=value` arguments, by module, as one string for each module.
+/// Collects the values of `module.parameter=value` arguments in a string for each module.
 fn module_parameters<'a>(kernel_arguments: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     let words = kernel_arguments.flat_map(str::split_whitespace);
     let parts = words.filter_map(|word| word.split_once('.')).filter(|(_, rest)| rest.contains('='));

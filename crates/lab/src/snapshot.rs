@@ -1,8 +1,8 @@
-//! Machines that were booted once, until their agent waited for an order, and from which runs continue.
+//! Snapshots: machines that were booted once, until the agent waited for an order. Runs continue from there.
 //!
-//! A snapshot can be used by all runs of the same shape: the same program as agent, emulator, image, CPUs,
-//! memory and arguments. It is made when a shape is requested for the first time, and removed when others
-//! have been used since and space is needed.
+//! A snapshot serves all runs of the same shape: the same agent program, emulator, images, CPUs, memory and
+//! arguments. It is made when its shape is first requested, and evicted, least recently used first, when
+//! space is needed.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -21,34 +21,34 @@ use crate::recipe::key;
 use crate::speed::Speed;
 use crate::tree::{disk_usage, remove, take_place};
 
-/// Space for all snapshots together, in bytes.
+/// The total size to which snapshots are limited, in bytes.
 const ROOM: u64 = 12 << 30;
-/// Free space on the disk below which no snapshot is made, in MiB.
+/// The least free disk space for making a snapshot, in MiB.
 const SPACE_TO_SAVE: u64 = 3000;
-/// The file that describes a snapshot: its shape, for people, and the sizes of its files.
+/// The file that describes a snapshot: its shape, for people to read, and the sizes of its files.
 const SHAPE: &str = "shape.json";
 const FILES: &str = "files";
-/// Suffix of the name of a snapshot that is being made.
+/// The file name extension of a snapshot under construction.
 const MAKING: &str = "making";
 
-/// All that a saved machine depends on.
+/// Everything that a saved machine depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Shape {
     pub(crate) lab: &'static str,
-    /// Identifies the program that becomes the agent: device, inode, size and time of change.
+    /// Identifies the file of the agent program: device, inode, size and time of change.
     pub(crate) agent: [u64; 4],
-    /// Identifies the program that becomes the agent of guests inside, if it is a different one.
+    /// Identifies the file of the agent program for nested guests, if it is another one.
     pub(crate) guest_agent: Option<[u64; 4]>,
     /// SHA-256 of the emulator.
     pub(crate) emulator: String,
-    /// Digests of the manifests of its images, including that of guests: a saved machine does not work with
+    /// Digests of the manifests of its images, including the guest image: a saved machine does not work with
     /// other disks, kernels or firmware.
     pub(crate) images: Vec<String>,
     pub(crate) cpus: u16,
     pub(crate) speed: Speed,
     pub(crate) memory_mib: u64,
     pub(crate) with_disk: bool,
-    /// Names of the devices that can be assigned to guests, in the order of their ports.
+    /// The names of the devices for assignment, in the order of their ports.
     pub(crate) devices: Vec<&'static str>,
     pub(crate) kernel_arguments: String,
     pub(crate) hypervisor_arguments: String,
@@ -81,7 +81,7 @@ pub(crate) fn identity(metadata: &Metadata) -> [u64; 4] {
     ]
 }
 
-/// A saved machine, which is not removed while this exists.
+/// A saved machine, locked against removal while this exists.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     folder: PathBuf,
@@ -93,8 +93,8 @@ impl Snapshot {
         &self.folder
     }
 
-    /// The snapshot of a shape; if there is none, `save` makes it in a folder. Waiting for another process
-    /// that makes it ends when `stop` is set.
+    /// Finds the snapshot of a shape, or makes it with `save` in a folder. Waits if another process is making
+    /// it, until `stop` is set.
     ///
     /// # Errors
     /// Those of `save`, [`Error::Interrupted`], and if the folder cannot be made or the disk is too small.
@@ -115,7 +115,8 @@ impl Snapshot {
             }
             drop(in_use);
             let alone = wait_for_lock(&lock, FlockOperation::NonBlockingLockExclusive, stop, &mut || ())?;
-            // Another process may have made it while this one waited. A folder without a shape is incomplete.
+            // Another process may have made it while this one waited for the lock. A folder without a shape
+            // is incomplete.
             if !used_now(&folder) {
                 remove(&folder)?;
                 make_room(&all, ROOM);
@@ -135,7 +136,7 @@ impl Snapshot {
         }
     }
 
-    /// Removes a snapshot that does not work, unless others use it.
+    /// Removes a snapshot that does not work, unless others are using it.
     pub(crate) fn discard(self) {
         let Self { folder, _in_use } = self;
         drop(_in_use);
@@ -143,11 +144,11 @@ impl Snapshot {
     }
 }
 
-/// Size of a laboratory's snapshots on the disk, in bytes.
+/// The disk space that a laboratory's snapshots take, in bytes.
 pub fn snapshots_size(cache: &Cache, lab: &Lab) -> u64 {
     let folders = fs::read_dir(cache.snapshots()).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_of_lab = |folder: &PathBuf| {
-        // Earlier versions wrote the shape alone.
+        // Earlier versions wrote only the shape.
         description(folder).is_some_and(|of| of.get("shape").unwrap_or(&of)["lab"] == lab.name)
     };
     folders.filter(is_of_lab).map(|folder| disk_usage(&folder)).sum()
@@ -157,7 +158,7 @@ fn lock_of(folder: &Path) -> PathBuf {
     folder.with_extension("lock")
 }
 
-/// Removes all unused snapshots if less than `needed_mib` MiB are free, and if that many are free then.
+/// If less than `needed_mib` MiB are free, removes all unused snapshots, provided that this frees enough.
 fn make_space(cache: &Cache, needed_mib: u64) -> Result<(), Error> {
     let all = cache.snapshots();
     let require = |needed| {
@@ -174,7 +175,7 @@ fn make_space(cache: &Cache, needed_mib: u64) -> Result<(), Error> {
     require(needed_mib)
 }
 
-/// Writes what marks a snapshot as complete: its shape, and the sizes of its files.
+/// Marks a snapshot as complete, by writing its shape and the sizes of its files.
 fn describe(folder: &Path, shape: &Shape) -> Result<(), Error> {
     let mut files = serde_json::Map::new();
     for entry in fs::read_dir(folder).map_err(Error::file("Could not read", folder))?.flatten() {
@@ -186,12 +187,12 @@ fn describe(folder: &Path, shape: &Shape) -> Result<(), Error> {
     fs::write(&path, format!("{text:#}")).map_err(Error::file("Could not write", path))
 }
 
-/// What [`describe`] wrote.
+/// Reads what [`describe`] wrote.
 fn description(folder: &Path) -> Option<Value> {
     serde_json::from_slice(&fs::read(folder.join(SHAPE)).ok()?).ok()
 }
 
-/// Tests whether the files have the sizes that [`describe`] wrote: a machine that loses its power can leave them shorter.
+/// Tests whether the files have the sizes that [`describe`] wrote: after a power failure they may be shorter.
 fn has_its_files(folder: &Path) -> bool {
     let has_size = |(name, size): (&String, &Value)| {
         folder.join(name).metadata().is_ok_and(|about| Some(about.len()) == size.as_u64())
@@ -200,18 +201,18 @@ fn has_its_files(folder: &Path) -> bool {
         .is_some_and(|of| of[FILES].as_object().is_some_and(|files| files.iter().all(has_size)))
 }
 
-/// Records that a snapshot is used; returns false if it does not exist or is damaged.
+/// Records that a snapshot is being used. Returns false if it does not exist or is damaged.
 fn used_now(folder: &Path) -> bool {
     let Ok(shape) = File::options().append(true).open(folder.join(SHAPE)) else { return false };
     if !has_its_files(folder) {
         return false;
     }
-    // If this fails, the snapshot is only removed sooner.
+    // If this fails, the snapshot is merely evicted sooner.
     let _ = shape.set_modified(SystemTime::now());
     true
 }
 
-/// Size of the snapshots that no process uses, in bytes.
+/// The size of the snapshots that no process is using, in bytes.
 fn removable(all: &Path) -> u64 {
     let entries = fs::read_dir(all).into_iter().flatten().flatten();
     let unused = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).filter(|folder| {
@@ -220,8 +221,8 @@ fn removable(all: &Path) -> u64 {
     unused.map(|folder| disk_usage(&folder)).sum()
 }
 
-/// Removes the remains of killed processes, and then the least recently used snapshots until the others take
-/// no more than `room` bytes. Snapshots in use stay.
+/// Removes what killed processes left behind; then the least recently used snapshots, until the rest takes at
+/// most `room` bytes. Snapshots in use stay.
 fn make_room(all: &Path, room: u64) {
     let entries = fs::read_dir(all).into_iter().flatten().flatten();
     let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
@@ -248,12 +249,12 @@ fn make_room(all: &Path, room: u64) {
     }
 }
 
-/// Removes a snapshot, or the rest of one, and its lock, unless a process holds the lock.
+/// Removes a snapshot or the rest of one, with its lock file, unless a process holds the lock.
 fn remove_unused(folder: &Path) -> bool {
     let lock = lock_of(folder);
     let Ok(Some(_alone)) = try_lock(&lock, FlockOperation::NonBlockingLockExclusive) else { return false };
-    // The shape is removed first because it marks a complete snapshot: if this process is killed here, the
-    // rest is not taken for one.
+    // Remove the shape first, because it marks a snapshot as complete: if this process is killed here, the
+    // rest must not be taken for one.
     let _ = fs::remove_file(folder.join(SHAPE));
     if let Err(error) = remove(folder) {
         tracing::warn!("{error}");
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!((open(2).folder(), saves.get()), (first.folder(), 1));
         assert_ne!(open(4).folder(), first.folder());
         assert_eq!(saves.get(), 2);
-        // A different program for guests inside, and the same one after a rebuild.
+        // Another agent program for nested guests, and the same one after a rebuild.
         let with_agent = |changed| Shape { guest_agent: Some([1, 2, 3, changed]), ..shape(2) }.key();
         assert_eq!(with_agent(4), with_agent(4));
         assert_ne!(with_agent(4), with_agent(5));
@@ -394,8 +395,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
         let all = cache.snapshots();
-        // One half removed, one half made for a shape that is never requested again, and one half made by a
-        // running process.
+        // A snapshot that was half removed, one half made for a shape that is never requested again, and one
+        // half made by a running process.
         let (rest, dead, living) = (all.join(shape(2).key()), all.join("00.making"), all.join("01.making"));
         for folder in [&rest, &dead, &living] {
             fs::create_dir_all(folder).unwrap();

@@ -1,24 +1,25 @@
-//! The speed of an emulated host's CPUs: how long an instruction takes by the emulated clock.
+//! The speed of an emulated host's CPUs: the time that an instruction takes by the emulated clock.
 
 use serde::Serialize;
 
 use crate::definition::{Emulator, Lab};
 use crate::error::Error;
 
-/// An instruction takes a power of two of nanoseconds under QEMU's `-icount`.
+/// With QEMU's `-icount`, an instruction takes a power of two of nanoseconds.
 const QEMU_MIPS: [u32; 4] = [125, 250, 500, 1000];
-/// Bochs takes any number of instructions a second; below this, timer interrupts leave a guest little to run in.
+/// Bochs accepts any speed. If it is lower than this, timer interrupts leave a guest hardly any time.
 const BOCHS_MIPS: std::ops::RangeInclusive<u32> = 10..=1000;
 
-/// Millions of instructions that each CPU executes in a second of the emulated clock.
+/// The speed in millions of instructions per second of the emulated clock, for each CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Speed(u32);
 
 impl Speed {
-    /// The speed of a laboratory's CPUs, in millions of instructions a second; by default 50 in Bochs and 125 in QEMU.
+    /// The speed of a laboratory's CPUs, in millions of instructions per second; the default is 50 in Bochs
+    /// and 125 in QEMU.
     ///
     /// # Errors
-    /// [`Error::NoSpeed`] if its emulator cannot count so.
+    /// [`Error::NoSpeed`] if the emulator does not support this speed.
     pub fn of(lab: &Lab, given: Option<u32>) -> Result<Self, Error> {
         let (default, possible) = match lab.emulator {
             Emulator::Bochs => (50, given.is_none_or(|mips| BOCHS_MIPS.contains(&mips))),
@@ -34,17 +35,17 @@ impl Speed {
         Err(Error::NoSpeed { lab: lab.name, given: given.unwrap_or(default), possible })
     }
 
-    /// What `shift` of QEMU's `-icount` says: an instruction takes 2 to this power nanoseconds.
+    /// The value of `shift` for QEMU's `-icount`: an instruction takes 2^shift nanoseconds.
     pub(crate) fn icount_shift(self) -> u32 {
         (1000 / self.0).ilog2()
     }
 
-    /// What `ips` of Bochs's configuration says.
+    /// The value of `ips` in Bochs's configuration.
     pub(crate) fn per_second(self) -> u64 {
         u64::from(self.0) * 1_000_000
     }
 
-    /// The frequency of Bochs's TSC, which advances by one for each instruction.
+    /// The frequency of Bochs's TSC, which counts instructions.
     pub(crate) fn tsc_khz(self) -> u64 {
         u64::from(self.0) * 1000
     }

@@ -1,34 +1,35 @@
-//! The cost of a switch between guest and host, which the laboratories' emulators add for each VM exit and
-//! the following entry. Without it a switch costs nothing, because a clock that counts instructions does not
-//! count an emulator's switch. It is read and set from inside, at I/O port 0xe8.
+//! The cost of a world switch, which the laboratories' emulators charge for each VM exit and the next entry.
+//! Otherwise a switch would cost nothing, because it takes no instructions by an emulator's clock. It is read
+//! and set from inside, at I/O port 0xe8.
 
 use std::arch::asm;
 use std::io;
 
 const PORT: u16 = 0xe8;
-/// The value that is read on a machine without the port.
+/// The value that reading returns on a machine without the port.
 const ABSENT: u32 = u32::MAX;
 
 /// The largest cost that QEMU's device accepts, in instructions.
 pub const LARGEST: u32 = 0xff_ffff;
 
-/// The cost as the time of this many instructions; `None` outside of laboratories with a clock.
+/// The cost as a number of instructions; `None` outside of laboratories with a clock.
 ///
 /// # Errors
-/// If this process may not use the port, which needs root.
+/// If this process may not access the port, which needs root.
 pub fn get() -> io::Result<Option<u32>> {
     let cycles: u32;
     allow()?;
-    // SAFETY: `allow` got access to the port, which is only used by this device, and reading it changes
-    // nothing.
+    // SAFETY: `allow` has been granted access to the port. Only this device uses it, and reading has no side
+    // effect.
     unsafe { asm!("in eax, dx", in("dx") PORT, out("eax") cycles, options(nomem, nostack, preserves_flags)) };
     Ok((cycles != ABSENT).then_some(cycles))
 }
 
-/// Sets the cost, as the time of this many instructions, at most [`LARGEST`].
+/// Sets the cost as a number of instructions, at most [`LARGEST`].
 ///
 /// # Errors
-/// If it is larger, if this process may not use the port, or if the machine is not a laboratory with a clock.
+/// If it is larger than that, if this process may not access the port, or if the machine is not a laboratory
+/// with a clock.
 pub fn set(cycles: u32) -> io::Result<()> {
     let refused = || {
         let problem = format!(
@@ -41,13 +42,13 @@ pub fn set(cycles: u32) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     }
     get()?.ok_or_else(refused)?;
-    // SAFETY: `get` got access to the port, and has found the device that accepts the value.
+    // SAFETY: `get` has been granted access to the port, and has found the device that accepts the value.
     unsafe { asm!("out dx, eax", in("dx") PORT, in("eax") cycles, options(nomem, nostack, preserves_flags)) };
     if get()? == Some(cycles) { Ok(()) } else { Err(refused()) }
 }
 
 fn allow() -> io::Result<()> {
-    // SAFETY: ioperm only grants access to four ports, which have no effect on memory.
+    // SAFETY: ioperm() only grants access to four ports, which have no effect on memory.
     match unsafe { libc::ioperm(PORT.into(), 4, 1) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! The connection between the user's terminal and the second serial line of an emulated host.
+//! Connects the user's terminal to the second serial line of an emulated host.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,23 +17,23 @@ use crate::error::Error;
 use crate::frames::Frame;
 use crate::job::TerminalSize;
 
-/// Typed keys arrive one by one; pasted text is sent in frames that are small for a slow line.
+/// The size of a frame of input. Keys arrive one by one; pasted text goes in frames that suit a slow line.
 const PIECE: usize = 256;
-/// Time for the rest of the output, which a terminal that is stopped (Ctrl-S) does not take.
+/// The time limit for showing the rest of the output: a terminal stopped with Ctrl-S takes none.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// A pseudo-terminal whose far end the emulator opens as a serial line.
+/// A pseudo-terminal whose far end the emulator opens as its serial line.
 #[derive(Debug)]
 pub(crate) struct Bridge {
     near: OwnedFd,
     line: PathBuf,
     size: TerminalSize,
-    /// Kept open so that the near end does not hang up before the emulator has opened it.
+    /// Kept open, because the near end would hang up before the emulator has opened the far end.
     far: File,
 }
 
-/// The user's terminal in raw mode. Dropping this, when the emulator has ended, shows the rest of the output and restores
-/// the terminal's settings.
+/// The user's terminal in raw mode. To be dropped after the emulator's end; shows the rest of the output and
+/// restores the terminal's settings.
 #[derive(Debug)]
 pub(crate) struct Connected {
     before: Termios,
@@ -41,7 +41,7 @@ pub(crate) struct Connected {
     screen: Option<Screen>,
 }
 
-/// The way of the output to the user's terminal.
+/// Copies output to the user's terminal.
 #[derive(Debug)]
 struct Screen {
     far: Option<File>,
@@ -74,7 +74,7 @@ impl Bridge {
         self.size
     }
 
-    /// Forwards input, changes of the window's size, and output, until the process ends.
+    /// Forwards input, changes of the window's size, and output, until the emulator ends.
     pub(crate) fn connect(self) -> Result<Connected, Error> {
         let failed = || Error::file("Could not connect the terminal with", &self.line);
         let before = raw(&io::stdin()).map_err(failed())?;
@@ -96,7 +96,7 @@ impl Drop for Connected {
     fn drop(&mut self) {
         self.sizes.close();
         drop(self.screen.take());
-        // The terminal may be gone, and then there is nothing to restore.
+        // Fails if the terminal is gone; then there is nothing to restore.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
@@ -108,15 +108,15 @@ impl Screen {
 }
 
 impl Drop for Screen {
-    /// The end of the command is told by another way, and may be here before its last output.
+    /// Waits for the last output: the command's end is reported through another channel, which may be faster.
     fn drop(&mut self) {
-        // Nobody else has the far end open any more, so that reading from the near end comes to its end.
+        // This is the last open descriptor of the far end, so reading the near end will reach its end.
         drop(self.far.take());
         let _ = self.all_shown.recv_timeout(LAST_WORDS);
     }
 }
 
-/// Creates a pseudo-terminal: its near end, and the path of its far end.
+/// Creates a pseudo-terminal. Returns its near end, and the path of the far end.
 pub(crate) fn pseudo_terminal() -> io::Result<(OwnedFd, PathBuf)> {
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&near)?;
@@ -125,7 +125,7 @@ pub(crate) fn pseudo_terminal() -> io::Result<(OwnedFd, PathBuf)> {
     Ok((near, PathBuf::from(name.to_string_lossy().into_owned())))
 }
 
-/// Makes a terminal raw and returns its previous settings.
+/// Puts a terminal into raw mode, and returns its previous settings.
 fn raw(terminal: &impl std::os::fd::AsFd) -> io::Result<Termios> {
     let before = tcgetattr(terminal)?;
     let mut settings = before.clone();
@@ -157,10 +157,10 @@ fn read_keys(frames: &Sender<Frame>) {
     }
 }
 
-/// Sends changes of the window's size; `told` is the size that has been sent.
+/// Sends changes of the window's size; `told` is the size that was sent last.
 fn follow_window(mut told: TerminalSize, mut changes: Signals, frames: &Sender<Frame>) {
     loop {
-        // It may have changed before this thread started to wait for changes.
+        // The size may have changed before the signals were caught.
         if let Some(size) = window().filter(|size| *size != told) {
             told = size;
             if frames.send(Frame::Resized(size)).is_err() {
@@ -173,7 +173,7 @@ fn follow_window(mut told: TerminalSize, mut changes: Signals, frames: &Sender<F
     }
 }
 
-/// Passes a terminal's output on in a thread, which says so when it has passed all.
+/// Copies a terminal's output in a thread, which sends a message when it has copied everything.
 pub(crate) fn pass(
     mut from: impl Read + Send + 'static,
     mut to: impl Write + Send + 'static,
@@ -186,7 +186,7 @@ pub(crate) fn pass(
                 break;
             }
         }
-        // The receiver is gone if this took too long.
+        // The receiver has given up waiting; ignore that.
         let _ = passed.send(());
     });
     all_passed
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal that takes a byte each millisecond.
+    /// A terminal that accepts one byte per millisecond.
     struct Slow(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Slow {

@@ -1,13 +1,13 @@
-//! Running Debian's programs from an unpacked tree on any host: with the tree's own dynamic loader and
-//! libraries, so that neither the host's release matters nor a change of root is needed.
+//! Runs Debian's programs from an unpacked tree on any host, with the tree's own dynamic loader and
+//! libraries. So the host's distribution does not matter, and chroot(2) is not needed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Folder of the libraries in Debian's amd64 trees.
+/// The folder of libraries in Debian's amd64 packages.
 pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
-/// A program and its arguments, which are not changed further.
+/// A program and its arguments, complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Invocation {
     pub(crate) program: PathBuf,
@@ -44,7 +44,7 @@ impl Invocation {
         self
     }
 
-    /// The command, run by a wrapper that executes it in its own process.
+    /// The command with a wrapper in front that executes it in the same process.
     pub(crate) fn command_under(&self, wrapper: &[&str]) -> std::process::Command {
         let mut words = wrapper.iter().map(OsStr::new).chain([self.program.as_os_str()]);
         let first = words.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Files and folders of the cache: written, moved to their place, measured, removed.
+//! Files and folders of the cache: writing, moving into place, measuring, removing.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
 
-/// Writes a file, and the folders above it if they are missing.
+/// Writes a file. Creates the folders above it if necessary.
 pub(crate) fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(Error::file("Could not make", parent))?;
@@ -20,12 +20,13 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     fs::copy(from, to).map(drop).map_err(Error::file("Could not copy", from))
 }
 
-/// The largest file that is on the disk before its folder takes its place, in bytes: manifests, states and emulators.
+/// The largest file that [`take_place`] syncs, in bytes: manifests, states of machines and emulators are
+/// smaller.
 const SYNCED: u64 = 16 << 20;
 
-/// Moves what is whole in `folder` to its place. Its small files are on the disk then, so that a machine that loses its power
-/// does not leave empty ones there. To wait for hundreds of MiB would take seconds: a large file can then be too short, or have
-/// zeros, as the memory of a saved machine, which has its size before its contents.
+/// Moves a finished folder to its place. Syncs the small files first, so that a power failure does not leave
+/// empty ones. Syncing hundreds of MiB would take seconds, so a large file may still end up too short, or
+/// full of zeros, as can the memory of a saved machine, whose size is set before its contents.
 pub(crate) fn take_place(folder: &Path, place: &Path) -> Result<(), Error> {
     for entry in fs::read_dir(folder).map_err(Error::file("Could not read", folder))?.flatten() {
         if entry.metadata().is_ok_and(|about| about.is_file() && about.len() <= SYNCED) {
@@ -39,7 +40,7 @@ pub(crate) fn take_place(folder: &Path, place: &Path) -> Result<(), Error> {
     fs::rename(folder, place).map_err(Error::file("Could not move the finished image to", place))
 }
 
-/// Makes folders and files of a root that packages' scripts would have made.
+/// Creates folders and files that maintainer scripts of packages would create.
 pub(crate) fn furnish(root: &Path, folders: &[&str], files: &[(&str, &str)]) -> Result<(), Error> {
     for folder in folders {
         let path = root.join(folder);
@@ -48,7 +49,7 @@ pub(crate) fn furnish(root: &Path, folders: &[&str], files: &[(&str, &str)]) -> 
     files.iter().try_for_each(|(path, contents)| write(&root.join(path), contents.as_bytes()))
 }
 
-/// Removes a folder if it is there.
+/// Removes a folder if it exists.
 pub(crate) fn remove(folder: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -72,7 +73,7 @@ pub(crate) fn sha256(path: &Path) -> Result<String, Error> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Size on the disk below a path, in bytes, without following links.
+/// The disk space that a file or folder takes, in bytes. Does not follow links.
 pub(crate) fn disk_usage(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = path.symlink_metadata() else { return 0 };

@@ -1,4 +1,4 @@
-//! Unpacking packages into a tree, without running any of their scripts.
+//! Unpacks packages into a tree without running maintainer scripts.
 
 use std::fs;
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::packages::{Package, succeeded};
 use crate::progress::{OnProgress, Progress, Step};
 
-/// The package whose links (/bin to /usr/bin and so on) all others unpack through.
+/// The package with the links (/bin to /usr/bin and so on) through which all others are unpacked.
 const FIRST: &str = "base-files";
 
 /// Unpacks packages below `root`, except for the folders `left_out`.
@@ -69,8 +69,8 @@ pub(crate) fn unpack_one(file: &Path, root: &Path, left_out: &[&str]) -> Result<
     unpacked.map_err(Error::file("Could not unpack", file))
 }
 
-/// Unpacks an archive. Excluded files are never written: removing them again would take longer than all the
-/// rest.
+/// Unpacks an archive. Excluded files are not written at all: removing them later would take longer than
+/// everything else.
 fn unpack_archive(from: impl Read, root: &Path, left_out: &[&str]) -> io::Result<()> {
     let mut archive = tar::Archive::new(from);
     archive.set_preserve_permissions(true);

@@ -1,4 +1,4 @@
-//! Following a run: forwarding the agent's messages, and noticing failures.
+//! Follows a run: forwards the agent's messages, and detects failures.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,18 +18,20 @@ pub(crate) struct Watch<'a> {
     pub(crate) lab: &'static str,
     pub(crate) stop: &'a AtomicBool,
     pub(crate) request: &'a Request,
-    /// The limit on the emulator's time for reaching user space, and for each later part of the run but the command.
+    /// The limit on the emulator's time for reaching user space, and for each later part of the run except
+    /// the command.
     pub(crate) boot_limit: Duration,
     pub(crate) begun: Instant,
     pub(crate) powered_on: Instant,
     pub(crate) last: Instant,
     pub(crate) timings: Timings,
     pub(crate) running: bool,
-    /// What is waited for, in the words of an error.
+    /// The event that is waited for, as in an error message.
     pub(crate) awaited: &'static str,
-    /// The emulator's time when the agent last sent something, except for the command's output, or took a part of its input.
+    /// The emulator's time when the agent last sent something other than the command's output, or took a part
+    /// of the input.
     pub(crate) heard: Duration,
-    /// Bytes of its input that it had taken then.
+    /// The number of bytes of the input that the agent had taken then.
     pub(crate) sent: u64,
     pub(crate) warnings: Vec<String>,
     pub(crate) files: File,
@@ -50,7 +52,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits until the agent has reached a point. Returns the end of the command if it ended before.
+    /// Waits until the agent has reached a point. Returns the command's end if that came first.
     pub(crate) fn until(
         &mut self,
         process: &mut Process,
@@ -67,7 +69,7 @@ impl Watch<'_> {
         }
     }
 
-    /// The next frame, unless a time limit passes first.
+    /// Waits for the next frame, or until a time limit is exceeded.
     fn next_frame(&mut self, process: &mut Process) -> Result<Frame, Error> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -125,7 +127,7 @@ impl Watch<'_> {
             "modules" => self.timings.modules = seconds,
             "waiting" => self.timings.modules += seconds,
             "order" => {
-                // The first message of a restored machine.
+                // This is the first message of a restored machine.
                 if self.timings.boot == 0.0 {
                     self.timings.boot = self.powered_on.elapsed().as_secs_f64();
                 }
@@ -156,7 +158,7 @@ impl Watch<'_> {
             self.heard = process.time().spent();
         }
         if process.panicked() {
-            // Wait for the backtrace that follows the first line.
+            // Wait for the backtrace that follows the first line of a panic.
             std::thread::sleep(TICK * 3);
             return Err(Error::Panic {
                 lab: self.lab.to_owned(),
@@ -184,7 +186,7 @@ impl Watch<'_> {
         }
     }
 
-    /// If the emulator has ended, its end explains an error better than a failure to write to it.
+    /// Replaces the error of a failed write, if the emulator has ended: its exit explains more.
     pub(crate) fn explain(&self, process: &mut Process, error: Error) -> Error {
         if matches!(error, Error::Interrupted) {
             return error;
@@ -196,9 +198,9 @@ impl Watch<'_> {
         }
     }
 
-    /// The error of a run. The snapshot is removed if the agent did not resume from it.
+    /// Explains the error of a run from a snapshot. Removes the snapshot if the agent did not resume from it.
     pub(crate) fn restore_failed(&self, error: Error, snapshot: Snapshot) -> Error {
-        // If the agent was reached, the snapshot is not the cause.
+        // The snapshot is not to blame if the agent resumed, or if time or disk space ran out.
         let went_on = self.timings.boot != 0.0;
         if went_on || matches!(error, Error::Interrupted) {
             return error;
@@ -208,7 +210,7 @@ impl Watch<'_> {
         Error::Restore { lab: self.lab, path, source: Box::new(error) }
     }
 
-    /// The error for an emulator that ended early, from its output.
+    /// The error for an emulator that ended early, with its output.
     pub(crate) fn died(&self, process: &Process, status: String) -> Error {
         let (lab, console) = (self.lab.to_owned(), process.last_words());
         if process.panicked() {
@@ -224,7 +226,7 @@ mod tests {
     use crate::input::tests::input_with;
     use crate::process::started;
 
-    /// The end of a run whose agent sends that it reached these points, and whose shell then goes on with `script`.
+    /// The end of a run whose agent reports these points, and whose shell then continues with `script`.
     fn followed(points: &[&str], script: &str, limit: Duration) -> Result<Ending, Error> {
         let folder = tempfile::tempdir().unwrap();
         let moments = points
@@ -254,7 +256,7 @@ mod tests {
         watch.follow(&mut process, &mut |_| ())
     }
 
-    /// Bytes of the file that the agent is sent.
+    /// The size of the file that is sent to the agent.
     const TAKEN: usize = 1 << 20;
 
     fn hung_after(points: &[&str]) -> String {
@@ -266,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_host_that_takes_its_files_slowly_is_not_ended() {
-        // Longer than the limit, which is at most ten times as long by this machine's clock.
+        // Takes longer than the limit, which by this machine's clock is at most ten times as long.
         let takes =
             "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.7; head -c 100000 >/dev/null; done; cat ended; sleep 9";
         let ended = followed(&["order"], takes, Duration::from_millis(500));

@@ -1,5 +1,5 @@
-//! Booting Xen in an emulator: by the Multiboot protocol, with the control domain's kernel and initial RAM
-//! disk as modules, so that neither a boot loader nor a disk for it is needed.
+//! Boots Xen in QEMU or Bochs by the Multiboot protocol, with the control domain's kernel and initial RAM
+//! disk as modules. This needs neither a boot loader nor a boot disk.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -10,27 +10,27 @@ use crate::tools::Invocation;
 use crate::xen_disk::{HYPERVISOR, KERNEL};
 use crate::xen_image::XenImage;
 
-/// QEMU's CPU. Xen 4.20 uses MWAIT if it is there, but TCG has no idle states for it, and Xen panics. On
-/// QEMU's EPYC, threads of dom0 lose their heap now and then (5 of 12 runs of `exitless stat` crashed, with
-/// AVX and without); on this model none of 12 did.
+/// QEMU's CPU. Without `-monitor`, Xen 4.20 would use MWAIT, for which TCG has no idle states, and panic. On
+/// QEMU's EPYC, threads of dom0 sometimes lose their heap (5 of 12 runs of `exitless stat` crashed, with and
+/// without AVX); on this model none of 12 did.
 pub(crate) const QEMU_CPU: &str = "phenom,+svm,-monitor";
-/// The hypervisor's arguments. Mitigations are expensive on an emulated CPU, and no measurement here needs
-/// them.
+/// Xen's arguments. Mitigations are expensive on an emulated CPU, and no measurement here needs them.
 const ARGUMENTS: &str =
     "console=com1 com1=115200 loglvl=all guest_loglvl=all spec-ctrl=no xpti=no conring_size=128k";
-/// Additional arguments for QEMU.
+/// Additional arguments of Xen in QEMU.
 const QEMU_ARGUMENTS: &str = "dom0_max_vcpus=2 bootscrub=off";
-/// Additional arguments for Bochs, whose CPU model has MWAIT but no idle states. The firmware has not
-/// finished when its ROM enters Xen, so Xen uses the given memory map and does not call the firmware. Memory
-/// is zero at power-on.
+/// Additional arguments of Xen in Bochs. Its CPU model has MWAIT but no idle states. The ROM enters Xen
+/// before the firmware has finished, so Xen must use the given memory map and not call the firmware.
+/// Scrubbing is unnecessary, because memory is zero at power-on.
 const BOCHS_ARGUMENTS: &str =
     "dom0_max_vcpus=1 mwait-idle=no max_cstate=0 no-real-mode edd=off bootscrub=off";
-/// The control domain's share of the host's memory, in MiB.
+/// The control domain's memory, in MiB.
 const DOM0_MEMORY_MIB: u64 = 832;
-/// Name of the kernel in the folder of the run: QEMU treats a space as the end of a module's path.
+/// The kernel's file name in the folder of the run; not a path, because QEMU treats a space as the end of a
+/// module's path.
 const KERNEL_LINK: &str = "dom0-kernel";
 
-/// The hypervisor's command line; the user's arguments come last and override the others.
+/// Xen's command line. The user's arguments come last, so that they override the others.
 pub(crate) fn hypervisor_arguments(emulator: Emulator, memory_mib: u64, given: &str) -> String {
     let own = match emulator {
         Emulator::Bochs => BOCHS_ARGUMENTS,
@@ -39,7 +39,7 @@ pub(crate) fn hypervisor_arguments(emulator: Emulator, memory_mib: u64, given: &
     format!("{ARGUMENTS} {own} dom0_mem={0}M,max:{0}M {given}", dom0_memory(memory_mib)).trim_end().to_owned()
 }
 
-/// Adds the hypervisor and its modules; the emulator must run in `folder`.
+/// Adds Xen and its modules to QEMU's command line. QEMU must run in `folder`.
 pub(crate) fn arguments(
     invocation: &mut Invocation,
     image: &XenImage,
@@ -57,12 +57,12 @@ pub(crate) fn arguments(
     Ok(())
 }
 
-/// Modules are separated by commas; a comma in an argument is doubled.
+/// Formats QEMU's list of modules, which are separated by commas; a comma within an argument is doubled.
 fn modules(command_line: &str, ram_disk: &str) -> String {
     format!("{KERNEL_LINK} {},{ram_disk}", command_line.replace(',', ",,"))
 }
 
-/// At least a quarter of a small host's memory is left for guests.
+/// The control domain's memory in MiB; leaves at least a quarter of a small host's memory to guests.
 fn dom0_memory(memory_mib: u64) -> u64 {
     DOM0_MEMORY_MIB.min(memory_mib * 3 / 4)
 }

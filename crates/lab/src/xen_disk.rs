@@ -1,4 +1,4 @@
-//! Making the parts of the Xen host's image from the unpacked tree: the hypervisor, its control domain's
+//! Makes the parts of the Xen host's image from the tree of unpacked packages: Xen, the control domain's
 //! kernel and modules, and the disk.
 
 use std::fs;
@@ -27,14 +27,14 @@ const ROOM: u64 = 256 << 20;
 /// The largest hypervisor that is unpacked, in bytes: Debian's has 5 MiB.
 const LARGEST_HYPERVISOR: u64 = 64 << 20;
 
-/// Modules of a control domain, each list in the order of loading.
+/// The modules of a control domain; each list is in loading order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XenModules {
-    /// Modules of Xen and of the file system.
+    /// The modules of Xen and of the root file system.
     pub always: Vec<String>,
-    /// Modules of the disk that QEMU provides.
+    /// The modules of QEMU's disk.
     pub virtio: Vec<String>,
-    /// Modules of the disk that Bochs provides.
+    /// The modules of Bochs's disk.
     pub ata: Vec<String>,
 }
 
@@ -60,11 +60,11 @@ impl XenModules {
     }
 }
 
-/// Properties of the kernel that the rest of the image needs.
+/// Facts about the kernel that other parts of the image need.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) kernel_release: String,
-    /// Modules to load before the disk is available.
+    /// The modules to load before the disk is available.
     pub(crate) modules: XenModules,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -
     Ok(Assembled { kernel_release: kernel.release, modules })
 }
 
-/// Unpacks the hypervisor, which Debian packs with gzip, for QEMU's multiboot loader.
+/// Unpacks Xen, which Debian compresses with gzip, for QEMU's multiboot loader.
 fn unpack_hypervisor(root: &Path, image: &Path) -> Result<(), Error> {
     let boot = root.join("boot");
     let problem =
@@ -121,15 +121,15 @@ fn unpack_hypervisor(root: &Path, image: &Path) -> Result<(), Error> {
             .map_err(Error::file("Could not unpack", &packed))?;
     }
     let status = child.wait().map_err(Error::file("Could not wait for", "gzip"))?;
-    // The class of the ELF file: QEMU enters only 32-bit images, which Debian's is.
+    // Check the ELF class: QEMU's loader only accepts 32-bit images, such as Debian's.
     if !status.success() || !elf.starts_with(b"\x7fELF\x01") {
         return Err(problem(&packed, "it is not a 32-bit ELF file packed with gzip"));
     }
     write(&image.join(HYPERVISOR), &elf)
 }
 
-/// Unpacks the modules that are loaded early into the image, makes the initial RAM disk of the guests that load modules,
-/// leaves those that may be needed later in the tree, and removes all others.
+/// Unpacks the modules that are loaded early into the image, makes the initial RAM disk of the guests that
+/// load modules, keeps modules in the tree that may be needed later, and removes all others.
 fn keep_modules(
     root: &Path,
     image: &Path,
@@ -168,7 +168,7 @@ fn keep_modules(
     Ok(early)
 }
 
-/// Makes those files and folders for a control domain that packages' scripts would have made.
+/// Creates the files and folders of a control domain that maintainer scripts of packages would create.
 fn prepare_tree(root: &Path) -> Result<(), Error> {
     const FOLDERS: [&str; 12] = [
         "proc",
@@ -192,15 +192,15 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
         ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
         ("etc/hostname", "exitless-xen\n"),
         ("etc/hosts", "127.0.0.1 localhost exitless-xen\n::1 localhost\n"),
-        // This program is mounted here when the host boots, so that the image does not depend on the
-        // program's version.
+        // The mount point for this program, which is mounted when the host boots. The image must not depend
+        // on the program's version.
         ("usr/bin/exitless", ""),
     ];
     furnish(root, &FOLDERS, &files)?;
     let links = [("usr/bin/awk", "gawk"), ("var/run", "/run"), ("var/lock", "/run/lock")];
     for (path, target) in links {
         let link = root.join(path);
-        // A package of a time before /run made this folder, which is empty.
+        // An old package ships this as an empty folder.
         let _ = fs::remove_dir(&link);
         if link.symlink_metadata().is_err() {
             symlink(target, &link).map_err(Error::file("Could not link", &link))?;
@@ -209,8 +209,8 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
     link_programs(root)
 }
 
-/// Links Xen's programs. Debian's commands are scripts that look for the running version and call these;
-/// there is only one version here, and a script takes an emulated CPU a second.
+/// Links Xen's programs. Debian's commands are scripts that find the running version's program and call it.
+/// There is only one version here, and a script takes an emulated CPU a second.
 fn link_programs(root: &Path) -> Result<(), Error> {
     let programs = files_below(&root.join("usr/lib")).into_iter().filter(|path| {
         let folder = path.parent().and_then(|folder| folder.strip_prefix(root.join("usr/lib")).ok());

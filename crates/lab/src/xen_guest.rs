@@ -1,4 +1,4 @@
-//! The small guest on the Xen host's disk: an initial RAM disk, and definitions for `xl create`.
+//! The small guest on the Xen host's disk: initial RAM disks, and definitions for `xl create`.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use crate::tree::write;
 
 /// The folder of the guest's files on the disk.
 pub(crate) const FOLDER: &str = "opt/exitless/guest";
-/// Initial RAM disks in this folder; the second one is that of a guest with drivers for assigned devices.
+/// Initial RAM disks in that folder; the second one is for a guest with drivers of assigned devices.
 const RAM_DISK: &str = "initrd.img";
 pub(crate) const DEVICE_RAM_DISK: &str = "device-initrd.img";
 
-/// Reports when it is up, then does what `work=` on its command line demands: `busy` sleeps, copies, and
-/// reads the time stamp counter repeatedly; anything else waits. `power-off` ends it at once. With `serial`
-/// it reports on the serial port first.
+/// Reports that the guest is up, then does what `work=` on its command line says: `busy` sleeps, copies, and
+/// reads the time stamp counter over and over; anything else waits; `power-off` ends at once. With `serial`,
+/// it first reports on the serial port too.
 const INIT: &str = "#!/bin/busybox sh\n\
     /bin/busybox --install -s /bin\n\
     mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev\n\
@@ -33,28 +33,28 @@ const INIT: &str = "#!/bin/busybox sh\n\
     *) while :; do sleep 3600; done;;\n\
     esac\n";
 
-/// The kernel's arguments. None of them changes a guest's behaviour, except that mitigations, which take an
-/// emulated CPU seconds, are off.
+/// The kernel arguments. None affects what a guest does, except that mitigations are off, because they take
+/// an emulated CPU seconds.
 const ARGUMENTS: &str = "console=hvc0 nokaslr mitigations=off loglevel=4 cryptomgr.notests apparmor=0 audit=0 \
     initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,\
     ftrace_check_for_weak_functions,trace_eval_init panic=-1 work=busy";
 
-/// Additional arguments for an HVM guest's kernel. On the emulated CPU, which is of AMD's family 10h, it
-/// looks for an AGP bridge on all 256 buses twice. Each of these 16,384 accesses wakes the device model,
-/// which takes minutes, so it is turned off. Its checks of the timer and the time stamp counter compare with
-/// real time, and a machine that waits for a CPU fails them.
+/// Additional kernel arguments of an HVM guest. `pci=noearly`: on an AMD family 10h CPU, such as the emulated
+/// one, Linux searches all 256 buses for an AGP bridge, twice. Each of the 16,384 accesses wakes the device
+/// model, which takes minutes in total. The others turn off checks of the timer and the TSC, which compare
+/// with real time and fail on a machine that waits for a CPU.
 const HVM_ARGUMENTS: &str = " pci=noearly no_timer_check tsc=reliable serial";
 
-/// Devices of an HVM guest: the minimum with which QEMU runs, and a serial port whose output is stored beside
-/// that of the consoles. VNC, which `xl` gives by default, listens on 127.0.0.1; that fails as soon as dom0 has
-/// another address, because `lo` is down. With `nographic` the firmware would use the serial port, too. Until
-/// Linux uses Xen's timer it has 250 ticks a second; without this mode, those that came while it had no CPU would
-/// all be delivered late and leave it no time for anything else.
+/// The devices of an HVM guest: the minimum for QEMU, and a serial port whose output is stored next to that
+/// of the consoles. VNC, xl's default, listens on 127.0.0.1, which fails once dom0 has another address,
+/// because `lo` is down. `nographic` would make the firmware use the serial port too. Until Linux uses Xen's
+/// timer, it has 250 ticks per second. Without this timer mode, ticks that came while the guest had no CPU
+/// would all be delivered late and leave it no time for anything else.
 const HVM_DEVICES: &str = "vga = \"none\"\nvnc = 0\nusb = 0\nxen_platform_pci = 1\n\
     timer_mode = \"one_missed_tick_pending\"\nserial = \"file:/var/log/xen/console/serial-hvm.log\"\n";
 
-/// Writes the initial RAM disk and the definitions below `root`. The kernel is already there, as `vmlinux`
-/// and `vmlinuz`.
+/// Writes the initial RAM disks and definitions below `root`. The kernel is already there, as `vmlinux` and
+/// `vmlinuz`.
 pub(crate) fn write_below(root: &Path, busybox: &[u8]) -> Result<(), Error> {
     let folder = root.join(FOLDER);
     let mut archive = Archive::default();
@@ -68,7 +68,7 @@ pub(crate) fn write_below(root: &Path, busybox: &[u8]) -> Result<(), Error> {
     write(&folder.join(RAM_DISK), &bytes)?;
     let pvh = definition("pvh", "pvh", "vmlinux", RAM_DISK, "", "");
     write(&folder.join("pvh.cfg"), pvh.as_bytes())?;
-    // An HVM guest is started by a loader that accepts only compressed kernels, and needs a device model.
+    // An HVM guest is started by a loader that accepts only compressed kernels, and it needs a device model.
     let hvm = definition("hvm", "hvm", "vmlinuz", RAM_DISK, HVM_ARGUMENTS, HVM_DEVICES);
     write(&folder.join("hvm.cfg"), hvm.as_bytes())?;
     let device = definition("device", "hvm", "vmlinuz", DEVICE_RAM_DISK, HVM_ARGUMENTS, HVM_DEVICES);

@@ -1,5 +1,5 @@
-//! The image of the Xen host: the hypervisor, the kernel and the modules of its control domain, and that
-//! domain's disk. The emulator comes from the image that all laboratories share.
+//! The image of the Xen host: Xen, the control domain's kernel and modules, and its disk. The emulator is
+//! that of the shared image.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const SPACE_TO_BUILD: u64 = 2000;
 /// The Xen host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XenHost {
-    /// Modules that the control domain loads first.
+    /// The modules that the control domain loads early.
     pub modules: XenModules,
 }
 
@@ -60,12 +60,12 @@ impl Recipe for XenHost {
 }
 
 impl XenImage {
-    /// The hypervisor's version, as Debian's package has it.
+    /// The version of Xen, from Debian's package.
     pub fn hypervisor_version(&self) -> Option<&str> {
         recorded::version_of(&self.manifest().packages, xen_recipe::PROVEN[0].0)
     }
 
-    /// The contents of a module that the control domain loads first.
+    /// The contents of a module that the control domain loads early.
     pub(crate) fn module(&self, file: &str) -> Result<Vec<u8>, Error> {
         self.read(&format!("{MODULES}/{file}"))
     }

@@ -5,9 +5,9 @@ use crate::recipe::{self, COMPONENTS, RELEASE};
 /// Incremented when the steps that turn packages into the image change.
 const STEPS: u32 = 6;
 
-/// Packages asked for; apt adds what they depend on.
+/// The requested packages; apt adds their dependencies.
 pub(crate) const PACKAGES: [&str; 32] = [
-    // The cloud kernel of the other laboratories cannot be a privileged domain (CONFIG_XEN_DOM0).
+    // The cloud kernel of the other laboratories lacks CONFIG_XEN_DOM0.
     "linux-image-amd64",
     "xen-hypervisor-4.20-amd64",
     "xen-utils-4.20",
@@ -17,12 +17,12 @@ pub(crate) const PACKAGES: [&str; 32] = [
     "e2fsprogs",
     "kmod",
     "pciutils",
-    // Loads.
+    // Workloads.
     "fio",
     "iozone3",
     "netperf",
     "sysbench",
-    // For shells inside.
+    // For use in a shell.
     "bash",
     "busybox-static",
     "coreutils",
@@ -46,12 +46,12 @@ pub(crate) const PACKAGES: [&str; 32] = [
     "util-linux",
 ];
 
-/// Versions with which the laboratory was tested. Others may work as well; the self-test decides.
+/// The tested versions. Others may work too; the self-test decides.
 pub(crate) const PROVEN: [(&str, &str); 2] =
     [("xen-hypervisor-4.20-amd64", "4.20.4+63-g7abfd2bce2-0+deb13u1"), ("linux-image-amd64", "6.12.117-1")];
 
-/// Folders of the packages that the control domain does not need. fio's Python is for its plotting scripts,
-/// Xen's for pygrub and for streams of old versions.
+/// Folders of the packages that the control domain does not need: fio uses Python only for plotting scripts,
+/// Xen only for pygrub and for migration streams of old versions.
 pub(crate) const LEFT_OUT: [&str; 15] = [
     "usr/lib/python3",
     "usr/lib/python3.13",
@@ -74,14 +74,14 @@ pub(crate) const LEFT_OUT: [&str; 15] = [
 pub(crate) const EARLY_MODULES: [&str; 7] =
     ["crc32c_generic", "ext4", "xen_evtchn", "xen_gntalloc", "xen_gntdev", "xen_privcmd", "xenfs"];
 
-/// Modules of the disk that QEMU provides.
+/// The modules of QEMU's disk.
 pub(crate) const VIRTIO_MODULES: [&str; 1] = ["virtio_blk"];
 
-/// Modules of the disks that Bochs provides. `sd_mod` comes first: disks that appear before it get their
-/// names in any order, and the disks are identified by these names.
+/// The modules of Bochs's disks. Load `sd_mod` first: disks that were found before it get their names in
+/// random order, and disks are identified by name here.
 pub(crate) const ATA_MODULES: [&str; 2] = ["sd_mod", "ata_piix"];
 
-/// Modules that stay on the disk, for `modprobe`; their dependencies stay as well.
+/// Modules that stay on the disk for `modprobe`, with their dependencies.
 pub(crate) const LATER_MODULES: [&str; 11] = [
     "bridge",
     "igb",
@@ -96,7 +96,7 @@ pub(crate) const LATER_MODULES: [&str; 11] = [
     "xen_pciback",
 ];
 
-/// Modules of guests, which drive assigned devices.
+/// The modules of guests with assigned devices.
 pub(crate) const GUEST_MODULES: [&str; 2] = ["igbvf", "nvme"];
 
 /// Identifies the recipe.

@@ -1,4 +1,4 @@
-//! From the bytes of a ring buffer to records and fields, and from a `format` file to its fields.
+//! Benchmarks: from the bytes of a ring buffer to records and fields, and from a `format` file to its fields.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use live::{EventFormat, Record, records};
 const EXIT: &str = include_str!("../../tracepoints/tests/fixtures/kvm_exit.format");
 const ALL: &str = include_str!("../../tracepoints/tests/fixtures/all-of-kvm.formats");
 
-/// Exits and entries in one drain.
+/// The number of exits and entries in one drain.
 const SAMPLES: u32 = 20_000;
 
 const PERF_RECORD_SAMPLE: u32 = 9;
@@ -37,7 +37,7 @@ fn exit_format() -> EventFormat {
     EventFormat::parse(EXIT).expect("the fixture is a format")
 }
 
-/// A ring that is known to hold [`SAMPLES`].
+/// A ring that holds [`SAMPLES`] samples.
 fn full_ring(format: &EventFormat) -> Vec<u8> {
     let bytes = ring(format, SAMPLES);
     let samples = records(&bytes).filter(|record| matches!(record, Record::Sample(_))).count();

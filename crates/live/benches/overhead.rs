@@ -1,9 +1,9 @@
-//! The cost of watching, per pair of events, on this machine's real processor: the programs that count exits, attached
-//! to system calls in place of exits, beside perf recording the same pair.
+//! The overhead of watching, per pair of events, on this machine's CPU: the programs that count exits, attached to
+//! system calls instead of exits, compared with perf recording the same pair.
 //!
-//! `cargo bench -p live --bench overhead`; needs root, and for perf's row `perf` on PATH. Each row is the least of
-//! several rounds, interleaved, so that other load on the machine shows least; the system call itself is in the first
-//! row and taken off from the others.
+//! `cargo bench -p live --bench overhead`. Needs root, and `perf` on PATH for its row. Each row is the minimum of
+//! several interleaved rounds, to reduce the effect of other load. The first row is the system call itself, which is
+//! subtracted from the others.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use live::{Collector, Cost, Profiler, Recorder, Sampling, Watch};
 const CALLS: u32 = 2_000;
 const ROUNDS: usize = 10;
 const PIECES: usize = 100;
-/// A call takes longer than this while perf records it, and never while nothing is attached.
+/// The time of a call in nanoseconds that is exceeded only while perf records it.
 const PERF_AT_LEAST_NS: f64 = 700.0;
 
 fn main() {
-    // `cargo test --benches` runs it too; there it has nothing to measure.
+    // `cargo test --benches` runs this program too, but should not measure.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -51,7 +51,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     for _ in 0..ROUNDS {
         for (at, (row, _)) in ROWS.iter().enumerate() {
             let watching = watch(*row)?;
-            // Short pieces: some of them meet no other load.
+            // Short pieces, so that some run without other load.
             let pieces = (0..PIECES).map(|_| round()).fold(f64::INFINITY, f64::min);
             least[at] = least[at].min(pieces);
             drop(watching);
@@ -74,7 +74,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     profiling()
 }
 
-/// The cost of one sample, and of one switch of threads, within a call and outside of one.
+/// The cost of a sample and of a context switch, inside and outside of a call.
 fn profiling() -> Result<(), Box<dyn std::error::Error>> {
     let measuring = Cost::measure()?;
     let mut profiler = Profiler::attach_to_system_calls(&own(None), &Sampling::default())?;
@@ -93,7 +93,7 @@ fn profiling() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Watches nobody else, for their load is not ours to count.
+/// Watches only this process: the load of others must not be counted.
 fn own(no_raw: Option<&str>) -> Watch {
     Watch {
         processes: Some(vec![std::process::id()]),
@@ -106,7 +106,7 @@ struct Perf(Child);
 
 impl Drop for Perf {
     fn drop(&mut self) {
-        // It ends by itself when this process does, at the latest.
+        // Killed here at the latest; it ends by itself when this process does.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -133,7 +133,7 @@ fn watch(row: Row) -> Result<Option<Box<dyn std::any::Any>>, Box<dyn std::error:
             let Ok(child) = child else { return Ok(None) };
             let perf = Perf(child);
             let start = Instant::now();
-            // That calls take longer, and not once by chance, is how one sees that it has begun.
+            // perf has started recording when calls take longer several times in a row.
             let mut longer = 0;
             while longer < 20 && start.elapsed() < Duration::from_secs(20) {
                 longer = if round() < PERF_AT_LEAST_NS { 0 } else { longer + 1 };
@@ -143,7 +143,7 @@ fn watch(row: Row) -> Result<Option<Box<dyn std::any::Any>>, Box<dyn std::error:
     })
 }
 
-/// Nanoseconds a system call.
+/// Nanoseconds per system call.
 fn round() -> f64 {
     let start = Instant::now();
     for _ in 0..CALLS {

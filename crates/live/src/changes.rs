@@ -5,16 +5,16 @@ use std::path::Path;
 use crate::inhibit::{CHANGED, InhibitFields, UPDATE_REQUEST, number_field};
 use crate::{Error, EventFormat, Field, InhibitChange, Record, Sample, Tracefs, TracepointSampler};
 
-/// Some 600 changes a thread.
+/// Room for about 600 changes per thread.
 const BYTES_PER_THREAD: usize = 64 << 10;
 const POSTING: &str = "kvm_pi_irte_update";
 
-/// KVM changed how an interrupt of an assigned device is delivered.
+/// A change of how KVM delivers an interrupt of an assigned device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostingChange {
     /// The host's number of the interrupt, as in `/proc/interrupts`.
     pub host_irq: u32,
-    /// It is posted now; otherwise the host takes it.
+    /// True if it is posted from now on; otherwise the host handles it.
     pub posted: bool,
 }
 
@@ -23,13 +23,14 @@ pub struct PostingChange {
 pub struct Changes {
     /// Changes of inhibit reasons, in order of time.
     pub inhibits: Vec<InhibitChange>,
-    /// Changes of device interrupts; of those of one thread the last comes last.
+    /// Changes of device interrupts; those of one thread are in order.
     pub posting: Vec<PostingChange>,
-    /// Events that found no room.
+    /// The number of events that were lost because a buffer was full.
     pub lost: u64,
 }
 
-/// Watches the threads of a VM for changes. Whatever thread of a VMM calls into KVM makes them, so all are watched.
+/// Watches the threads of a VM for changes. Any thread of the VMM that calls into KVM can make one, so all are
+/// watched.
 #[derive(Debug)]
 pub struct ChangesWatch {
     sampler: TracepointSampler,
@@ -63,13 +64,13 @@ impl ChangesWatch {
     /// Watches `threads` of the host below `root` from now on.
     ///
     /// # Errors
-    /// [`Error::NoEvent`] when this kernel reports no changes of inhibit reasons, and those of
+    /// [`Error::NoEvent`] if this kernel does not report changes of inhibit reasons, and those of
     /// [`TracepointSampler::open`].
     pub fn attach(root: &Path, threads: &[i32]) -> Result<Self, Error> {
         let tracefs = Tracefs::find(root)?;
         let name = [CHANGED, UPDATE_REQUEST].into_iter().find(|name| tracefs.has("kvm", name));
         let inhibit = tracefs.format("kvm", name.unwrap_or(CHANGED))?;
-        // Kernels without assigned devices have no such event.
+        // Kernels without support for device assignment lack this event.
         let posting = tracefs.format("kvm", POSTING).ok();
         let posting_fields = posting.as_ref().map(PostingFields::new).transpose()?;
         let fields = InhibitFields::new(&inhibit, Some(&tracefs))?;
@@ -79,7 +80,7 @@ impl ChangesWatch {
         Ok(Self { sampler, inhibit: fields, posting: posting_fields })
     }
 
-    /// The changes since it was attached, or since the last call.
+    /// The changes since attaching, or since the last call.
     ///
     /// # Errors
     /// [`Error::Control`].

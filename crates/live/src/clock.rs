@@ -1,11 +1,11 @@
-//! The clock of everything that is seen live, and clocks of processors' time.
+//! The clock of all live events, and the CPU time of processes and threads.
 
 use std::os::unix::thread::JoinHandleExt;
 use std::process::Child;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// `CLOCK_MONOTONIC` now, nanoseconds: the clock of everything that is seen live.
+/// The current time of `CLOCK_MONOTONIC` in nanoseconds: the clock of all live events.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -22,11 +22,11 @@ pub(crate) fn process_time(process: &Child) -> Duration {
 
 /// CPU time of a thread so far; zero once it has ended.
 pub(crate) fn thread_time<T>(thread: &JoinHandle<T>) -> Duration {
-    // SAFETY: the thread has not been joined, for that takes the handle; the place is valid for writes during the call.
+    // SAFETY: the thread has not been joined, because joining consumes the handle; the place is valid for writes.
     spent(|clock| unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), clock) })
 }
 
-/// The time of the clock that `find` puts into its place, if it returns 0.
+/// The current time of the clock whose ID `find` writes; zero if `find` fails.
 fn spent(find: impl FnOnce(*mut libc::clockid_t) -> libc::c_int) -> Duration {
     let mut clock = 0;
     if find(&raw mut clock) != 0 {

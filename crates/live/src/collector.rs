@@ -1,4 +1,4 @@
-//! Exits of all VMs, or of some, counted in the kernel by eBPF programs.
+//! Exits of all or some VMs, counted in the kernel by eBPF programs.
 
 mod cells;
 mod cost;
@@ -32,23 +32,23 @@ pub use self::programs::Mechanism;
 pub use self::records::Recorder;
 pub use self::waiting::{in_first_pid_namespace, need_first_pid_namespace};
 
-/// The time for which counts are left in the kernel: a bucket has 32 bits there, and a thread some millions of exits a second
-/// at most.
+/// The longest time for which counts stay in the kernel: a bucket has 32 bits there, and a thread has at most a few
+/// million exits per second.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Whose exits to take, and how.
+/// The VMs to watch, and the mechanism.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
-    /// Only of these processes; `None` is all.
+    /// Watch only these processes; `None` watches all.
     pub processes: Option<Vec<u32>>,
-    /// Ports, addresses and registers too, which takes up to two more events an exit.
+    /// Count ports, addresses and registers too, which costs up to two more events per exit.
     pub accesses: bool,
-    /// Not by raw tracepoints, even where they can be used, for the reason given.
+    /// Do not use raw tracepoints, for this reason.
     pub no_raw_tracepoints: Option<String>,
-    /// Room in the kernel for so few vCPUs and cells of counts, to see what happens without any.
+    /// Limit the maps in the kernel to this number of vCPUs and cells, to test what happens when they are full.
     #[doc(hidden)]
     pub room: Option<u32>,
-    /// Record by perf's buffers, as kernels before Linux 5.8 make it necessary.
+    /// Record through perf's buffers, as is necessary before Linux 5.8.
     #[doc(hidden)]
     pub no_ring_buffer: bool,
 }
@@ -67,8 +67,8 @@ impl Watch {
     }
 }
 
-/// Programs in the kernel that count exits until this is dropped. The kernel detaches them, too, when the process
-/// ends in whatever way, for nothing of them is pinned.
+/// eBPF programs that count exits until this is dropped. Nothing is pinned, so the kernel also detaches them when the
+/// process ends for any reason.
 pub struct Collector {
     attached: Attached,
     cells: Cells,
@@ -76,33 +76,33 @@ pub struct Collector {
     counters: PerCpuArray<MapData, u64>,
     epoch: u64,
     since_ns: u64,
-    /// What was counted before that, and not given yet.
+    /// The counts that [`Self::keep`] took from the kernel, and that were not returned yet.
     kept: Profile,
     /// When counts were last taken from the kernel.
     taken: Instant,
     uncounted: Told,
     root: PathBuf,
     vcpus: Vcpus,
-    /// Last exits of vCPUs that have ended, as the last call and the one before it returned them: thread and time. The programs
-    /// count such an exit themselves once another vCPU has that memory.
+    /// The unfinished exits of vCPUs whose threads had ended, as the last two readings returned them: thread and
+    /// time. The programs count such an exit themselves once another vCPU reuses the memory.
     ended: [BTreeSet<(u32, u64)>; 2],
 }
 
 impl Collector {
-    /// Brings the programs into the kernel of the host below `root` (`/`) and starts counting, of all that is followed at
-    /// one moment.
+    /// Loads the programs into the kernel of the host below `root` (`/`) and starts counting all events at the same
+    /// moment.
     ///
     /// # Errors
-    /// [`Error::NoKvm`] without a vendor module of KVM, [`Error::NoEvent`] and [`Error::NoTracefs`] where its
-    /// tracepoints are out of reach, [`Error::Load`] and [`Error::Rejected`] when the kernel takes no programs,
-    /// [`Error::Attach`] when it does not let them run. [`Error::Load`] also for given processes in a container whose
-    /// processes have other numbers than the kernel gives them.
+    /// [`Error::NoKvm`] if no vendor module of KVM is loaded; [`Error::NoEvent`] and [`Error::NoTracefs`] if its
+    /// tracepoints are not accessible; [`Error::Load`] and [`Error::Rejected`] if the kernel does not accept the
+    /// programs; [`Error::Attach`] if it does not attach them. [`Error::Load`] also if processes are given in another
+    /// PID namespace than the initial one, whose PIDs the kernel does not use.
     pub fn attach(root: &Path, watch: &Watch) -> Result<Self, Error> {
         Self::attached(root, watch, &watch.wanted(Purpose::Count, isa(root)?))?.begun()
     }
 
-    /// Counts system calls as if they were exits, their number for the reason (as one of VMX): the same programs and
-    /// maps on a pair of events that every machine has.
+    /// Counts system calls as if they were exits, with the system call's number as the (VMX) reason. Tests the same
+    /// programs and maps with a pair of events that every machine has.
     ///
     /// # Errors
     /// Those of [`Collector::attach`].
@@ -112,13 +112,13 @@ impl Collector {
         Self::attached(Path::new("/"), watch, &wanted)?.begun()
     }
 
-    /// With the programs attached, which do nothing yet.
+    /// Attaches the programs, which do nothing until [`Self::begun`].
     fn attached(root: &Path, watch: &Watch, wanted: &Wanted<'_>) -> Result<Self, Error> {
         let isa = wanted.isa;
         let mut attached = programs::load(root, wanted)?;
         watch_processes(&mut attached, watch)?;
         let mut epoch_map: Array<_, u64> = map(&mut attached, "epoch")?;
-        // Cells start at zero, which must be no epoch.
+        // Cells start with epoch 0, which must not be valid.
         let epoch = 1;
         epoch_map.set(0, epoch, 0).map_err(map_error)?;
         let cells = Cells {
@@ -153,8 +153,8 @@ impl Collector {
         Ok(self)
     }
 
-    /// Takes from the kernel what was counted there for a minute, for the next [`Self::take`] or [`Self::finish`]: its
-    /// counters are small. Call it now and then while the others are not called for long.
+    /// Reads the counts from the kernel if they are a minute old, before its small counters overflow; the next
+    /// [`Self::take`] or [`Self::finish`] returns them. Call it now and then if those are called rarely.
     ///
     /// # Errors
     /// Those of [`Self::take`].
@@ -170,11 +170,11 @@ impl Collector {
         Ok(())
     }
 
-    /// The exits whose handling ended since the last call, or since the start. An exit that is still being
-    /// handled, as that of a halted vCPU, belongs to the interval in which the guest goes on.
+    /// The exits whose handling ended since the last call, or since the start. An exit that is still being handled,
+    /// such as that of a halted vCPU, belongs to the interval in which the guest is entered again.
     ///
-    /// Those for which the kernel had no room are in the vCPU without a VM, and if there was none there either they
-    /// are among the losses.
+    /// Exits for which the maps had no room are counted in a vCPU without a VM, or if that was full too, among the
+    /// losses.
     ///
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not give its counts.
@@ -183,12 +183,12 @@ impl Collector {
         Ok(self.with_kept(counted))
     }
 
-    /// The start of what was not given yet.
+    /// The start of the interval that was not returned yet.
     fn began_ns(&self) -> u64 {
         self.kept.span.map_or(self.since_ns, |span| span.first_ns)
     }
 
-    /// With what was kept before.
+    /// Merges the kept counts with these.
     fn with_kept(&mut self, counted: Profile) -> Profile {
         let mut all = std::mem::take(&mut self.kept);
         all.merge(&counted);
@@ -203,14 +203,14 @@ impl Collector {
         let now_ns = monotonic_ns();
         waiting::wait_for_programs();
         let mut profile = self.handled(epoch, now_ns)?;
-        // A vCPU that ended was left by an exit that no entry follows.
+        // A vCPU whose thread has ended: no entry will follow its last exit.
         if let Some(alive) = waiting::living_threads(&self.root) {
             let ended = self.vcpus.open(self.cells.isa, |thread| !alive(thread)).map_err(map_error)?;
             self.add_open(&mut profile, &ended);
             let last = ended.iter().filter_map(|(exit, _)| Some((exit.vcpu.thread?, exit.time_ns))).collect();
             self.ended.rotate_right(1);
             self.ended[0] = last;
-            // After the last exits of those that ended were found.
+            // Only now, because the last exits of ended threads have been read.
             if self.cells.is_crowded() || self.vcpus.is_crowded() {
                 self.cells.free(epoch, &alive).and_then(|()| self.vcpus.free(&alive)).map_err(map_error)?;
             }
@@ -218,9 +218,9 @@ impl Collector {
         Ok(self.with_events(profile))
     }
 
-    /// Stops counting, and gives what [`Self::take`] does with the exits that are being handled now: they have no time.
-    /// All profiles together hold every exit since the start. Exits, entries and accesses are no longer followed from one
-    /// moment on, which is the end of the span; what it takes to detach the programs is after it.
+    /// Stops counting, and returns what [`Self::take`] does, plus the exits that are being handled now, without a
+    /// time. All profiles together contain every exit since the start. Exits, entries and accesses stop at the same
+    /// moment, which is the end of the span; the time to detach the programs is not included.
     ///
     /// # Errors
     /// Those of [`Self::take`].
@@ -229,7 +229,7 @@ impl Collector {
         self.ended(ended_ns)
     }
 
-    /// The rest after [`Attached::end`].
+    /// The part of [`Self::finish`] after [`Attached::end`].
     fn ended(mut self, ended_ns: u64) -> Result<Profile, Error> {
         let mut profile = self.handled(self.epoch, ended_ns)?;
         let open = self.vcpus.open(self.cells.isa, |_| true).map_err(map_error)?;
@@ -238,7 +238,7 @@ impl Collector {
         Ok(self.with_kept(profile))
     }
 
-    /// Adds exits whose time is not known, but for those that were given before.
+    /// Adds unfinished exits, except those that were already returned.
     fn add_open(&self, profile: &mut Profile, open: &[(LiveExit, Vec<Access>)]) {
         for (exit, accesses) in open {
             let is_known = |thread| self.ended[0].contains(&(thread, exit.time_ns));
@@ -264,7 +264,7 @@ impl Collector {
         profile
     }
 
-    /// The counts of `epoch`, which ended at `now_ns` and in which no program counts any more.
+    /// The counts of `epoch`, which ended at `now_ns`. No program may count in it any more.
     fn handled(&mut self, epoch: u64, now_ns: u64) -> Result<Profile, Error> {
         let span = Span { first_ns: self.since_ns, last_ns: now_ns };
         let mut profile = Profile::new();
@@ -278,13 +278,13 @@ impl Collector {
         Ok(profile)
     }
 
-    /// The way in which the tracepoints are reached.
+    /// The mechanism by which the programs are attached.
     #[must_use]
     pub fn mechanism(&self) -> &Mechanism {
         &self.attached.mechanism
     }
 
-    /// Events that this kernel does not give, and names that VMs do not have, each with the cause.
+    /// Events that this kernel does not have, and the reason if VMs have no names.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.attached.missing
@@ -296,27 +296,28 @@ impl Collector {
         self.cells.isa
     }
 
-    /// The CPU time of the programs so far, as far as [`Cost::measure`] was on.
+    /// The CPU time of the programs so far, while [`Cost::measure`] was active.
     ///
     /// # Errors
-    /// [`Error::Read`] when the kernel does not say.
+    /// [`Error::Read`] if the kernel does not provide it.
     pub fn cost(&self) -> Result<Cost, Error> {
         Cost::read(&self.attached.ebpf, &self.root)
     }
 
-    /// Exits that the kernel had no room to follow or to count, and events that met their own program.
+    /// Exits for which the maps had no room, and events that were missed because the program was already running on
+    /// the CPU.
     fn uncounted(&self) -> Result<u64, Error> {
         Ok(counted(&self.counters, EXITS_WITHOUT_ROOM)? + Cost::misses(&self.attached.ebpf, &self.root))
     }
 }
 
-/// A sum of counters of the kernel, as far as it was told.
+/// The part of a growing sum of kernel counters that has been reported.
 #[derive(Debug, Default)]
 struct Told(u64);
 
 impl Told {
-    /// What came to it. Where one of the counters could not be read, the sum is lower for once, and what was told before is
-    /// not told again.
+    /// The increase since the last call. If a counter could not be read, the sum is too low for once; the part that
+    /// was reported before is not reported again.
     fn more(&mut self, sum: u64) -> u64 {
         let more = sum.saturating_sub(self.0);
         self.0 += more;
@@ -339,13 +340,13 @@ fn map<T: TryFrom<Map, Error = MapError>>(attached: &mut Attached, name: &'stati
     programs::take_map(&mut attached.ebpf, name)
 }
 
-/// `LOST_RECORDS` and `EXITS_WITHOUT_ROOM` of the programs.
+/// `LOST_RECORDS` and `EXITS_WITHOUT_ROOM` in the BPF programs.
 const LOST_RECORDS: u32 = 0;
 const EXITS_WITHOUT_ROOM: u32 = 1;
-/// `TICKS` of the programs.
+/// `TICKS` in the BPF programs.
 const TICKS: u32 = 2;
 
-/// One of the programs' counters, over all processors.
+/// One of the BPF programs' counters, summed over all CPUs.
 fn counted(counters: &PerCpuArray<MapData, u64>, which: u32) -> Result<u64, Error> {
     Ok(counters.get(&which, 0).map_err(map_error)?.iter().sum())
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 use super::*;
 
-/// The number of `getppid`.
+/// The number of `getppid` as a reason.
 const GETPPID: exits::ExitReason = exits::ExitReason::vmx(110);
 
 #[test]
@@ -28,7 +28,7 @@ fn what_was_kept_meanwhile_is_given_with_the_rest() {
         assert!(counted <= made && counted + lost >= made, "{counted} of {made}, {lost} lost");
         assert_eq!(profile.events["kvm:kvm_exit"], profile.total());
     };
-    // Not for a minute yet.
+    // Not yet: a minute has not passed.
     call(100);
     collector.keep().unwrap();
     assert!(collector.kept.is_empty());
@@ -67,7 +67,7 @@ fn the_last_exits_of_a_thread_that_ended_are_not_freed_before_they_are_read() {
             unsafe { libc::syscall(libc::SYS_getppid) };
         }
     });
-    // As in the midst of a reading: the next epoch has begun, and the thread counts in it and ends.
+    // As in the middle of a reading: the next epoch has begun, and the thread counts in it and ends.
     let epoch = collector.epoch;
     collector.epoch += 1;
     collector.epoch_map.set(0, collector.epoch, 0).unwrap();
@@ -97,12 +97,12 @@ struct TestRun {
     processor: u32,
 }
 
-/// Lets the program for reads of MSRs see one of this register, in the midst of a system call of this thread.
+/// Runs the program for MSR reads with this register, as if in a system call of this thread.
 fn read_register(collector: &Collector, number: u64) {
     run(&collector.attached.ebpf, "raw_msr", [0, number, 0, 0]);
 }
 
-/// The same with a store of four bytes to an address without memory.
+/// Runs the program for MMIO with a write of four bytes.
 fn store(collector: &Collector, address: u64) {
     run(&collector.attached.ebpf, "raw_mmio", [2, 4, address, 0]);
 }
@@ -115,16 +115,16 @@ fn run(ebpf: &aya::Ebpf, name: &str, arguments: [u64; 4]) {
         contexts: [arguments.as_ptr() as u64, 0],
         ..TestRun::default()
     };
-    // SAFETY: the attributes and the arguments that they name are there until the call has ended.
+    // SAFETY: the attributes, and the arguments that they point to, live until the call returns.
     let outcome =
         unsafe { libc::syscall(libc::SYS_bpf, TEST_RUN, &raw const attributes, size_of::<TestRun>()) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// What a vCPU of AMD's does that is halted, sends an IPI by its x2APIC, and is halted after another access of its APIC, in
-/// the order of KVM's events before Linux 6.5. Says which number it has.
+/// Simulates an AMD vCPU that is halted, sends an IPI through its x2APIC, and is halted after another access to its
+/// APIC, with KVM's order of events before Linux 6.5. Returns the vCPU's number.
 pub(super) fn send_ipi(ebpf: &aya::Ebpf) -> u32 {
-    // The exit code is at byte 120 of the VMCB, to which the vCPU's first word points (`Layout::SYSTEM_CALL`).
+    // The exit code is at byte 120 of the VMCB, to which the first word of the vCPU points (`Layout::SYSTEM_CALL`).
     let vmcb: [AtomicU64; 16] = Default::default();
     let vcpu = [vmcb.as_ptr() as u64];
     let event = |name, arguments: [u64; 2]| run(ebpf, name, [arguments[0], arguments[1], 0, 0]);
@@ -156,7 +156,7 @@ fn an_ipi_that_is_traced_before_its_exit_is_counted_as_part_of_it() {
         Ok(collector) => collector,
         Err(error) => return eprintln!("not tested: {error}"),
     };
-    // Without the system calls of this thread.
+    // Ignore the system calls of this thread.
     collector.attached.links.clear();
     let collector = collector.begun().unwrap();
     send_ipi(&collector.attached.ebpf);
@@ -168,13 +168,13 @@ fn an_ipi_that_is_traced_before_its_exit_is_counted_as_part_of_it() {
     let accesses = profile.accesses();
     assert_eq!(numbers(&accesses[&ICR_AS_MSR]), (1, 1));
     assert_eq!(accesses[&ICR_AS_MSR].handling.max_ns(), msr.handling.max_ns(), "from the exit's event on");
-    // No exit that accesses a register followed the second.
+    // The second one is not followed by an exit for a register access.
     assert_eq!(numbers(&accesses[&ICR]), (2, 1));
 }
 
 #[test]
 fn a_guest_that_goes_through_all_registers_takes_no_room_of_exits() {
-    // By the limit of all vCPUs, and by that of one (`MOST_ACCESS_CELLS_OF_VCPU`).
+    // The limit for all vCPUs, and that for one (`MOST_ACCESS_CELLS_OF_VCPU`).
     for (room, most) in [(1_000, 1_000), (20_000, 16_384)] {
         let watch = Watch {
             processes: Some(vec![std::process::id()]),
@@ -191,7 +191,7 @@ fn a_guest_that_goes_through_all_registers_takes_no_room_of_exits() {
         first.for_each(|number| read_register(&collector, number));
         let mut sum = collector.take().unwrap();
         second.for_each(|number| read_register(&collector, number));
-        // By a thread that has no cell yet.
+        // A thread that has no cell yet.
         thread::spawn(|| call(100)).join().unwrap();
         let taken = |collector: &Collector| collector.cells.of_accesses.get(&0, 0).unwrap();
         assert_eq!(taken(&collector), most as u64);
@@ -213,7 +213,7 @@ fn a_guest_that_goes_through_all_registers_takes_no_room_of_exits() {
         let other = accesses[&Access::Other].count;
         assert!(other >= made - most as u64 - lost, "{other} others");
 
-        // Those of threads that ended give theirs back, of the epoch that was read last.
+        // Ended threads return their cells of the epoch that was read last.
         let before = taken(&collector);
         collector.cells.free(collector.epoch - 1, |_| false).unwrap();
         let after = taken(&collector);
@@ -240,10 +240,10 @@ fn addresses_of_a_display_that_are_too_many_are_counted_by_page() {
     });
     let mut pages = std::collections::BTreeMap::new();
     of_pages.for_each(|(page, count)| *pages.entry(page).or_insert(0) += count);
-    // Each page has its sixteen, with an address of its own or not.
+    // Each page has its sixteen accesses, counted by address or by page.
     let counted: u64 = pages.values().sum();
     assert!(pages.len() == 2048 && pages.values().all(|count| *count <= 16), "{} pages", pages.len());
     assert!(counted <= MADE && counted + lost >= MADE, "{counted} of {MADE}, {lost} lost");
-    // At most 4,096 cells of addresses, and a cell or some of each page.
+    // At most 4,096 cells for addresses, and one or more for each page.
     assert!((2048..4096 + 2048).contains(&accesses.len()), "{} different ones", accesses.len());
 }

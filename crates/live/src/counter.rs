@@ -1,4 +1,4 @@
-//! VM exits of given threads.
+//! The VM exits of given threads.
 
 use crate::decode::{Carried, Decoder, ThreadExits};
 use crate::inhibit::{CHANGED, InhibitFields, UPDATE_REQUEST};
@@ -12,12 +12,13 @@ const BYTES_PER_EXIT: usize = 160;
 /// The options of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Exits for which each thread's buffer has room between two drains; more are counted as lost.
+    /// The number of exits for which each thread's buffer has room between two drains; further ones are counted as
+    /// lost.
     pub exits_per_thread: usize,
 }
 
 impl Default for Options {
-    /// Room for 20,000 exits a thread: 4 MiB each.
+    /// Room for 20,000 exits per thread, 4 MiB each.
     fn default() -> Self {
         Self { exits_per_thread: 20_000 }
     }
@@ -25,7 +26,7 @@ impl Default for Options {
 
 /// Counts the exits of vCPU threads by reason, with handling times and inhibit changes.
 ///
-/// While it is enabled the kernel writes two records an exit; nothing of ours runs until [`Self::drain`].
+/// While it is enabled, the kernel writes two records per exit; no code of ours runs until [`Self::drain`].
 /// Dropping it closes all events.
 #[derive(Debug)]
 pub struct ExitCounter {
@@ -36,10 +37,10 @@ pub struct ExitCounter {
 }
 
 impl ExitCounter {
-    /// Prepares to count the exits of `threads`, stopped, with default [`Options`].
+    /// Prepares to count the exits of `threads` with the default [`Options`], without starting.
     ///
     /// # Errors
-    /// What is missing and what to do: the events ([`Error::NoEvent`]), the rights ([`Error::Open`],
+    /// The missing thing and the next step: the events ([`Error::NoEvent`]), the rights ([`Error::Open`],
     /// [`Error::TracefsDenied`]), the memory ([`Error::Map`]), or support for this kernel ([`Error::Field`]).
     pub fn attach(tracefs: &Tracefs, threads: &[i32]) -> Result<Self, Error> {
         Self::attach_with(tracefs, threads, Options::default())
@@ -88,8 +89,8 @@ impl ExitCounter {
         self.sampler.disable()
     }
 
-    /// The exits since the last drain, thread by thread as they were given. Losses are exact after
-    /// [`Self::disable`]; before, some of them may be reported by the next drain only.
+    /// The exits since the last drain by thread, in the order in which the threads were given. Losses are exact after
+    /// [`Self::disable`]; before, some may only be reported by the next drain.
     ///
     /// # Errors
     /// [`Error::Control`].

@@ -1,4 +1,4 @@
-//! From one thread's records to its exits.
+//! Decodes the exits of one thread from its records.
 
 use crate::inhibit::{InhibitChange, InhibitFields, number_field};
 use crate::record::{Record, Records, Sample};
@@ -12,23 +12,24 @@ use std::collections::BTreeMap;
 pub struct ThreadExits {
     /// The thread.
     pub thread: i32,
-    /// Exits by reason. `lost` is exact: occurrences that the kernel counted less the ones recorded.
+    /// Exits by reason. `lost` is exact: the number of occurrences that the kernel counted, minus the recorded ones.
     pub counts: ExitCounts,
-    /// Time from an exit to the next entry of this thread, by the exit's reason. Waiting is part of it: for
-    /// HLT until something wakes the vCPU, for any reason while the thread is preempted.
+    /// The times from exits to the next entries of this thread, by reason. They include waiting: for HLT until the
+    /// vCPU is woken, for any reason while the thread is preempted.
     pub handling: BTreeMap<ExitReason, HandlingTime>,
-    /// Exits whose entry was not seen, so that they have no handling time. An exit that still waits for its
-    /// entry at the drain is not among them; the next drain takes it up.
+    /// Exits without a handling time, because their entry was not seen. An exit that waits for its entry at the drain
+    /// is not included; it is continued by the next drain.
     pub unpaired: u64,
-    /// Samples of `kvm_exit` whose fields say nothing known (an unknown instruction set).
+    /// Samples of `kvm_exit` with unknown contents (such as an unknown instruction set).
     pub undecoded: u64,
-    /// Records of any kind that found no room, as the buffer itself says; those at its very end are not in it.
+    /// Records of any kind that were dropped, as reported in the buffer; those at its very end are not reported
+    /// there.
     pub lost_records: u64,
     /// Changes of inhibit reasons made by this thread, in order.
     pub inhibits: Vec<InhibitChange>,
 }
 
-/// The state from one drain of a thread to the next.
+/// The state that is carried from one drain of a thread to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
     /// An exit that waits for its entry.
@@ -40,13 +41,13 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// Forgets an exit that waits; its entry happened unseen.
+    /// Forgets the exit that waits, because its entry may be missed.
     pub(crate) fn interrupt(&mut self) {
         self.pending = None;
     }
 }
 
-/// The offsets of the wanted fields, from the events' formats.
+/// The offsets of the fields that are read, from the events' formats.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pub(crate) exit_id: u16,
@@ -73,7 +74,7 @@ impl Decoder {
         })
     }
 
-    /// Decodes a stretch of records. `exits` is the kernel's count of exits since the events were opened.
+    /// Decodes records. `exits` is the kernel's count of exits since the events were opened.
     pub(crate) fn decode(
         &self,
         thread: i32,
@@ -87,7 +88,8 @@ impl Decoder {
                 Record::Sample(sample) => self.sample(&sample, carried, &mut found),
                 Record::Lost(count) => {
                     found.lost_records = found.lost_records.saturating_add(count);
-                    // The entry of the waiting exit may be among them; a pair across a loss would lie.
+                    // The entry of the waiting exit may be among the lost records, so do not pair it with a later
+                    // one.
                     found.unpaired += u64::from(carried.pending.take().is_some());
                 }
                 Record::Malformed { .. } => {
@@ -131,7 +133,7 @@ impl Decoder {
 
     fn exit_reason(&self, raw: &[u8]) -> Option<ExitReason> {
         let isa = Isa::from_kvm(u32::try_from(self.isa.read(raw)?).ok()?)?;
-        // Some kernels declare the field as long, and -1 (SVM's invalid state) fills it.
+        // Some kernels declare the field as long, and sign-extend -1 (SVM's VMEXIT_INVALID).
         let code = (self.reason.read(raw)? & u64::from(u32::MAX)) as u32;
         Some(ExitReason { isa, code })
     }

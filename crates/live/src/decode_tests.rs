@@ -15,7 +15,7 @@ fn decoder() -> Decoder {
     Decoder::new(&exit, &entry, Some(InhibitFields::new(&inhibit, None).unwrap())).unwrap()
 }
 
-/// A record of the given format with the named fields set, all others zero.
+/// A record of the format with these values in the named fields; all other fields are zero.
 fn raw(format: &str, values: &[(&str, u64)]) -> Vec<u8> {
     let format = EventFormat::parse(format).unwrap();
     let end = format.fields.iter().map(|field| field.offset + field.size).max().unwrap();

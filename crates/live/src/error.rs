@@ -1,4 +1,4 @@
-//! Obstacles to counting, and the next step for each.
+//! Errors of counting, each with its next step.
 
 use crate::FormatError;
 use std::io;
@@ -8,23 +8,23 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No tracefs is mounted where it belongs.
+    /// No tracefs is mounted in the usual places.
     #[error(
         "No tracefs at {first} nor at {second}; mount it with `mount -t tracefs tracefs {first}` (needs root)"
     )]
     NoTracefs {
         /// The usual place.
         first: PathBuf,
-        /// The place of earlier kernels, below debugfs.
+        /// Its place on older kernels, below debugfs.
         second: PathBuf,
     },
-    /// Tracefs is there, but not for this user.
+    /// The user may not access tracefs.
     #[error("{path} may not be read; run as root, or give your group access with `mount -o remount,gid=...`")]
     TracefsDenied {
         /// The path that was tried.
         path: PathBuf,
     },
-    /// The kernel has no such tracepoint now.
+    /// The kernel does not have the tracepoint, or not at the moment.
     #[error("No tracepoint {event}: {path} is missing; {next}")]
     NoEvent {
         /// The event as `system:name`.
@@ -56,7 +56,7 @@ pub enum Error {
         #[source]
         source: FormatError,
     },
-    /// A tracepoint lacks a field, or has it in a size that is not read.
+    /// A tracepoint lacks a field, or its size is not supported.
     #[error("Tracepoint {event} has no usable field `{field}`; this kernel's event is not supported")]
     Field {
         /// The event.
@@ -64,7 +64,7 @@ pub enum Error {
         /// The field.
         field: &'static str,
     },
-    /// `perf_event_open` refused.
+    /// `perf_event_open` failed.
     #[error("Cannot count {event} of thread {thread}; {next}")]
     Open {
         /// The event.
@@ -90,7 +90,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// Starting, stopping, reading or joining open events failed.
+    /// An operation on open events failed: starting, stopping, reading or redirecting.
     #[error("Cannot {action} the events of thread {thread}; the kernel refused what it allowed at first")]
     Control {
         /// The thread.
@@ -104,7 +104,7 @@ pub enum Error {
     /// No vendor module of KVM is loaded.
     #[error("KVM is not loaded: there is neither kvm_intel nor kvm_amd; `exitless doctor` says why")]
     NoKvm,
-    /// The kernel took no program.
+    /// The kernel did not load the programs.
     #[error("The eBPF programs could not be loaded: {cause}; {next}")]
     Load {
         /// The message of the kernel or the loader.
@@ -112,7 +112,7 @@ pub enum Error {
         /// The next step for the user.
         next: &'static str,
     },
-    /// The kernel's verifier refused a program.
+    /// The kernel's verifier rejected a program.
     #[error(
         "The kernel's verifier refused eBPF program {program}: {reason}; {}",
         saved(log.as_deref())
@@ -120,12 +120,12 @@ pub enum Error {
     Rejected {
         /// The program.
         program: String,
-        /// The verifier's last words.
+        /// The last line of the verifier's log.
         reason: String,
-        /// The path of the whole log.
+        /// The path of the complete log.
         log: Option<PathBuf>,
     },
-    /// A program that was loaded could not be attached.
+    /// A loaded program could not be attached.
     #[error("The eBPF program for {event} could not be attached: {cause}")]
     Attach {
         /// The tracepoint.
@@ -133,21 +133,21 @@ pub enum Error {
         /// The message of the kernel.
         cause: String,
     },
-    /// The kernel did not give, or take, an element of a map.
+    /// An element of a map could not be read or written.
     #[error("The counts in the kernel could not be reached")]
     KernelMap {
         /// The cause.
         #[source]
         cause: aya::maps::MapError,
     },
-    /// The kernel does not measure programs.
+    /// The kernel does not measure the programs' CPU time.
     #[error("The kernel does not measure eBPF programs (Linux 5.8 and CAP_SYS_ADMIN are needed)")]
     Cost {
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// An event of a whole CPU could not be opened, filtered, mapped or read.
+    /// An event for a CPU could not be opened, filtered, mapped or read.
     #[error("Cannot {action} {event} on CPU {cpu}; {next}")]
     OnCpu {
         /// The operation that was tried.
@@ -162,7 +162,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// None of the events that were asked for is there.
+    /// None of the requested events exists.
     #[error("There is nothing to trace: {0}")]
     NothingToTrace(String),
 }

@@ -7,41 +7,41 @@ use std::path::Path;
 
 /// The event since Linux 5.18, with the mask.
 pub(crate) const CHANGED: &str = "kvm_apicv_inhibit_changed";
-/// The event before, with the number only.
+/// The event before Linux 5.18, which has only the reason's number.
 pub(crate) const UPDATE_REQUEST: &str = "kvm_apicv_update_request";
 
-/// A reason was set or cleared. The kernel also reports requests that change nothing, such as clearing a
-/// reason that is not set: the mask says what holds.
+/// The setting or clearing of a reason. The kernel also reports requests that change nothing, such as clearing a
+/// reason that is not set; only the mask says which reasons are in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InhibitChange {
     /// Time in nanoseconds of `CLOCK_MONOTONIC`.
     pub time_ns: u64,
     /// The thread that made the change.
     pub thread: i32,
-    /// The reason was set; otherwise it was cleared.
+    /// True if the reason was set, false if it was cleared.
     pub set: bool,
     /// The reason's number in this kernel.
     pub number: u32,
-    /// The reason, when this kernel's numbering is known.
+    /// The reason, if this kernel's numbering is known.
     pub reason: Option<InhibitReason>,
     /// All reasons in force after the change; `None` before Linux 5.18.
     pub mask: Option<Inhibits>,
 }
 
-/// The offsets of the wanted fields in the event.
+/// The offsets of the fields that are read from the event.
 #[derive(Debug)]
 pub(crate) struct InhibitFields {
     pub(crate) id: u16,
     number: Field,
     flag: Field,
-    /// The old event says "activate", the new one "set": opposites.
+    /// The old event has "activate", the new one "set": they are opposites.
     flag_means_set: bool,
     mask: Option<Field>,
     pub(crate) numbering: InhibitNumbering,
 }
 
 impl InhibitFields {
-    /// `host` is that of the format; without it nothing is known of the kernel but the format.
+    /// `host` is the one whose format this is; without it, only the format is used.
     pub(crate) fn new(format: &EventFormat, host: Option<&Tracefs>) -> Result<Self, Error> {
         let changed = format.name == CHANGED;
         let [number, flag] = if changed { ["reason", "set"] } else { ["bit", "activate"] };
@@ -69,9 +69,10 @@ impl InhibitFields {
     }
 }
 
-/// The kernel's own statement goes first: that of the event (since Linux 6.11), else that of its types, which kernels of
-/// distributions have that carry a later KVM than their version says (Red Hat's 5.14). A kernel before 5.18 that has the event
-/// of 5.18 and no types is taken to number as Linux 6.0 does: Oracle's UEK 7 (5.15).
+/// The kernel's own information has priority: first the event's (since Linux 6.11), then the type information, which
+/// is available in distribution kernels whose KVM is newer than their version (Red Hat's 5.14). A kernel before 5.18
+/// that has the event of 5.18 but no type information is assumed to use the numbering of Linux 6.0: Oracle's UEK 7
+/// (5.15).
 fn numbering(format: &EventFormat, host: Option<&Tracefs>) -> InhibitNumbering {
     let is_since_5_18 = format.name == CHANGED;
     let version = match host.and_then(Tracefs::kernel) {
@@ -88,8 +89,8 @@ fn numbering(format: &EventFormat, host: Option<&Tracefs>) -> InhibitNumbering {
         .unwrap_or_else(|| InhibitNumbering::of_kernel(version))
 }
 
-/// The numbers of inhibit reasons in the kernel of the host below `root`: as it states them itself, else those of
-/// mainline in its version, and none when the version is unknown.
+/// The numbering of inhibit reasons in the kernel of the host below `root`: from the kernel itself, or else that of
+/// the mainline kernel of its version. Empty if the version is not known.
 #[must_use]
 pub fn inhibit_numbering(root: &Path) -> InhibitNumbering {
     let tracefs = Tracefs::find(root).ok();
@@ -105,7 +106,7 @@ pub fn inhibit_numbering(root: &Path) -> InhibitNumbering {
     InhibitNumbering::of_kernel(version.unwrap_or(KernelVersion::new(0, 0)))
 }
 
-/// A field that must be there and be a number.
+/// A mandatory numeric field.
 pub(crate) fn number_field(format: &EventFormat, name: &'static str) -> Result<Field, Error> {
     let field = format.field(name).filter(|field| field.is_number());
     field.cloned().ok_or_else(|| Error::Field { event: format.name.clone(), field: name })
@@ -126,7 +127,7 @@ mod tests {
         .unwrap()
     }
 
-    /// A host whose kernel has this release, and no types.
+    /// A host with this kernel release and no type information.
     fn host(release: &str) -> (tempfile::TempDir, Tracefs) {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("sys/kernel/tracing/events")).unwrap();
@@ -136,7 +137,7 @@ mod tests {
         (root, tracefs)
     }
 
-    /// Type information that has one enumeration (`Documentation/bpf/btf.rst`, "BTF Type and String Encoding").
+    /// Type information with one enumeration (`Documentation/bpf/btf.rst`, "BTF Type and String Encoding").
     fn enumeration(name: &str, values: &[(&str, u32)]) -> Vec<u8> {
         let mut strings = vec![0];
         let mut text = |text: &str| {
@@ -177,7 +178,7 @@ mod tests {
         let fields = InhibitFields::new(&format, Some(&host)).unwrap();
         assert_eq!(fields.numbering.reason(7), Some(InhibitReason::IrqWindow));
         assert!(!fields.numbering.is_stated());
-        // Types say more than the version. The kernel numbers as Linux 6.3 does.
+        // Type information has priority over the version. This kernel uses the numbering of Linux 6.3.
         let types = root.path().join("sys/kernel/btf");
         std::fs::create_dir_all(&types).unwrap();
         let values = [("APICV_INHIBIT_REASON_DISABLE", 0), ("APICV_INHIBIT_REASON_IRQWIN", 8)];

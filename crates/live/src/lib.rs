@@ -1,8 +1,8 @@
-//! Counting VM exits while they happen, exactly, for given threads.
+//! Counts VM exits of given threads while they happen, exactly.
 //!
-//! The kernel's `kvm_exit` and `kvm_entry` tracepoints are sampled by `perf_event_open(2)`, every
-//! occurrence, into one ring buffer a thread. Beside the samples the kernel keeps a count of occurrences that
-//! a full buffer does not touch, so what was lost is known to the exit.
+//! The kernel's `kvm_exit` and `kvm_entry` tracepoints are sampled by `perf_event_open(2)`, each occurrence, into one
+//! ring buffer per thread. The kernel also counts the occurrences, even if the buffer is full, so the number of lost
+//! exits is exact.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), live::Error> {

@@ -1,13 +1,14 @@
-//! A loader of eBPF programs that does without the kernel's types.
+//! A loader of eBPF programs that does not read the kernel's type information.
 
 use aya::EbpfLoader;
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 use std::error::Error;
 use std::thread;
 
-/// A loader. aya 0.14 reads all types of the kernel to make one: 60 million instructions and tens of MiB at each start of a
-/// collector. The programs here get their offsets otherwise. So a thread makes it to which the kernel opens no files; if
-/// that cannot be had, the loader has the types. (0.16 reads types for the programs that need them, but needs Rust 1.98.)
+/// A loader. aya 0.14 parses the kernel's whole type information when it creates one: 60 million instructions and
+/// tens of MiB at each start of a collector. Our programs get their offsets differently, so the loader is created in
+/// a thread that may not open files. If that thread cannot be set up, type information is parsed. (aya 0.16 parses it
+/// only for programs that need it, but requires Rust 1.98.)
 pub(crate) fn without_types() -> EbpfLoader<'static> {
     let make = || {
         if let Err(error) = open_no_files() {
@@ -19,7 +20,7 @@ pub(crate) fn without_types() -> EbpfLoader<'static> {
     made.unwrap_or_default()
 }
 
-/// Has the kernel refuse this thread to open files.
+/// Makes the kernel refuse to open files for this thread.
 fn open_no_files() -> Result<(), Box<dyn Error>> {
     let calls = [libc::SYS_open, libc::SYS_openat].map(|call| (call, Vec::new()));
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// The bytes that this process has read.
+    /// The number of bytes that this process has read.
     fn read() -> u64 {
         let text = fs::read_to_string("/proc/self/io").unwrap();
         text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()

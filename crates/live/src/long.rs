@@ -1,8 +1,8 @@
-//! Exits that took longer than a bound, with what the host did meanwhile.
+//! Exits that took at least a given time, with what the host did meanwhile.
 //!
-//! Exits come from the programs that record, and those within the bound are passed over in user space: that costs an exit
-//! hardly more than counting it in the kernel. What the host does with the vCPUs' threads comes from the kernel's own
-//! tracepoints of the scheduler, of interrupts and of KVM's return to the VMM, which the kernel filters by thread.
+//! Exits come from the programs that record them, and shorter ones are dropped in user space: that costs hardly more
+//! per exit than counting in the kernel. The activity of the host comes from the kernel's tracepoints of the
+//! scheduler, of interrupts and of KVM's returns to the VMM, filtered by thread in the kernel.
 
 mod past;
 
@@ -22,25 +22,25 @@ use crate::trace::source::{CpuRecords, Source, Tracepoint};
 use crate::{Error, EventFormat, Field, LiveAccess, LiveExit, Recorder, Tracefs, Watch};
 use past::{Past, Step};
 
-/// An exit waits so long for the events of all processors in its time.
+/// The time for which an exit is held back until the events of all CPUs during it have arrived.
 const HOLD_BACK_NS: u64 = 100_000_000;
-/// A new vCPU is watched within this time, and processors that come and go are noticed.
+/// The interval of looking for new vCPU threads, and for CPUs that came online or went offline.
 const LOOK_NS: u64 = 200_000_000;
 /// The number of exits that can wait to be reported; more are counted as lost.
 const MOST_WAITING: usize = 65_536;
-/// The kernel takes a page of filter at most; a thread in it takes up to 56 characters.
+/// The most threads in a filter: the kernel allows one page, and a thread takes up to 56 characters.
 const MOST_FILTERED: usize = 64;
-/// After so many refusals in a row the threads are given up: a processor that goes offline meanwhile costs one.
+/// After so many refusals in a row, further threads are given up: a processor that goes offline meanwhile costs one.
 const MOST_REFUSED: u32 = 5;
 
-/// One of them.
+/// A long exit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LongOccurrence {
     /// The exit; its clock is `CLOCK_MONOTONIC`.
     pub exit: LongExit,
-    /// When the guest was left.
+    /// The time of the exit.
     pub wall: SystemTime,
-    /// Whose VM it is, if it was still there to ask.
+    /// The process of the VM, if it still existed when it was looked up.
     pub owner: Option<Owner>,
 }
 
@@ -49,13 +49,13 @@ pub struct LongOccurrence {
 pub struct LongSummary {
     /// All exits.
     pub exits: u64,
-    /// Those beyond the bound.
+    /// Exits of at least the given time.
     pub long: u64,
-    /// Those in which the guest slept longer than the bound, left out.
+    /// Excluded exits that were long because the guest slept.
     pub slept: u64,
-    /// Exits that found no room, in the kernel or here: some of them may have been long.
+    /// Exits that were lost in the kernel or here; some may have been long.
     pub lost: u64,
-    /// Events of scheduler and interrupts that found no room: no exit around them says what the host did.
+    /// Lost events of the scheduler and of interrupts: exits at their times have no breakdown.
     pub lost_context: u64,
 }
 
@@ -97,12 +97,12 @@ impl Switch {
         })
     }
 
-    /// The threads that lost and got the processor, with their steps.
+    /// The threads that were switched out and in, with their steps.
     fn read(&self, raw: &[u8]) -> Option<[(u32, Step); 2]> {
         let number = |field: &Field| u32::try_from(field.read(raw)?).ok();
         let comm = raw.get(self.next_comm.offset..)?.get(..self.next_comm.size)?;
         let comm = comm.split(|&byte| byte == 0).next().unwrap_or_default();
-        // `TASK_RUNNING`, or with the mark of preemption (include/trace/events/sched.h, TASK_REPORT_MAX).
+        // `TASK_RUNNING`, possibly with the flag for preemption (include/trace/events/sched.h, TASK_REPORT_MAX).
         let state = self.prev_state.read(raw)?;
         let preempted = state & 0xff == 0;
         let out = Step::Out { next: String::from_utf8_lossy(comm).into_owned(), preempted };
@@ -110,7 +110,7 @@ impl Switch {
     }
 }
 
-/// The kernel's events about threads, as far as the kernel has them.
+/// The events about threads that this kernel has.
 #[derive(Debug)]
 struct Context {
     event_id: Field,
@@ -128,7 +128,7 @@ impl Context {
             vec![Tracepoint { id: switch.id, name: "sched:sched_switch".to_owned(), filter: None }];
         let mut steps = HashMap::new();
         for (system, name, step) in STEPS {
-            // A kernel without one of them cannot tell that part.
+            // If the kernel lacks one of them, its part of the time is counted as something else.
             let Ok(format) = tracefs.format(system, name) else { continue };
             tracepoints.push(Tracepoint { id: format.id, name: format!("{system}:{name}"), filter: None });
             steps.insert(format.id, step);
@@ -136,7 +136,7 @@ impl Context {
         Ok(Self { event_id, switch, steps, tracepoints })
     }
 
-    /// The tracepoints with a filter for these threads.
+    /// The tracepoints, filtered to these threads.
     fn filtered(&self, threads: &BTreeSet<u32>) -> Vec<Tracepoint> {
         let filter = |of: &dyn Fn(u32) -> String| {
             (threads.len() <= MOST_FILTERED)
@@ -167,16 +167,16 @@ impl Context {
     }
 }
 
-/// Watches the whole host for them. Dropping it ends that.
+/// Watches the whole host for long exits, until dropped.
 pub struct LongTracer {
     root: PathBuf,
     options: LongOptions,
     recorder: Recorder,
-    /// The reason why the host's doings cannot be watched, if they cannot.
+    /// The reason why the host's activity cannot be watched, if it cannot.
     context: Result<Context, String>,
     source: Option<Source>,
     pasts: BTreeMap<u32, Past>,
-    /// Threads of vCPUs that were seen, and when last.
+    /// The vCPU threads that had exits, with the time of the last one.
     seen: BTreeMap<u32, u64>,
     waiting: VecDeque<LongExit>,
     owners: Owners,
@@ -190,7 +190,7 @@ impl LongTracer {
     /// Starts on the host below `root` (`/` for this one).
     ///
     /// # Errors
-    /// Those of [`Recorder::attach`]. If the scheduler cannot be watched, exits are found all the same:
+    /// Those of [`Recorder::attach`]. If the scheduler cannot be watched, exits are reported without a breakdown;
     /// [`Self::without_context`] has the reason.
     pub fn attach(root: &Path, watch: &Watch, options: LongOptions) -> Result<Self, Error> {
         let recorder = Recorder::attach(root, watch)?;
@@ -211,20 +211,21 @@ impl LongTracer {
         })
     }
 
-    /// The reason why exits do not say what the host did, if they do not.
+    /// The reason why exits do not say what the host did, if they do not; or if only those do of vCPUs that were seen
+    /// first, which shows later.
     #[must_use]
     pub fn without_context(&self) -> Option<&str> {
         self.context.as_ref().err().map(String::as_str)
     }
 
-    /// Exits beyond the bound that were handed out.
+    /// The number of long exits that were returned.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.summary.long
     }
 
-    /// Those since the last call, in order of time; those of the last tenth of a second come with a later call. To be
-    /// called some twenty times a second.
+    /// The long exits since the last call, in order of time; those of the last 100 ms follow with a later call. Call
+    /// it about twenty times a second.
     pub fn poll(&mut self) -> Vec<LongOccurrence> {
         let now = Anchor::now();
         self.take_exits();
@@ -236,10 +237,10 @@ impl LongTracer {
         self.release(now, now.ns().saturating_sub(HOLD_BACK_NS))
     }
 
-    /// Ends the trace: those that are left, and the counts.
+    /// Ends the trace, and returns the remaining exits and the counts.
     ///
     /// # Errors
-    /// [`Error::KernelMap`] when the kernel does not say how many were lost.
+    /// [`Error::KernelMap`] if the number of lost exits cannot be read.
     pub fn finish(mut self) -> Result<(Vec<LongOccurrence>, LongSummary), Error> {
         let now = Anchor::now();
         self.take_exits();
@@ -298,7 +299,7 @@ impl LongTracer {
                         }
                     }
                     Record::Lost(events) => {
-                        // The next sample after the gap has no time yet: all of this reading is in doubt.
+                        // The time of the next sample is not known yet, so distrust all that was read now.
                         self.summary.lost_context += events;
                         self.pasts.values_mut().for_each(|past| past.forget_before(now_ns.max(last_ns)));
                     }
@@ -308,7 +309,7 @@ impl LongTracer {
         }
     }
 
-    /// Watches the threads that had exits lately.
+    /// Watches the threads that recently had exits.
     fn look(&mut self, now_ns: u64) {
         const FORGET_NS: u64 = 10_000_000_000;
         self.seen.retain(|_, last_ns| now_ns.saturating_sub(*last_ns) < FORGET_NS);
@@ -323,7 +324,7 @@ impl LongTracer {
             self.hold(&last, now_ns);
             return;
         }
-        // The new one is open before the old one closes, so nothing of the others is missed.
+        // Open the new source before closing the old one, so that no event is missed.
         let opened = Source::open(context.filtered(&threads), &cpus).and_then(|mut source| {
             source.enable()?;
             Ok(source)

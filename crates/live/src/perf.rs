@@ -1,4 +1,4 @@
-//! The few system calls on perf events, each behind a safe function.
+//! The system calls for perf events, each in a safe function.
 
 use perf_event_open_sys::bindings as sys;
 use perf_event_open_sys::{ioctls, perf_event_open};
@@ -7,17 +7,17 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The subject of an event.
+/// The target of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watch {
-    /// One thread, on whatever CPU it runs.
+    /// One thread on any CPU.
     Thread(i32),
-    /// One CPU, whatever thread runs on it; needs more rights.
+    /// One CPU with any thread; needs more privileges.
     Cpu(u32),
 }
 
 impl Watch {
-    /// The arguments `pid` and `cpu` of `perf_event_open(2)`, where -1 is any.
+    /// The arguments `pid` and `cpu` of `perf_event_open(2)`; -1 means any.
     fn pid_and_cpu(self) -> (i32, i32) {
         match self {
             Self::Thread(thread) => (thread, -1),
@@ -25,7 +25,7 @@ impl Watch {
         }
     }
 
-    /// The next step after the system refused an event.
+    /// The next step after an event was refused.
     pub(crate) fn advice(self, error: &io::Error) -> String {
         match (error.raw_os_error(), self) {
             (Some(libc::EACCES | libc::EPERM), _) => {
@@ -62,23 +62,24 @@ pub(crate) struct Event {
     tells_lost: bool,
 }
 
-/// The total of an event.
+/// The counts of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Total {
     pub(crate) count: u64,
-    /// Occurrences that found no room; Linux 6.0 and later.
+    /// Occurrences whose records were dropped; since Linux 6.0.
     pub(crate) lost: Option<u64>,
 }
 
 impl Event {
-    /// Opens tracepoint `id` for one thread or CPU, every occurrence a sample. Without a `leader` it is stopped.
+    /// Opens tracepoint `id` for one thread or CPU, sampling every occurrence. Without a `leader` it is disabled at
+    /// first.
     ///
-    /// With one it is on whenever its leader is: the kernel puts a group onto a CPU and takes it off as a whole, with
-    /// interrupts off, so that no event of it begins or ends before another.
+    /// With a leader, it is enabled whenever the leader is: the kernel schedules a group on a CPU as a whole, with
+    /// interrupts disabled, so no event of it starts or stops before another.
     pub(crate) fn open(id: u16, watch: Watch, leader: Option<&Self>) -> io::Result<Self> {
         match Self::open_with(id, watch, leader, sys::PERF_FORMAT_LOST.into()) {
             Ok(file) => Ok(Self { file, tells_lost: true }),
-            // EINVAL is also what a kernel before 6.0 says to PERF_FORMAT_LOST.
+            // Kernels before 6.0 return EINVAL for PERF_FORMAT_LOST.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 Ok(Self { file: Self::open_with(id, watch, leader, 0)?, tells_lost: false })
             }
@@ -93,52 +94,52 @@ impl Event {
         attr.config = id.into();
         attr.sample_type = (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW).into();
         attr.read_format = read_format;
-        // The scheduler's clock, perf's default, jumps between CPUs where the TSC is unstable, and handling
-        // times would jump with it.
+        // perf's default is the scheduler's clock, which jumps between CPUs if the TSC is unstable, and handling
+        // times would be wrong.
         attr.clockid = libc::CLOCK_MONOTONIC;
         attr.sample_period = 1;
         attr.set_use_clockid(1);
         attr.set_disabled(u64::from(leader.is_none()));
         let group = leader.map_or(-1, |leader| leader.file.as_raw_fd());
         let (pid, cpu) = watch.pid_and_cpu();
-        // SAFETY: attr is a whole perf_event_attr that outlives the call and states its own size; the events
-        // it asks for only write to buffers that this crate maps.
+        // SAFETY: attr is a complete perf_event_attr with its own size and outlives the call; the events that it
+        // requests only write to buffers that this crate maps.
         let fd = unsafe { perf_event_open(&mut attr, pid, cpu, group, sys::PERF_FLAG_FD_CLOEXEC.into()) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call returned a new descriptor that nobody else owns.
+        // SAFETY: the call returned a new descriptor that nothing else owns.
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(File::from(owned))
     }
 
-    /// Starts this event, and with it those whose leader it is.
+    /// Enables this event, and with it the group that it leads.
     pub(crate) fn enable_group(&self) -> io::Result<()> {
-        // Not by PERF_IOC_FLAG_GROUP, which starts them one after the other.
+        // Without PERF_IOC_FLAG_GROUP, which would enable the events one after the other.
         // SAFETY: the descriptor is an open perf event and no flag is given.
         check(unsafe { ioctls::ENABLE(self.file.as_raw_fd(), 0) })
     }
 
-    /// Stops this event, and with it those whose leader it is.
+    /// Disables this event, and with it the group that it leads.
     pub(crate) fn disable_group(&self) -> io::Result<()> {
         // SAFETY: as for starting.
         check(unsafe { ioctls::DISABLE(self.file.as_raw_fd(), 0) })
     }
 
-    /// Makes samples and counts of those occurrences only that pass `filter`, in the language of the kernel's
+    /// Samples and counts only occurrences that match `filter`, in the syntax of the kernel's
     /// `Documentation/trace/events.rst`, "Event filtering".
     pub(crate) fn set_filter(&self, filter: &CStr) -> io::Result<()> {
         // SAFETY: the descriptor is an open perf event, and the kernel only reads the text, up to its zero.
         check(unsafe { ioctls::SET_FILTER(self.file.as_raw_fd(), filter.as_ptr().cast_mut()) })
     }
 
-    /// Sends this event's records to the buffer of `other`, which belongs to the same thread or CPU.
+    /// Redirects this event's records to the buffer of `other`, which has the same thread or CPU.
     pub(crate) fn write_to(&self, other: &Self) -> io::Result<()> {
         // SAFETY: both descriptors are open perf events.
         check(unsafe { ioctls::SET_OUTPUT(self.file.as_raw_fd(), other.file.as_raw_fd()) })
     }
 
-    /// Occurrences since the event was opened, counted whether or not their samples found room.
+    /// The occurrences since the event was opened, including those whose samples were dropped.
     pub(crate) fn total(&self) -> io::Result<Total> {
         let mut words = [0; 16];
         let wanted = if self.tells_lost { 16 } else { 8 };

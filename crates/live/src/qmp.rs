@@ -1,7 +1,7 @@
-//! A client of QEMU's monitor protocol (QMP): connect, ask, leave.
+//! A client of QEMU's monitor protocol (QMP).
 //!
-//! A monitor serves one program at a time, so every call has a deadline, and the connection ends with the
-//! client (docs/interop/qmp-spec.rst of QEMU).
+//! A monitor serves one client at a time, so every call has a deadline, and the connection is closed when the client
+//! is dropped (docs/interop/qmp-spec.rst of QEMU).
 
 mod connection;
 #[cfg(test)]
@@ -18,11 +18,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The reason why QEMU gave no answer.
+/// The reason why QEMU did not answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QmpError {
-    /// The socket cannot be connected to.
+    /// Connecting to the socket failed.
     #[error("Cannot connect to the monitor at {path}; {next}")]
     Connect {
         /// The socket.
@@ -33,7 +33,7 @@ pub enum QmpError {
         #[source]
         source: io::Error,
     },
-    /// Nobody greets: another program has the monitor.
+    /// No greeting: another client is connected to the monitor.
     #[error(
         "The monitor at {path} gave no greeting in {waited:?}: another program is connected to it, or QEMU \
          hangs; end that connection, or give QEMU a second -qmp socket"
@@ -41,7 +41,7 @@ pub enum QmpError {
     Busy {
         /// The socket.
         path: PathBuf,
-        /// The time that was waited.
+        /// The time that we waited.
         waited: Duration,
     },
     /// QEMU greeted but did not answer in time.
@@ -52,14 +52,14 @@ pub enum QmpError {
         /// The command.
         command: String,
     },
-    /// The other side left, or the system cut the connection.
+    /// The connection was closed.
     #[error("The monitor at {path} closed the connection at `{command}`; see whether the VM still runs")]
     Closed {
         /// The socket.
         path: PathBuf,
         /// The command.
         command: String,
-        /// The cause, if it was not simply the end.
+        /// The cause, if it was not a regular end.
         #[source]
         source: Option<io::Error>,
     },
@@ -70,7 +70,7 @@ pub enum QmpError {
         path: PathBuf,
         /// The expected answer.
         expected: &'static str,
-        /// Bytes of the connection that had been taken before.
+        /// The number of bytes that had been read before.
         at: u64,
     },
     /// QEMU refused the command.
@@ -82,12 +82,12 @@ pub enum QmpError {
         class: String,
         /// QEMU's words.
         description: String,
-        /// QEMU's version by its greeting.
+        /// QEMU's version from its greeting.
         version: String,
     },
 }
 
-/// A connection to a monitor, past the negotiation.
+/// A connection to a monitor after the negotiation.
 #[derive(Debug)]
 pub struct Monitor {
     connection: Connection,
@@ -97,14 +97,14 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Connects to a socket and negotiates. All that is done with the monitor has to be over `timeout` from now.
+    /// Connects to a socket and negotiates. The whole use of the monitor must end within `timeout` from now.
     ///
     /// # Errors
     /// [`QmpError::Connect`], [`QmpError::Busy`] when no greeting comes, and those of [`Self::ask`].
     pub fn connect(path: &Path, timeout: Duration) -> Result<Self, QmpError> {
         let busy = || QmpError::Busy { path: path.to_owned(), waited: timeout };
         let connection = Connection::open(path, Instant::now() + timeout).map_err(|source| {
-            // So many wait already that the kernel lets none wait more.
+            // The listen queue is full.
             if source.kind() == io::ErrorKind::WouldBlock {
                 return busy();
             }
@@ -127,11 +127,11 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Connects to a socket of the process. Looks for it in the process's own file system, which may be a container's, and
-    /// then in ours, for that of others is open to root only.
+    /// Connects to a socket at a path of the process. Looks for it below the process's root, which may be a
+    /// container's, and then below ours, because only root may enter the root of another user's process.
     pub(crate) fn of_process(root: &Path, pid: i32, path: &str, timeout: Duration) -> Result<Self, QmpError> {
         let process = root.join(format!("proc/{pid}"));
-        // Finding the socket can take as long as the process likes: the path leads through its own file systems.
+        // The process can delay the lookup at will: the path leads through its own file systems.
         let connect = |socket: PathBuf| {
             let connected = files::look_at_files(&process, move || Self::connect(&socket, timeout));
             connected.unwrap_or_else(|source| {
@@ -144,7 +144,8 @@ impl Monitor {
         };
         let within = connect(process.join("root").join(absolute));
         match &within {
-            // The process holds whoever looks, and the path may lead to it in our file system too.
+            // The process blocks the lookup. Do not try below our root: the path may lead to the process from there
+            // too.
             Err(QmpError::Connect { source, .. }) if source.kind() == io::ErrorKind::TimedOut => {
                 return within;
             }
@@ -157,17 +158,17 @@ impl Monitor {
         }
     }
 
-    /// QEMU's version by its greeting, such as `10.0.13`.
+    /// QEMU's version from its greeting, such as `10.0.13`.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Lets QEMU execute a command, and gives the JSON text of what it returns. Events that come meanwhile are skipped.
+    /// Executes a command, and returns the JSON text of its result. Events that arrive meanwhile are skipped.
     ///
     /// # Errors
-    /// [`QmpError::Refused`] when QEMU cannot, [`QmpError::Silent`] when the time is over, and
-    /// [`QmpError::Closed`] or [`QmpError::NotQmp`] when the other side leaves or talks nonsense.
+    /// [`QmpError::Refused`] if QEMU returns an error, [`QmpError::Silent`] after the timeout, and
+    /// [`QmpError::Closed`] or [`QmpError::NotQmp`] if the other side disconnects or sends something else.
     pub fn ask(&mut self, command: &str, arguments: Option<Value>) -> Result<Box<RawValue>, QmpError> {
         self.asked += 1;
         let mut request = json!({ "execute": command, "id": self.asked });
@@ -227,7 +228,7 @@ impl Monitor {
     }
 }
 
-/// An error's `class` and `desc`.
+/// The `class` and `desc` of an error.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Refusal {

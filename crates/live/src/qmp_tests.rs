@@ -137,13 +137,13 @@ fn an_answer_takes_no_more_memory_than_its_text() {
     let answer = Monitor::connect(&fake.path(), LONG).unwrap().ask("query-pci", None).unwrap();
     assert_eq!(answer.get().len(), OBJECT.len() * OBJECTS + "[0]".len());
     assert!(serde_json::from_str::<Vec<u8>>(answer.get()).is_err());
-    // The text, as it was sent, as it came in a buffer that doubled, and as it is kept.
+    // The copies: the text as it was sent, in a growing read buffer, and as it is kept.
     let taken = most_memory() - before;
     assert!(taken < 8 * answer.get().len(), "{taken} bytes for {}", answer.get().len());
     fake.end();
 }
 
-/// The most memory of this process so far, in bytes.
+/// The peak memory of this process so far, in bytes.
 fn most_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -188,7 +188,7 @@ proptest! {
     fn any_bytes_after_the_greeting_end_in_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         let fake = Fake::raw(move |mut stream| {
             write!(stream, "{GREETING}\r\n").unwrap();
-            // The client may have seen enough and be gone.
+            // Fails if the client has already disconnected.
             let _ = stream.write_all(&bytes);
         });
         prop_assert!(Monitor::connect(&fake.path(), LONG).is_err());

@@ -1,6 +1,6 @@
-//! Records of a perf ring buffer, from bytes.
+//! Parses the records of a perf ring buffer.
 //!
-//! Layout: `perf_event_open(2)`, "MMAP layout"; for events opened with
+//! Layout: `perf_event_open(2)`, "MMAP layout", for events that were opened with
 //! `PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_RAW` and without `sample_id_all`.
 
 use perf_event_open_sys::bindings as sys;
@@ -11,13 +11,13 @@ const HEADER: usize = 8;
 /// One occurrence of a tracepoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// Process of the thread in which it occurred.
+    /// The process of the thread.
     pub pid: i32,
-    /// The thread.
+    /// The thread in which it occurred.
     pub tid: i32,
     /// Time in nanoseconds of `CLOCK_MONOTONIC`.
     pub time_ns: u64,
-    /// The tracepoint's record, which an [`crate::EventFormat`] describes; some padding may follow it.
+    /// The tracepoint's record, described by an [`crate::EventFormat`], with some padding after it.
     pub raw: &'a [u8],
 }
 
@@ -26,9 +26,9 @@ pub struct Sample<'a> {
 pub enum Record<'a> {
     /// An occurrence.
     Sample(Sample<'a>),
-    /// So many records found no room here.
+    /// This number of records was dropped here.
     Lost(u64),
-    /// A record of another kind, passed over.
+    /// A record of another type, which is skipped.
     Other(u32),
     /// Bytes that are not a record; nothing after them can be read.
     Malformed {
@@ -37,7 +37,7 @@ pub enum Record<'a> {
     },
 }
 
-/// Walks over the records in `bytes`, which begin at a record's header. Never panics; ends after
+/// Iterates over the records in `bytes`, which must begin with a record header. Never panics; ends after
 /// [`Record::Malformed`].
 #[must_use]
 pub fn records(bytes: &[u8]) -> Records<'_> {
@@ -106,7 +106,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Records written by hand, for the tests of this crate.
+/// Builds records for the tests of this crate.
 #[cfg(test)]
 pub(crate) mod written {
     use super::*;
@@ -126,7 +126,7 @@ pub(crate) mod written {
         body.extend(time_ns.to_ne_bytes());
         body.extend(u32::try_from(raw.len()).unwrap().to_ne_bytes());
         body.extend(raw);
-        // The kernel rounds a record up to 8 bytes.
+        // The kernel rounds sizes up to multiples of 8 bytes.
         body.resize(body.len().next_multiple_of(8), 0);
         record(sys::PERF_RECORD_SAMPLE, &body)
     }

@@ -1,4 +1,4 @@
-//! The buffer that the kernel shares with us for one thread's records.
+//! The buffer that the kernel shares with us for the records of one thread or CPU.
 
 use crate::spans::unread;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A mapped ring buffer, unmapped when dropped. The kernel writes at `data_head`, we read up to it.
+/// A mapped ring buffer, unmapped when dropped. The kernel writes up to `data_head`; we read up to there.
 #[derive(Debug)]
 pub(crate) struct Ring {
     base: NonNull<u8>,
@@ -24,7 +24,7 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps a buffer for an open event: one control page and `data_pages`, a power of two.
+    /// Maps a buffer for an open event: one control page and `data_pages`, which must be a power of two.
     pub(crate) fn map(event: &File, data_pages: usize) -> io::Result<Self> {
         let page = page_size();
         let size = data_pages * page;
@@ -59,9 +59,9 @@ impl Ring {
         })
     }
 
-    /// Takes what the kernel wrote since the last call and gives its room back.
+    /// Returns what the kernel has written since the last call, and frees the space.
     ///
-    /// `None` when head and tail contradict each other; the buffer is emptied then.
+    /// `None` if head and tail are inconsistent; the buffer is then emptied.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         // Acquire: the records must be visible before we read them (perf_event_open(2), "data_head").
         let head = self.head().load(Ordering::Acquire);
@@ -77,7 +77,7 @@ impl Ring {
             }
             bytes
         });
-        // Release: the kernel may overwrite the room only after we have read it.
+        // Release: the kernel may overwrite the space only after we have read it.
         self.tail().store(head, Ordering::Release);
         bytes
     }
@@ -101,7 +101,7 @@ impl Drop for Ring {
     }
 }
 
-/// Bytes in a page of this machine.
+/// The page size of this machine in bytes.
 pub(crate) fn page_size() -> usize {
     // SAFETY: sysconf only reads.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

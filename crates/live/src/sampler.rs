@@ -1,4 +1,4 @@
-//! Every occurrence of some tracepoints in some threads.
+//! Samples every occurrence of some tracepoints in some threads.
 
 use crate::perf::{Event, Watch};
 use crate::record::{Records, records};
@@ -7,7 +7,7 @@ use crate::{Error, EventFormat};
 use std::io;
 use tracing::debug;
 
-/// Samples tracepoints of given threads, one buffer a thread. Dropping it closes everything.
+/// Samples tracepoints of given threads, with one buffer per thread. Dropping it closes all events.
 #[derive(Debug)]
 pub struct TracepointSampler {
     names: Vec<(u16, String)>,
@@ -17,19 +17,19 @@ pub struct TracepointSampler {
 #[derive(Debug)]
 struct Watched {
     thread: i32,
-    // The ring goes before the events: the mapping holds on to the first event's buffer.
+    // Dropped before the events, because the mapping refers to the first event's buffer.
     ring: Ring,
     events: Vec<Event>,
 }
 
-/// The total of one event in one thread since it was opened, whether or not there was room.
+/// The counts of one event in one thread since it was opened, including dropped samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventTotal {
     /// The event's ID.
     pub event: u16,
     /// Occurrences.
     pub count: u64,
-    /// Occurrences whose sample found no room, as the kernel says (Linux 6.0 and later).
+    /// Occurrences whose sample was dropped, as the kernel reports since Linux 6.0.
     pub lost: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ pub struct EventTotal {
 pub struct ThreadSamples {
     /// The thread.
     pub thread: i32,
-    /// Totals of each event since it was opened, read before the buffer was.
+    /// The totals of each event since it was opened, read before the buffer.
     pub totals: Vec<EventTotal>,
     bytes: Vec<u8>,
 }
@@ -58,11 +58,11 @@ impl ThreadSamples {
 }
 
 impl TracepointSampler {
-    /// Opens `events` for each of `threads`, stopped, with a buffer of at least `bytes_per_thread` (rounded up
-    /// to a power of two of pages).
+    /// Opens `events` for each of `threads`, disabled, with buffers of at least `bytes_per_thread` (rounded up to a
+    /// power of two of pages).
     ///
     /// # Errors
-    /// [`Error::Open`] or [`Error::Map`]; both say what is lacking.
+    /// [`Error::Open`] or [`Error::Map`]; both say what is missing.
     pub fn open(events: &[&EventFormat], threads: &[i32], bytes_per_thread: usize) -> Result<Self, Error> {
         let pages = bytes_per_thread.div_ceil(page_size()).max(1).next_power_of_two();
         let threads = threads.iter().map(|&thread| watch(events, thread, pages)).collect::<Result<_, _>>()?;
@@ -77,7 +77,7 @@ impl TracepointSampler {
         &self.names
     }
 
-    /// Starts counting; the events of one thread start together, threads one after the other.
+    /// Starts counting. The events of one thread start together; threads start one after the other.
     ///
     /// # Errors
     /// [`Error::Control`].
@@ -85,7 +85,7 @@ impl TracepointSampler {
         self.each("start", Event::enable_group)
     }
 
-    /// Stops counting. What was recorded stays to be drained.
+    /// Stops counting. Recorded samples can still be drained.
     ///
     /// # Errors
     /// [`Error::Control`].
@@ -102,10 +102,10 @@ impl TracepointSampler {
         Ok(())
     }
 
-    /// Takes what the buffers hold, thread by thread, in the order in which the threads were given.
+    /// Takes the contents of the buffers, in the order in which the threads were given.
     ///
     /// # Errors
-    /// [`Error::Control`] when a total cannot be read.
+    /// [`Error::Control`] if a total cannot be read.
     pub fn drain(&mut self) -> Result<Vec<ThreadSamples>, Error> {
         let names = &self.names;
         self.threads.iter_mut().map(|watched| watched.drain(names)).collect()
@@ -115,8 +115,8 @@ impl TracepointSampler {
 impl Watched {
     fn drain(&mut self, names: &[(u16, String)]) -> Result<ThreadSamples, Error> {
         let thread = self.thread;
-        // Totals first: while events still run, samples may come to exceed totals but never the reverse, so
-        // that nothing is called lost which is merely not read yet.
+        // Read the totals first: while events are running, there may be more samples than the total, but not fewer,
+        // so that samples that were not read yet are not taken for lost.
         let totals = names
             .iter()
             .zip(&self.events)

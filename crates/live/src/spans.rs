@@ -1,11 +1,11 @@
-//! The bytes of a ring that were written and not read yet.
+//! The unread bytes of a ring buffer.
 
 use std::ops::Range;
 
-/// The unread bytes as at most two stretches of the ring, in order; the second begins at 0.
+/// The unread bytes as at most two ranges of the ring, in order; the second one begins at 0.
 ///
-/// `head` and `tail` count all bytes ever written and read, as in `struct perf_event_mmap_page`. `None` when
-/// they cannot belong to a ring of `size` bytes: nothing in it can be trusted then.
+/// `head` and `tail` count all bytes ever written and read, as in `struct perf_event_mmap_page`. `None` if they are
+/// impossible for a ring of `size` bytes: then nothing in it can be trusted.
 pub(crate) fn unread(size: usize, tail: u64, head: u64) -> Option<[Range<usize>; 2]> {
     let length = usize::try_from(head.checked_sub(tail)?).ok()?;
     if size == 0 || length > size {

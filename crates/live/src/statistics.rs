@@ -1,8 +1,8 @@
 //! KVM's own counters of running VMs, for hosts where eBPF cannot be used.
 //!
-//! They tell how many exits there were and how many of some kinds; no other reasons and no handling times.
-//! For each VM the first of these that works is used: QEMU's monitor ([`Origin::Qmp`]), the descriptors of
-//! statistics that the VMM keeps open ([`Origin::Descriptors`]), and debugfs ([`Origin::Debugfs`]).
+//! They have the number of exits and those of some kinds, but no other reasons and no handling times. For each VM the
+//! first of these sources that works is used: QEMU's monitor ([`Origin::Qmp`]), statistics descriptors that the VMM
+//! has open ([`Origin::Descriptors`]), and debugfs ([`Origin::Debugfs`]).
 //!
 //! ```no_run
 //! use host::vms::Vms;
@@ -34,8 +34,8 @@ use std::time::Instant;
 pub use change::StatisticsChange;
 pub use source::StatisticsSource;
 
-/// Counters that only grow, by the kernel's names (`exits`, `io_exits`, `halt_exits`, ...;
-/// arch/x86/kvm/x86.c, `kvm_vcpu_stats_desc` and `kvm_vm_stats_desc`).
+/// Cumulative counters by the kernel's names (`exits`, `io_exits`, `halt_exits`, ...; arch/x86/kvm/x86.c,
+/// `kvm_vcpu_stats_desc` and `kvm_vm_stats_desc`).
 pub type Counters = BTreeMap<String, u64>;
 
 /// The source of counters.
@@ -43,13 +43,12 @@ pub type Counters = BTreeMap<String, u64>;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Origin {
-    /// QEMU 7.1 or later, asked through its monitor with `query-stats`. Counters of each vCPU.
+    /// `query-stats` on a monitor of QEMU 7.1 or later. Has counters of each vCPU.
     Qmp,
-    /// KVM's binary statistics, through the VMM's own descriptors of them: QEMU 8.1 and later keeps one for each
-    /// vCPU. Nothing is asked of the VMM, whoever has its monitor, and lockdown does not matter; Linux 5.14,
-    /// and root.
+    /// KVM's binary statistics, through the VMM's own descriptors: QEMU 8.1 and later keeps one open per vCPU. Does
+    /// not need the monitor, which another client may have, and works under lockdown. Needs Linux 5.14 and root.
     Descriptors,
-    /// `/sys/kernel/debug/kvm`. Sums over the vCPUs only; root, and no lockdown.
+    /// `/sys/kernel/debug/kvm`. Has only sums over the vCPUs; needs root and no lockdown.
     Debugfs,
 }
 
@@ -63,25 +62,25 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The figures that eBPF would tell and this source does not.
+/// Data that eBPF would provide and this source does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Missing {
-    /// Exit reasons beyond those that KVM has a counter for.
+    /// Exit reasons for which KVM has no counter.
     Reasons,
     /// The handling times of exits.
     HandlingTimes,
-    /// The vCPU that they were of.
+    /// The vCPUs of the exits.
     Vcpus,
 }
 
-/// A source that gave nothing, and why.
+/// A source that did not work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failure {
     /// The source.
     pub origin: Origin,
-    /// The cause with what to do, and the causes of the cause.
+    /// The error with the next step and its causes.
     pub cause: String,
 }
 
@@ -90,28 +89,28 @@ pub struct Failure {
 pub struct VmStatistics {
     /// The VM's process.
     pub pid: i32,
-    /// When that started, in ticks since boot; as in [`host::vms::Vm`].
+    /// The start time of the process in ticks since boot, as in [`host::vms::Vm`].
     pub start_ticks: u64,
     /// The VM's name.
     pub name: String,
-    /// The source of the counters; `None` when there was none.
+    /// The source of the counters; `None` if none worked.
     pub origin: Option<Origin>,
-    /// Sources that were tried before it in vain.
+    /// The sources that were tried before and failed.
     pub failures: Vec<Failure>,
-    /// Counters of the VM and, summed, of its vCPUs. Of a process with several VMs the sum over them.
+    /// The counters of the VM plus the sums over its vCPUs. If a process has several VMs, the sums over them.
     pub total: Counters,
-    /// Counters by vCPU, with KVM's numbers; empty where the source has none.
+    /// Counters by KVM's vCPU number; empty if the source does not have them.
     pub vcpus: BTreeMap<u32, Counters>,
-    /// Units of those that count something else than occurrences, such as `ns`.
+    /// The units of counters that do not count occurrences, such as `ns`.
     pub units: BTreeMap<String, String>,
-    /// The figures that this source lacks.
+    /// Data that this source does not have.
     pub missing: Vec<Missing>,
-    /// When it was read.
+    /// The time of the reading.
     #[serde(skip)]
     pub read_at: Instant,
 }
 
-/// The findings of a source.
+/// The counters from a source.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     total: Counters,
@@ -127,14 +126,14 @@ impl Found {
         }
     }
 
-    /// Units where no schema says them: KVM ends names of times with it.
+    /// Sets units by name if there is no schema: the names of KVM's times end with the unit.
     fn name_units(&mut self) {
         let times = self.total.keys().filter(|name| name.ends_with("_ns"));
         self.units = times.map(|name| (name.clone(), "ns".to_owned())).collect();
     }
 }
 
-/// An error with its causes on one line.
+/// An error with its causes in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -43,7 +43,7 @@ fn read(root: &Path, vm: &Vm, timeout: Duration) -> VmStatistics {
     StatisticsSource::new(root, std::slice::from_ref(vm)).with_timeout(timeout).read().remove(0)
 }
 
-/// Answers in the form of QEMU 10.0 on Linux 6.12.
+/// Answers like those of QEMU 10.0 on Linux 6.12.
 fn qemu_10(command: &str, arguments: &Value) -> Result<Value, (&'static str, &'static str)> {
     let statistics = |exits: u64, halt: u64| {
         json!([
@@ -74,7 +74,7 @@ fn qemu_10(command: &str, arguments: &Value) -> Result<Value, (&'static str, &'s
         ("query-stats", Some("vm")) => json!([{ "provider": "kvm", "stats": [
             { "name": "pages_4k", "value": 5 }, { "name": "remote_tlb_flush", "value": 6 },
         ]}]),
-        // The last vCPU comes first.
+        // The last vCPU is first in the answer.
         ("query-stats", Some("vcpu")) => json!([
             { "provider": "kvm", "stats": statistics(30, 7), "qom-path": "/machine/unattached/device[2]" },
             { "provider": "kvm", "stats": statistics(12, 1), "qom-path": "/machine/unattached/device[0]" },

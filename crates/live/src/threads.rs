@@ -5,11 +5,11 @@ use std::path::Path;
 
 /// The threads of process `pid` on the host below `root`, ascending.
 ///
-/// Inhibit changes are made by whatever thread of a VMM calls into KVM, so a VM is watched whole by counting
-/// all of its threads.
+/// Any thread of a VMM that calls into KVM can change inhibit reasons, so a VM is fully covered only if all of its
+/// threads are counted.
 ///
 /// # Errors
-/// [`Error::Read`] when the process is gone or may not be looked at.
+/// [`Error::Read`] if the process has ended or may not be inspected.
 pub fn threads_of(root: &Path, pid: i32) -> Result<Vec<i32>, Error> {
     let path = root.join(format!("proc/{pid}/task"));
     let entries = std::fs::read_dir(&path).map_err(|source| Error::Read {

@@ -1,8 +1,8 @@
 //! Rare events of interrupt virtualization on the whole host, as they happen.
 //!
-//! Unlike [`crate::ExitCounter`], which counts the exits of known threads, a [`Tracer`] watches every CPU, so
-//! that it sees VMs that start later and what the kernel does in interrupts, and hands out single events in
-//! the order of their times. The kernel filters: exits other than those that were asked for make no record.
+//! Unlike [`crate::ExitCounter`], which counts the exits of known threads, a [`Tracer`] watches every CPU. So it also
+//! sees VMs that start later, and what the kernel does in interrupts. It returns single events in order of time. The
+//! kernel filters exits: only those that were requested produce records.
 
 pub(crate) mod clock;
 pub(crate) mod cpus;

@@ -1,4 +1,4 @@
-//! tracefs, in which the kernel describes its tracepoints.
+//! tracefs, the file system in which the kernel describes its tracepoints.
 
 use crate::collector::layout::{kernel_types, module_types};
 use crate::{Error, EventFormat};
@@ -15,10 +15,10 @@ pub struct Tracefs {
 }
 
 impl Tracefs {
-    /// Finds the tracefs of the host below `root` (`/` for this one). Does not mount one.
+    /// Finds the tracefs of the host below `root` (`/` for this one). Does not mount it.
     ///
     /// # Errors
-    /// [`Error::NoTracefs`] when none is mounted, [`Error::TracefsDenied`] when it may not be entered.
+    /// [`Error::NoTracefs`] if none is mounted, [`Error::TracefsDenied`] if it may not be accessed.
     pub fn find(root: &Path) -> Result<Self, Error> {
         let places = [root.join("sys/kernel/tracing"), root.join("sys/kernel/debug/tracing")];
         let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease")).ok();
@@ -48,20 +48,20 @@ impl Tracefs {
         &self.home
     }
 
-    /// The kernel that it belongs to, when its release could be read.
+    /// The version of the kernel, if its release could be read.
     #[must_use]
     pub fn kernel(&self) -> Option<KernelVersion> {
         self.kernel
     }
 
-    /// The values of an enumeration of KVM by the kernel's type information, each with its name.
+    /// The names and values of an enumeration of KVM, from the kernel's type information.
     pub(crate) fn values_of_kvm(&self, enumeration: &str) -> Option<Vec<(String, u32)>> {
         let kernel = kernel_types(&self.root).ok()?;
         let types = module_types(&self.root, &kernel, "kvm").ok()?;
         Some(types.values(enumeration)?.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// Tests whether the kernel has this tracepoint now.
+    /// Tests whether the kernel has this tracepoint at the moment.
     #[must_use]
     pub fn has(&self, system: &str, name: &str) -> bool {
         self.format_path(system, name).exists()
@@ -97,7 +97,7 @@ impl Tracefs {
     }
 }
 
-/// The offset of a number in an event of a subsystem, which must have this size.
+/// The offset of a numeric field of this size in an event.
 pub(crate) fn offset(
     format: &EventFormat,
     system: &str,

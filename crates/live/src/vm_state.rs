@@ -1,8 +1,8 @@
-//! KVM's own state of a VM's interrupt virtualization, read from the running kernel: also of VMs at rest, which no
-//! tracepoint tells of.
+//! KVM's state of a VM's interrupt virtualization, read from the running kernel: also that of idle VMs, about which
+//! tracepoints say nothing.
 //!
-//! An eBPF program goes through the open files of all processes and follows pointers from the vCPUs among them, by the
-//! offsets that the kernel's type information gives.
+//! An eBPF program iterates over the open files of all processes, and follows pointers from the vCPUs among them,
+//! with offsets from the kernel's type information.
 
 mod paths;
 
@@ -23,33 +23,33 @@ use crate::collector::refusal::{chain, not_loaded, rejected};
 use crate::collector::waiting;
 
 static STATE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/state.o")));
-/// `PATHS` of the program.
+/// `PATHS` of the BPF program.
 const PATHS: usize = 20;
-/// Elements of the program's map of vCPUs.
+/// The size of the BPF program's map of vCPUs.
 const MOST_VCPUS: usize = 16384;
 /// `X2APIC_ENABLE` in `arch/x86/include/asm/msr-index.h`.
 const X2APIC_MODE: u64 = 1 << 10;
-/// `KVM_X86_TDX_VM`, whose vCPUs are no `struct vcpu_vmx`.
+/// `KVM_X86_TDX_VM`, whose vCPUs are not a `struct vcpu_vmx`.
 const TDX: u64 = 5;
 
-/// The location of a vCPU.
+/// A descriptor of a vCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VcpuPlace {
     /// The process that has it open.
     pub process: u32,
-    /// Under which descriptor.
+    /// The descriptor's number.
     pub descriptor: u32,
-    /// KVM's number of it.
+    /// KVM's number of the vCPU.
     pub number: u32,
 }
 
 impl VcpuPlace {
-    /// Its element of the program's map.
+    /// The key in the BPF program's map.
     const fn key(&self) -> Place {
         Place { process: self.process, descriptor: self.descriptor }
     }
 
-    /// The locations of the vCPUs of a VM whose descriptors are known.
+    /// The vCPUs of a VM whose descriptors are known.
     pub fn of(vm: &host::vms::Vm) -> impl Iterator<Item = Self> {
         vm.vcpus.iter().filter_map(|vcpu| {
             Some(Self {
@@ -61,16 +61,16 @@ impl VcpuPlace {
     }
 }
 
-/// The VM: a process can have several.
+/// The key of a VM; a process can have several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VmKey {
     /// The process.
     pub process: u32,
-    /// Tells the process's VMs apart, the same as long as a VM lives.
+    /// Distinguishes the VMs of a process; constant as long as the VM exists.
     which: u64,
 }
 
-/// Reads the state of VMs, as often as wanted.
+/// Reads the state of VMs, any number of times.
 #[derive(Debug)]
 pub struct StateReader {
     ebpf: aya::Ebpf,
@@ -114,12 +114,12 @@ impl Values {
 }
 
 impl StateReader {
-    /// Brings the program into the kernel of the host below `root` (`/`), for the vCPUs given. `isa` is that of the
-    /// vendor's module; without it, the facts that only that has are missing.
+    /// Loads the program into the kernel of the host below `root` (`/`), for the given vCPUs. `isa` is that of the
+    /// vendor module; without it, the vendor's fields are not read.
     ///
     /// # Errors
-    /// [`Error::Load`] where the kernel says nothing of its types, takes no such program (Linux 5.8 is needed) or
-    /// numbers processes otherwise than this one sees them; [`Error::Rejected`], [`Error::KernelMap`].
+    /// [`Error::Load`] if the kernel has no type information, does not support such programs (Linux 5.8 is needed),
+    /// or we are not in the initial PID namespace; [`Error::Rejected`], [`Error::KernelMap`].
     pub fn load(root: &Path, isa: Option<Isa>, vcpus: &[VcpuPlace]) -> Result<Self, Error> {
         waiting::need_first_pid_namespace(root)?;
         let layout = Layout::find(root, isa).map_err(|cause| Error::Load {
@@ -149,22 +149,23 @@ impl StateReader {
         Ok(Self { ebpf, vcpus: vcpus_map, places: vcpus.to_vec(), layout })
     }
 
-    /// The fields that this kernel's types do not have, each with its name.
+    /// The names of the fields that are missing in this kernel's type information.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.layout.missing
     }
 
-    /// The VMs that the vCPUs belong to, each as it is now. vCPUs that are gone are left out, and so are VMs without any.
+    /// The current state of the VMs of the vCPUs. vCPUs that no longer exist are left out, and so are VMs without
+    /// any.
     ///
     /// # Errors
-    /// [`Error::Attach`] or [`Error::Read`] when the kernel does not run the program, [`Error::KernelMap`].
+    /// [`Error::Attach`] or [`Error::Read`] if the program cannot be run, [`Error::KernelMap`].
     pub fn read(&mut self) -> Result<BTreeMap<VmKey, VmState>, Error> {
         let mut vms: BTreeMap<VmKey, VmState> = BTreeMap::new();
         let places = std::mem::take(&mut self.places);
         let read = batches(&places).try_for_each(|batch| {
             let read = self.read_batch(batch, &mut vms);
-            // The next one needs their room.
+            // Make room in the map for the next batch.
             if batch.len() < places.len() {
                 batch.iter().for_each(|place| drop(self.vcpus.remove(&place.key())));
             }
@@ -184,7 +185,7 @@ impl StateReader {
         self.run()?;
         for place in places {
             let values = self.vcpus.get(&place.key(), 0).map_err(map_error)?;
-            // Under a descriptor may be something else by now.
+            // The descriptor may have been closed and its number reused.
             if values.word(What::VcpuId) != Some(place.number) {
                 continue;
             }
@@ -205,7 +206,7 @@ impl StateReader {
         let link =
             iterator.attach().and_then(|link| iterator.take_link(link)).map_err(|error| attach(&error))?;
         let mut file = link.into_file().map_err(|error| attach(&error))?;
-        // The program writes nothing; reading to the end is what runs it.
+        // The program has no output; reading the iterator runs it.
         let mut nothing = Vec::new();
         file.read_to_end(&mut nothing).map_err(|source| Error::Read {
             path: "iter/task_file".into(),
@@ -226,14 +227,14 @@ impl StateReader {
         };
         let controls = values.word(What::IntCtl).map(|int_ctl| Controls::Svm { int_ctl }).or_else(vmx);
         let posted_to = values.get(What::PostedFirst).map(|first| {
-            // An empty list points to itself; one that was never set up to nothing.
+            // An empty list points to itself; one that was never initialized is null.
             first != 0 && first != values.object + u64::from(self.layout.posted_list)
         });
         let in_kernel_apic = values.get(What::Apic).map(|apic| apic != 0);
         let active = values.get(What::Active).map(|active| active != 0);
         VcpuState {
             number,
-            // Without an APIC in the kernel there is no place that says active, and it cannot be.
+            // Without an in-kernel APIC there is no flag, but it cannot be active.
             active: active.or((in_kernel_apic == Some(false)).then_some(false)),
             in_kernel_apic,
             x2apic: values.get(What::ApicBase).map(|base| base & X2APIC_MODE != 0),
@@ -243,7 +244,7 @@ impl StateReader {
     }
 }
 
-/// As many at once as the program's map has room for.
+/// Batches that fit into the BPF program's map.
 fn batches(places: &[VcpuPlace]) -> std::slice::Chunks<'_, VcpuPlace> {
     places.chunks(MOST_VCPUS)
 }

@@ -1,12 +1,12 @@
-//! Waits that a signal ends.
+//! Sleeping that a signal can interrupt.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest delay before `stop` is noticed.
+/// The longest time until `stop` is noticed.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Sleeps until `end`, or until `stop` is set. Returns whether it reached `end`.
+/// Sleeps until `end`, or until `stop` is set. Returns true if it reached `end`.
 #[must_use = "whether it was stopped"]
 pub fn pause(end: Instant, stop: &AtomicBool) -> bool {
     loop {

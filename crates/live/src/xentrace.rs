@@ -1,7 +1,7 @@
-//! Xen's trace buffers while they fill, through the `xentrace` program of Xen's own tools.
+//! Xen's trace buffers while they are filled, through the `xentrace` program of Xen's tools.
 //!
-//! libxenctrl's interface changes from one version of Xen to the next; the program of a version knows its own. What it
-//! writes to a pipe is what it writes to a file (`tools/xentrace/xentrace.c`).
+//! libxenctrl's interface changes with each version of Xen, but each version's own xentrace uses the right one. It
+//! writes the same format to a pipe as to a file (`tools/xentrace/xentrace.c`).
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -15,27 +15,28 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::{process_time, thread_time};
 
-/// Exits and entries of guests with what they were about (`TRC_HVM`, without its emulation of nested guests), and who
-/// runs where (`TRC_SCHED_MIN`): `xen/include/public/trace.h`.
+/// The events to trace: exits and entries of guests with their details (`TRC_HVM`, without its events of nested
+/// guests), and scheduling (`TRC_SCHED_MIN`): `xen/include/public/trace.h`.
 const EVENTS: &str = "0xaf000";
 /// The interval at which xentrace polls for new records, in milliseconds.
 const POLL: &str = "50";
-/// Pages of each processor's buffer: 1 MiB, which a busy guest fills in a tenth of a second or longer. Xen takes the
-/// size from the first who asks after its boot.
+/// The size of each CPU's buffer in pages: 1 MiB, which a busy guest fills in 100 ms or more. Xen keeps the size that
+/// the first caller after its boot sets.
 const BUFFER_PAGES: &str = "256";
-/// A read gives up for now when nothing came for so long.
+/// A read returns `WouldBlock` if nothing arrives for this time.
 const QUIET: Duration = Duration::from_millis(50);
-/// The time that xentrace has to end when it was asked to.
+/// The time that xentrace has to end after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PIECE: usize = 64 << 10;
-/// Pieces that may wait for their reader: 16 MiB. A slower reader slows xentrace down, and Xen counts what it loses.
+/// The most pieces that wait for the reader: 16 MiB. A slower reader blocks xentrace, and Xen counts the records that
+/// it loses.
 const MOST_WAITING: usize = 256;
 
-/// The reason why xentrace gives nothing.
+/// The reason why xentrace provides no records.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XentraceError {
-    /// It could not be started.
+    /// xentrace could not be started.
     #[error("Could not start {program}, which reads Xen's trace buffers; install {}", package(program), program = program.display())]
     Start {
         /// The program.
@@ -43,17 +44,17 @@ pub enum XentraceError {
         /// The cause.
         source: io::Error,
     },
-    /// It ended by itself.
+    /// xentrace ended by itself.
     #[error("{program} ended by itself ({status}): {said}", program = program.display())]
     Ended {
         /// The program.
         program: PathBuf,
-        /// Its exit status in words.
+        /// Its exit status as text.
         status: String,
-        /// The last line that it printed.
+        /// The last line of its standard error.
         said: String,
     },
-    /// Its end could not be waited for.
+    /// Waiting for its end failed.
     #[error("Could not wait for {program}", program = program.display())]
     Wait {
         /// The program.
@@ -63,14 +64,14 @@ pub enum XentraceError {
     },
 }
 
-/// Debian's package of a program, that of its version if its directory says which.
+/// Debian's package of a program, with the version in the program's directory if there is one.
 fn package(program: &Path) -> String {
     let mut names = program.iter().filter_map(|name| name.to_str()?.strip_prefix("xen-"));
     let version = names.find(|version| version.starts_with(|first: char| first.is_ascii_digit()));
     version.map_or_else(|| "xen-utils".to_owned(), |version| format!("xen-utils-{version}"))
 }
 
-/// A running xentrace. Dropping it ends it, so that Xen stops tracing.
+/// A running xentrace. Dropping it terminates the program, so that Xen stops tracing.
 #[derive(Debug)]
 pub struct Xentrace {
     program: PathBuf,
@@ -80,7 +81,8 @@ pub struct Xentrace {
     asked: bool,
 }
 
-/// Its output. A read returns [`io::ErrorKind::WouldBlock`] when nothing came for a moment, and nothing at the end.
+/// The output of xentrace. A read returns [`io::ErrorKind::WouldBlock`] if nothing arrives for a moment, and 0 at the
+/// end.
 #[derive(Debug)]
 pub struct XentraceOutput {
     pieces: Receiver<Vec<u8>>,
@@ -88,7 +90,7 @@ pub struct XentraceOutput {
 }
 
 impl Xentrace {
-    /// Starts it on every processor. Records of before are thrown away.
+    /// Starts xentrace on all CPUs, and discards older records.
     ///
     /// # Errors
     /// [`XentraceError::Start`].
@@ -114,20 +116,20 @@ impl Xentrace {
         Ok((running, XentraceOutput { pieces, rest: VecDeque::new() }))
     }
 
-    /// CPU time so far of the program and of the thread that takes what it writes.
+    /// The CPU time so far of xentrace and of the thread that reads its output.
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
         process_time(&self.child) + self.passing.as_ref().map(thread_time).unwrap_or_default()
     }
 
-    /// Asks it to write what is left and to end; Xen stops tracing.
+    /// Asks xentrace to write the rest and to end; Xen stops tracing.
     pub fn stop(&mut self) {
         self.asked = true;
-        // That it is gone already is seen when it is waited for.
+        // Fails if it has already ended, which `wait` finds out.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
     }
 
-    /// Waits for its end, and ends it when it takes longer than it may. Its output can be read meanwhile, and after that.
+    /// Waits for xentrace to end, and kills it after [`PATIENCE`]. Its output can be read meanwhile and afterwards.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus, XentraceError> {
         let wait = |source| XentraceError::Wait { program: self.program.clone(), source };
         let begun = Instant::now();
@@ -142,10 +144,10 @@ impl Xentrace {
         }
     }
 
-    /// Waits for its end, to be called when its output has ended or nobody wants it any more.
+    /// Waits for xentrace to end. Call it when the output has ended or is not needed any more.
     ///
     /// # Errors
-    /// [`XentraceError::Ended`] when nobody had asked it to end, [`XentraceError::Wait`].
+    /// [`XentraceError::Ended`] if it failed without having been asked to end, [`XentraceError::Wait`].
     pub fn finish(mut self) -> Result<(), XentraceError> {
         let status = self.wait()?;
         let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
@@ -188,7 +190,8 @@ fn pass_on(mut output: ChildStdout, mut take: impl FnMut(Vec<u8>) -> bool) {
     }
 }
 
-/// The last bytes that come. All of them are taken: once nobody reads them, the next message ends the program.
+/// The last bytes of standard error. Reads all of it: if the pipe were closed, the next message would end the
+/// program.
 fn last_of(mut errors: impl Read) -> Vec<u8> {
     let (mut last, mut piece) = (Vec::new(), vec![0; PIECE]);
     loop {

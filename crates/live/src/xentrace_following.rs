@@ -1,4 +1,4 @@
-//! A running xentrace together with the thread that reads what it writes.
+//! A running xentrace with the thread that reads its output.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::clock::thread_time;
 use crate::xentrace::{Xentrace, XentraceError, XentraceOutput};
 
-/// The directory in which Debian keeps the tools of each of Xen's versions; its commands on PATH are scripts that choose one.
+/// The directory of the tools of each version of Xen on Debian; the commands on PATH are scripts that choose one.
 const VERSIONS: &str = "/usr/lib";
 const PROGRAM: &str = "xentrace";
 
-/// The `xentrace` of the running version of Xen (`xen_version` of `xl info`) below `/usr/lib`, else the one on PATH. With
-/// neither, the first, so that the failure to start it names its package.
+/// The `xentrace` of the running version of Xen (`xen_version` of `xl info`) below `/usr/lib`, or else the one on
+/// PATH. If there is neither, the former, so that the error of starting it names its package.
 #[must_use]
 pub fn xentrace_program(version: Option<&str>) -> PathBuf {
     program_below(Path::new(VERSIONS), version, &std::env::var_os("PATH").unwrap_or_default())
@@ -25,7 +25,7 @@ fn program_below(versions: &Path, version: Option<&str>, path: &OsStr) -> PathBu
     own.filter(|own| own.is_file() || !on_path()).unwrap_or_else(|| PROGRAM.into())
 }
 
-/// The directory of the tools of a version, `xen-4.14` for `4.14.6-pre`.
+/// The directory of a version's tools: `xen-4.14` for `4.14.6-pre`.
 fn directory(version: &str) -> Option<String> {
     let (major, rest) = version.split_once('.')?;
     let minor = rest.split_once('.').map_or(rest, |(minor, _)| minor);
@@ -33,7 +33,7 @@ fn directory(version: &str) -> Option<String> {
     (is_number(major) && is_number(minor)).then(|| format!("xen-{major}.{minor}"))
 }
 
-/// xentrace at work, and what becomes of its records: `T` is what the reader gives in the end.
+/// A running xentrace and its reader, whose result is a `T`.
 #[derive(Debug)]
 pub struct Following<T> {
     xentrace: Xentrace,
@@ -41,7 +41,7 @@ pub struct Following<T> {
 }
 
 impl<T> Following<T> {
-    /// Starts `program`, and `read` in a thread of its own on what it writes.
+    /// Starts `program`, and a thread that calls `read` with its output.
     ///
     /// # Errors
     /// [`XentraceError::Start`].
@@ -56,27 +56,28 @@ impl<T> Following<T> {
         Ok(Self { xentrace, reader: std::thread::spawn(move || read(output)) })
     }
 
-    /// Tests whether xentrace, or the reading of its output, has ended by itself.
+    /// Tests whether the output has ended or the reader has returned.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.reader.is_finished()
     }
 
-    /// CPU time so far of xentrace, of the reader, and of the thread between them.
+    /// The CPU time so far of xentrace, of the reader, and of the thread between them.
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
         self.xentrace.cpu_time() + thread_time(&self.reader)
     }
 
-    /// Ends xentrace, and gives what the reader gave; `None` where it panicked.
+    /// Stops xentrace, and returns the reader's result; `None` if it panicked.
     ///
     /// # Errors
-    /// [`XentraceError::Ended`] with what xentrace said, which explains a reader that found nothing, and
+    /// [`XentraceError::Ended`] with xentrace's message, which explains why the reader found nothing, and
     /// [`XentraceError::Wait`].
     pub fn finish(mut self) -> Result<Option<T>, XentraceError> {
         if !self.has_ended() {
             self.xentrace.stop();
-            // Its output ends with it. One that does not end though it was asked would be waited for without end.
+            // The output ends with xentrace. `wait` kills it if it does not end, so that joining the reader cannot
+            // block forever.
             self.xentrace.wait()?;
         }
         let read = self.reader.join().ok();
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(following.finish().unwrap().as_deref(), Some("recordsmore"));
         let busy = program("busy", "until [ -e over ]; do :; done; printf records");
         let following = Following::start(&busy, read).unwrap();
-        // It grows by the time of the program, which works until it is ended.
+        // The CPU time grows with that of the program, which is busy until it is killed.
         while following.cpu_time() < Duration::from_millis(50) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -172,7 +173,7 @@ mod tests {
             }
         };
         let following = Following::start(&deaf, read).unwrap();
-        // Deaf by then.
+        // From here on it ignores the signal.
         begun.recv().unwrap();
         assert_eq!(following.finish().unwrap().as_deref(), Some(&b"records"[..]));
     }

@@ -10,7 +10,7 @@ fn program(script: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The bytes that came, and the number of reads that found nothing yet.
+/// All bytes, and the number of reads that returned nothing yet.
 fn read(output: &mut XentraceOutput) -> (Vec<u8>, usize) {
     let (mut all, mut quiet, mut buffer) = (Vec::new(), 0, [0; 7]);
     loop {
@@ -57,7 +57,7 @@ fn one_that_ends_by_itself_is_an_error_with_its_words() {
 
 #[test]
 fn one_that_warns_all_the_time_goes_on_and_its_last_words_are_kept() {
-    // More than a pipe and its reader hold.
+    // More than the pipe and its reader can hold.
     let warnings = "i=0; while [ $i -lt 20000 ]; do echo 'a warning, and not the last' >&2; i=$((i+1)); done";
     let (_folder, path) = program(&format!("{warnings}; printf records; echo 'the last words' >&2; exit 3"));
     let (running, mut output) = Xentrace::start(&path).unwrap();

@@ -1,6 +1,6 @@
-//! The sampler on tracepoints that every kernel has: the system calls of the test's own thread.
+//! The sampler on tracepoints that every kernel has: system calls of the test's own thread.
 //!
-//! Needs tracefs and the right to read raw tracepoints; where they are missing the test says so and ends.
+//! Needs tracefs and the privilege to read raw tracepoints; otherwise the tests are skipped.
 
 use live::{EventFormat, Record, ThreadSamples, Tracefs, TracepointSampler};
 use std::path::Path;
@@ -13,7 +13,7 @@ struct Bench {
     thread: i32,
 }
 
-/// The events, or why they cannot be had here.
+/// The events; `None`, with the reason printed, if they are not available.
 fn bench() -> Option<Bench> {
     let formats = Tracefs::find(Path::new("/")).and_then(|tracefs| {
         Ok((tracefs.format("raw_syscalls", "sys_enter")?, tracefs.format("raw_syscalls", "sys_exit")?))
@@ -43,7 +43,7 @@ impl Bench {
         };
         sampler.enable().unwrap();
         for _ in 0..calls {
-            // SAFETY: getppid has no preconditions; it is called for its system call alone.
+            // SAFETY: getppid has no preconditions; only its system call matters.
             unsafe { libc::getppid() };
         }
         sampler.disable().unwrap();

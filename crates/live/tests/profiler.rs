@@ -1,6 +1,6 @@
-//! The profiler on this machine's own kernel, with system calls in place of exits.
+//! The profiler on the running kernel, with system calls instead of exits.
 //!
-//! Needs the right to load eBPF programs, and says so where it is missing.
+//! Needs the privilege to load eBPF programs; otherwise the tests are skipped.
 
 use exits::ExitReason;
 use hotspots::{Activity, Recording, Selection, Summary};
@@ -22,8 +22,8 @@ fn profiler(sampling: &Sampling) -> Option<Profiler> {
     }
 }
 
-/// Reads so many times a MiB of zeros by `read`, which keeps the processor in the kernel: some 50 us each. Not for a given
-/// time, of which other load may leave little.
+/// Reads a MiB of zeros `times` times, about 50 us in the kernel each. Not for a given time, of which other load may
+/// leave little.
 fn read_zeros(times: usize) {
     let mut zeros = std::fs::File::open("/dev/zero").unwrap();
     let mut buffer = vec![0; 1 << 20];
@@ -50,9 +50,9 @@ fn samples_are_of_the_call_that_they_met_with_names_of_the_kernel_and_of_this_pr
     let row = row(&recording, READ);
     assert!(row.samples > 20, "{} samples", row.samples);
     assert_eq!(row.exits, profile.reasons()[&READ].count);
-    // Nearly all of the time was in the call, and by samples it is as long as by the clock.
+    // Nearly all time was spent in the call, and the samples agree with the clock.
     assert!(row.on_cpu_ns > 50_000_000, "{} ns", row.on_cpu_ns);
-    // Where it is not known for how long the thread had no processor, other threads may have had it.
+    // If time off the CPU is not measured, it may include that of other threads.
     if recording.head.away {
         let ratio = row.sampled_ns.value / row.on_cpu_ns as f64;
         assert!((0.5..2.0).contains(&ratio), "{ratio}");
@@ -72,7 +72,7 @@ fn samples_are_of_the_call_that_they_met_with_names_of_the_kernel_and_of_this_pr
     assert!(named("read"), "{:?}", shown());
 }
 
-/// How often this thread gave its processor away (`ru_nvcsw`, getrusage(2)).
+/// The number of times that this thread gave up its CPU (`ru_nvcsw`, getrusage(2)).
 fn sleeps() -> u64 {
     // SAFETY: all zeros are a valid `struct rusage`, which the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -85,14 +85,14 @@ fn sleeps() -> u64 {
 fn a_thread_that_sleeps_within_is_away_and_not_on_a_processor() {
     let Some(mut profiler) = profiler(&Sampling::default()) else { return };
     let times = 20;
-    // The timer may fire before the thread has left its processor, where an underlying hypervisor takes that away: the kernel says
-    // how often the thread slept.
+    // The timer may fire before the thread has left its CPU, if a hypervisor below preempts it: count how often it
+    // really slept.
     let mut slept = 0;
     for _ in 0..times {
         let before = sleeps();
-        // Not by the library, which takes another call.
+        // Not through the C library, which uses another system call.
         let time = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-        // SAFETY: the time is valid, and what remains is not wanted.
+        // SAFETY: the time is valid, and the remaining time is not requested.
         unsafe {
             libc::syscall(libc::SYS_nanosleep, &raw const time, std::ptr::null_mut::<libc::timespec>())
         };
@@ -106,9 +106,9 @@ fn a_thread_that_sleeps_within_is_away_and_not_on_a_processor() {
     }
     let row = row(&recording, NANOSLEEP);
     assert_eq!(row.exits, times);
-    // The timer runs from a moment before the thread leaves its processor, which is longer on a busy machine.
-    // Where this thread took the place of one that was in a traced system call, Linux 6.18 now and then made no event of the
-    // switch, in ftrace's buffer neither: 1 of 1,000.
+    // The timer starts before the thread leaves its CPU, and the gap is longer on a busy machine. If this thread
+    // replaced one that was in a traced system call, Linux 6.18 sometimes (1 of 1,000) produced no event for the
+    // switch, not even in ftrace's buffer.
     let seen = slept - slept / 10;
     let least_ns = seen * 9_000_000;
     assert!(slept > times / 2, "the thread slept {slept} times");

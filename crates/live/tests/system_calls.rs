@@ -1,7 +1,7 @@
-//! The programs and maps of the collector on this machine's own kernel, with system calls in place of exits: which are
-//! exact can be told, because the calls are ours.
+//! The collector's programs and maps on the running kernel, with system calls instead of exits: the calls are ours,
+//! so exact numbers can be expected.
 //!
-//! Needs the right to load eBPF programs, and says so where it is missing.
+//! Needs the privilege to load eBPF programs; otherwise the tests are skipped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ use exits::{ExitReason, Profile};
 use live::{Collector, Error, LiveExit, Recorder, Watch};
 use proptest::prelude::*;
 
-/// The number of `getppid`, which no library calls by itself.
+/// The number of `getppid`, which no library calls on its own.
 const GETPPID: ExitReason = ExitReason::vmx(110);
 const THREADS: u64 = 8;
 const CALLS: u64 = 5_000;
@@ -20,7 +20,7 @@ fn own() -> Watch {
     Watch { processes: Some(vec![std::process::id()]), ..Watch::default() }
 }
 
-/// `None` where this user, or this kernel, cannot.
+/// `None` if the user may not do it, or the kernel does not support it.
 fn may<T>(attached: Result<T, Error>) -> Option<T> {
     match attached {
         Ok(attached) => Some(attached),
@@ -67,7 +67,7 @@ fn every_call_of_every_thread_is_counted_and_timed() {
     }
 }
 
-/// However the intervals fall, each call is in one of them, or among the losses.
+/// Each call is in exactly one interval, or among the losses.
 #[test]
 fn intervals_taken_under_load_add_up() {
     let Some(mut collector) = may(Collector::attach_to_system_calls(&own())) else { return };
@@ -79,14 +79,14 @@ fn intervals_taken_under_load_add_up() {
         }
     });
     sum.merge(&collector.finish().unwrap());
-    // A kernel that puts a thread aside within a program leaves the program out for all others of that processor, and
-    // tells how often, whoever's calls they were. Each call is counted, or among those.
+    // If the kernel preempts a thread within a program, it skips the program for all other threads on that CPU, and
+    // counts that. Each call is either counted or among those.
     let (counted, made, lost) = (calls(&sum), THREADS * 4 * CALLS, sum.losses.lost_exits);
     assert!(counted <= made && counted + lost >= made, "{counted} of {made}, {lost} lost");
     assert!(lost > 0 || counted == made);
 }
 
-/// Every call has a time, or is told among those without one, and no more of these are open than there are threads.
+/// Every call has a time or is among those without one, and at most one call per thread is unfinished.
 fn is_whole(profile: &Profile) {
     let reasons = profile.reasons();
     let (mut counted, mut timed) = (0, 0);
@@ -100,7 +100,7 @@ fn is_whole(profile: &Profile) {
     assert!(losses.exits_without_entry <= losses.lost_exits, "{losses:?}");
 }
 
-/// Lets threads call without end while `body` runs.
+/// Makes threads call without end while `body` runs.
 fn under_load<T>(body: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -120,7 +120,7 @@ fn under_load<T>(body: impl FnOnce() -> T) -> T {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Wherever the end falls among calls of many threads.
+    /// Recording can end at any moment during the calls of many threads.
     #[test]
     fn every_call_is_timed_or_told_wherever_the_end_is(
         micros in 1_000..30_000_u64, intervals in 0..3_usize, raw in any::<bool>(), accesses in any::<bool>(),
@@ -142,7 +142,7 @@ proptest! {
         sum.iter().for_each(is_whole);
     }
 
-    /// The same of recorders, by a ring and by perf's buffers.
+    /// The same for recorders, with a ring buffer and with perf's buffers.
     #[test]
     fn every_recorded_call_is_timed_or_told_wherever_the_end_is(micros in 500..5_000_u64, ring in any::<bool>()) {
         let watch = Watch { no_ring_buffer: !ring, ..own() };
@@ -167,12 +167,13 @@ proptest! {
     }
 }
 
-/// Each thread ends within a call, and so many of them make room for others.
+/// Each thread ends within a call, and there are so many that cells must be freed.
 #[test]
 fn the_call_in_which_a_thread_ended_is_counted_also_where_room_is_made() {
     const EXIT: ExitReason = ExitReason::vmx(60);
     const ENDED: u64 = 8_000;
-    // By tracepoints each thread is a vCPU of its own; by raw ones they share the addresses of their stacks.
+    // With tracepoints each thread is a vCPU of its own; with raw ones, vCPUs are identified by stack addresses,
+    // which are reused.
     let watch = Watch { no_raw_tracepoints: Some("to test".to_owned()), ..own() };
     let Some(mut collector) = may(Collector::attach_to_system_calls(&watch)) else { return };
     (0..ENDED).for_each(|_| thread::spawn(|| ()).join().unwrap());
@@ -186,12 +187,12 @@ fn the_call_in_which_a_thread_ended_is_counted_also_where_room_is_made() {
 fn what_finds_no_room_is_summed_or_counted_as_lost() {
     let watch = Watch { room: Some(3), ..own() };
     let made = THREADS * CALLS;
-    // On a busy machine all of these calls may be made while the kernel has put a thread aside within a program.
+    // On a busy machine, all of these calls may be made while the kernel has preempted a thread within a program.
     for _ in 0..50 {
         let Some(collector) = may(Collector::attach_to_system_calls(&watch)) else { return };
         load();
         let profile = collector.finish().unwrap();
-        // Six threads have a place, the main one among them; the cells are used up by the first that come.
+        // Six threads have a place, including the main one; the first ones use up the cells.
         let (counted, lost) = (calls(&profile), profile.losses.lost_exits);
         assert!(counted < made && counted + lost >= made, "{counted} of {made}, {lost} lost");
         let other = profile.vcpus().iter().find(|one| one.vcpu.vm.is_none());
@@ -229,13 +230,13 @@ fn record(no_ring_buffer: bool) {
 
 #[test]
 fn exits_for_which_perfs_buffers_had_no_place_are_told_once() {
-    // Of a buffer of 1 MiB, which holds 16,000 of them.
+    // The buffer of 1 MiB has room for 16,000 of them.
     const MANY: u64 = 100_000;
     let watch = Watch { no_ring_buffer: true, ..own() };
     let Some(mut recorder) = may(Recorder::attach_to_system_calls(&watch)) else { return };
     let mut recorded = 0;
     let mut take = |exit: &LiveExit, _: &[live::LiveAccess]| recorded += u64::from(exit.reason == GETPPID);
-    // On one processor: its buffer tells what was lost before the next record that finds a place.
+    // On one CPU: a buffer reports its losses before the next record that fits.
     thread::spawn(|| {
         stay_on_this_processor();
         call(MANY);
@@ -248,7 +249,7 @@ fn exits_for_which_perfs_buffers_had_no_place_are_told_once() {
     let made = MANY + THREADS * CALLS;
     assert!(lost > MANY / 2, "{lost} lost");
     assert!(recorded + lost >= made, "{recorded} and {lost} of {made}");
-    // The other calls of this process are few.
+    // This process makes few other calls.
     assert!(recorded + lost < made + lost / 4, "{recorded} and {lost} of {made}");
 }
 

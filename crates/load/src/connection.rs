@@ -8,17 +8,17 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
 
-/// Bytes of one read, and the limit of unsent bytes above which nothing more is written.
+/// The size of a read, and of the sent bytes that may stay at the start of `outgoing`.
 pub(super) const BUFFER: usize = 64 * 1024;
 
 /// A TCP connection with its unsent bytes and the incomplete part of what was received.
 pub(super) struct Connection {
     stream: TcpStream,
     outgoing: Vec<u8>,
-    /// Bytes of `outgoing` that were sent.
+    /// The number of bytes at the start of `outgoing` that were sent.
     sent: usize,
     pub(super) incoming: Vec<u8>,
-    /// The connection waits to become writable.
+    /// The reactor watches for the connection to become writable.
     pub(super) watched: bool,
 }
 
@@ -29,7 +29,7 @@ impl Connection {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket: OwnedFd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
         sockopt::set_tcp_nodelay(&socket, true)?;
-        // Closes without TIME_WAIT, which would hold a hundred thousand ports for a minute.
+        // Close with a reset instead of TIME_WAIT, which would occupy up to 100,000 ports for a minute.
         sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
         if let Some(source) = source {
             bind(&socket, &SocketAddr::new(source, 0))?;
@@ -59,7 +59,7 @@ impl Connection {
         self.outgoing.len() - self.sent
     }
 
-    /// Sends as much as possible now, and keeps the rest.
+    /// Sends as much as the socket takes, and keeps the rest for [`Self::flush`].
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         if self.waiting() == 0 {
@@ -73,7 +73,7 @@ impl Connection {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.sent += write_some(&mut self.stream, &self.outgoing[self.sent..])?;
         if self.waiting() == 0 {
-            // Frees the buffer: 100,000 connections that keep theirs would take much memory.
+            // Free the buffer: those of 100,000 connections would take much memory.
             self.outgoing = Vec::new();
             self.sent = 0;
         } else if self.sent > BUFFER {

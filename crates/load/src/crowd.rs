@@ -8,14 +8,14 @@ use super::LoadError;
 use super::connection::{BUFFER, Connection};
 use super::reactor::{Reactor, Ready};
 
-/// The most connections that are being opened at once: fewer than the usual backlog of a listening socket.
+/// The most connections being opened at a time: fewer than the usual backlog of a listening socket.
 const OPENING: usize = 128;
-/// The longest time without another open connection before opening is given up.
+/// The longest time without progress before opening is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The protocol state of one connection.
 pub(super) trait Session {
-    /// The first bytes to send once it is open; if empty, the session is ready at once.
+    /// The first bytes to send on an open connection; if empty, the session is ready at once.
     fn greeting(&mut self) -> Vec<u8>;
 
     /// Parses the complete messages at the beginning of `incoming` and returns their length in bytes.
@@ -30,7 +30,7 @@ pub(super) trait Session {
 pub(super) enum Happened {
     /// The session is ready for use.
     Ready,
-    /// An answer of so many bytes to its request; `false` means that the server refused.
+    /// The answer to the connection's request, with its size; `good` is false if the server refused the request.
     Answer { good: bool, bytes: u64 },
     /// A message arrived.
     Delivery { message: u64, bytes: u64 },
@@ -59,7 +59,7 @@ pub(super) struct Crowd<S> {
 }
 
 impl<S: Session> Crowd<S> {
-    /// Connections to one server, which may listen at several `targets`: connections use them in turn.
+    /// Prepares connections to one server; if it listens at several `targets`, connections use them in turn.
     pub(super) fn new(targets: &[SocketAddr], sessions: impl Iterator<Item = S>) -> Result<Self, LoadError> {
         let member = |session| Member { connection: None, session, open: false };
         Ok(Self {
@@ -80,7 +80,7 @@ impl<S: Session> Crowd<S> {
         let mut give_up = Instant::now() + PATIENCE;
         while ready + failed < count {
             while next < count && next - ready - failed < OPENING {
-                // Each address is tried with each target before its next port is needed.
+                // Change the source only after each target had it, so that one port can serve all targets.
                 let turn = next / self.targets.len();
                 let source = (!sources.is_empty()).then(|| sources[turn % sources.len()]);
                 if let Err(error) = self.begin(next, source) {
@@ -111,7 +111,7 @@ impl<S: Session> Crowd<S> {
                     limit: PATIENCE,
                 });
             }
-            // A server that refuses the first connections refuses all; 100,000 attempts would tell no more.
+            // If all of the first connections fail, 100,000 attempts would not tell more.
             if ready == 0 && failed >= OPENING.min(count) {
                 break;
             }
@@ -139,7 +139,7 @@ impl<S: Session> Crowd<S> {
         &mut self.members[index].session
     }
 
-    /// Unsent bytes; `None` if the connection is closed.
+    /// The number of unsent bytes; `None` if the connection is closed.
     pub(super) fn waiting(&self, index: usize) -> Option<usize> {
         self.members[index].connection.as_ref().map(Connection::waiting)
     }
@@ -147,12 +147,12 @@ impl<S: Session> Crowd<S> {
     /// Sends, or keeps what cannot be sent now. The next [`poll`](Self::poll) reports a failure.
     pub(super) fn send(&mut self, index: usize, bytes: &[u8]) {
         let Some(connection) = &mut self.members[index].connection else { return };
-        // A broken connection is readable, and reading returns the error.
+        // A broken connection becomes readable, and reading returns the error.
         let _ = connection.send(bytes);
         watch(&self.reactor, index, connection);
     }
 
-    /// Waits for events until `until`.
+    /// Waits for events, at most until `until`, and handles those that came.
     pub(super) fn poll(
         &mut self,
         until: Instant,

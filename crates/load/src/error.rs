@@ -55,7 +55,7 @@ pub enum LoadError {
     NotReady {
         /// The server.
         target: SocketAddr,
-        /// The answer that was expected, and what came instead.
+        /// The fault in the server's answer.
         what: String,
     },
     /// Opening the connections took too long.
@@ -90,7 +90,7 @@ impl LoadError {
     }
 }
 
-/// Checks settings in their order: one that must hold, its name, and what it must be.
+/// Checks settings in order: for each, a condition, the setting's name and the requirement.
 pub(super) fn demand(settings: &[(bool, &'static str, &str)]) -> Result<(), LoadError> {
     match settings.iter().find(|(holds, ..)| !holds) {
         Some(&(_, field, why)) => Err(LoadError::Settings { field, why: why.to_owned() }),

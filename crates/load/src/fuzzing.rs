@@ -1,20 +1,20 @@
-//! Fuzz entry points: answers of servers and brokers, parsed without a network.
+//! Entry points for fuzzing: parsing the answers of servers and brokers without a network.
 
 use crate::crowd::{Happened, Session};
 use crate::http::Asking;
 use crate::mqtt::Client;
 
-/// Answers of a web server.
+/// Parses the answers of a web server.
 pub fn http_answers(bytes: &[u8], pieces: &[u8]) {
     both_ways(Asking::default, bytes, pieces);
 }
 
-/// Packets of an MQTT broker.
+/// Parses the packets of an MQTT broker.
 pub fn mqtt_packets(bytes: &[u8], pieces: &[u8]) {
     both_ways(|| Client::for_fuzzing(0x0102_0304_0506_0708), bytes, pieces);
 }
 
-/// Asserts that the result is the same however the bytes are cut.
+/// Asserts that the result does not depend on the sizes of the reads.
 fn both_ways<S: Session>(session: impl Fn() -> S, bytes: &[u8], pieces: &[u8]) {
     let whole = fed(session(), [bytes]);
     let mut rest = bytes;
@@ -28,7 +28,7 @@ fn both_ways<S: Session>(session: impl Fn() -> S, bytes: &[u8], pieces: &[u8]) {
     assert_eq!(fed(session(), cut), whole);
 }
 
-/// Feeds a session as a connection does: bytes that were not taken come again, with what follows them.
+/// Feeds a session as a connection does: unconsumed bytes are passed again together with the next ones.
 fn fed<'b>(
     mut session: impl Session,
     pieces: impl IntoIterator<Item = &'b [u8]>,

@@ -1,4 +1,4 @@
-//! Requests to a web server at a fixed rate, whether or not they are answered in time.
+//! HTTP requests at a fixed rate, whether or not the server keeps up.
 
 mod answer;
 
@@ -14,12 +14,11 @@ use super::threads::{self, Part};
 use super::{LoadError, LoadResult, Protocol, machine};
 pub(super) use answer::Asking;
 
-/// The longest wait for answers after the last request was due.
+/// The longest wait for answers after the end of [`HttpLoad::duration`].
 const LATE: Duration = Duration::from_secs(10);
 
-/// A load of HTTP/1.1 GET requests. A request that is due while all connections are busy waits for one, and
-/// that wait is part of its latency. Connections are kept open, and not opened again when the server closes
-/// them.
+/// A load of HTTP/1.1 GET requests. A request that is due while all connections are busy waits for one, and its latency
+/// includes that wait. Connections are kept alive, and are not reopened if the server closes them.
 #[derive(Debug, Clone)]
 pub struct HttpLoad {
     /// The server.
@@ -110,8 +109,8 @@ impl Part for Requests<'_> {
         let mut idle: VecDeque<usize> = (0..count).filter(|&index| crowd.waiting(index).is_some()).collect();
         let mut asked: Vec<Option<u64>> = vec![None; count];
         let mut under_way = 0usize;
-        // Requests that became due between the last look and the end are sent too where a connection is idle:
-        // only this thread is late then, not the server.
+        // After the end, still send the requests that became due since the last iteration, if a connection is idle:
+        // this thread was late, not the server.
         let mut sending = true;
         loop {
             let now = Instant::now();

@@ -65,7 +65,7 @@ fn waiting_for_a_connection_is_latency() {
     assert_eq!(outcome.due, 100);
     assert!(outcome.sent < 60 && outcome.lost > 40, "{outcome:?}");
     assert!(outcome.attained_percent() < 60.0, "{outcome:?}");
-    // The last one that was sent had waited for more than half of the time.
+    // The last request that was sent had waited for more than half of that time.
     assert!(outcome.latency.unwrap().max > 0.2, "{outcome:?}");
 }
 

@@ -1,9 +1,8 @@
-//! Load generators for what no packaged tool does: requests at a fixed rate, attained or not, and latencies
-//! counted from when a request was due.
+//! Load generators that packaged tools do not offer: requests at a fixed rate, whether or not the server keeps up, and
+//! latencies counted from when a request was due.
 //!
-//! A tool that sends the next request only when the last one was answered asks less of a slow server, and
-//! misses the waiting time of the requests it did not send ("coordinated omission"). Here requests are due at
-//! fixed moments.
+//! A tool that sends the next request only after the last answer asks less of a slow server, and does not measure the
+//! waiting time of the requests that it did not send ("coordinated omission"). Here requests are due at fixed times.
 
 mod connection;
 mod crowd;

@@ -1,4 +1,4 @@
-//! The machine's limits for many connections: open files, and ports of source addresses.
+//! This machine's limits for many connections: open files, and ports of source addresses.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,13 +7,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::LoadError;
 
-/// For standard streams, epoll, the timer, and what libraries hold.
+/// Files besides the connections: standard streams, epoll, the timer, and those of libraries.
 const SPARE_FILES: u64 = 64;
 
 /// Linux's default of net.ipv4.ip_local_port_range.
 const DEFAULT_PORTS: u32 = 28_232;
 
-/// Raises this process's limit of open files if needed.
+/// Raises this process's limit of open files (RLIMIT_NOFILE) if needed.
 pub(super) fn allow_files(connections: u32, threads: u32) -> Result<(), LoadError> {
     let wanted = u64::from(connections) + 2 * u64::from(threads) + SPARE_FILES;
     let now = getrlimit(Resource::Nofile);
@@ -21,23 +21,22 @@ pub(super) fn allow_files(connections: u32, threads: u32) -> Result<(), LoadErro
         return Ok(());
     }
     let maximum = now.maximum.map(|maximum| maximum.max(wanted));
-    // A plain user may go up to the hard limit, root may raise that too.
+    // A user may raise the soft limit up to the hard limit; root may raise the hard limit too.
     let within = now.maximum.is_none_or(|maximum| maximum >= wanted);
     let raised = Rlimit { current: Some(wanted), maximum: if within { now.maximum } else { maximum } };
     setrlimit(Resource::Nofile, raised)
         .map_err(|_| LoadError::OpenFiles { wanted, allowed: now.maximum.unwrap_or(u64::MAX) })
 }
 
-/// The source addresses, each with enough ports for its connections at each of the targets; empty if the
-/// kernel may choose. There is at least one target.
+/// The source addresses to bind to, with enough ports for all connections; empty if the kernel may choose. `targets` is
+/// not empty.
 pub(super) fn sources(
     targets: &[SocketAddr],
     connections: u32,
     named: &[IpAddr],
 ) -> Result<Vec<IpAddr>, LoadError> {
-    // The kernel prefers every second port for connections (net/ipv4/inet_hashtables.c, __inet_hash_connect).
-    // Once half of all are taken it searches the taken ones for each connection, which takes longer than all
-    // else.
+    // connect(2) prefers ports of one parity (net/ipv4/inet_hashtables.c, __inet_hash_connect). Once those are taken,
+    // each connection searches them in vain first, which takes longer than everything else.
     let ports = local_ports() / 20 * 9;
     let Some(&target) = targets.first() else { return Ok(Vec::new()) };
     let at_each = connections.div_ceil(u32::try_from(targets.len()).unwrap_or(u32::MAX));
@@ -48,13 +47,13 @@ pub(super) fn sources(
             let why = format!("names {other}, which is of another kind than {target}");
             return Err(LoadError::Settings { field: "--source", why });
         }
-        // A port of a named address is used once, whatever the target.
+        // bind(2) to a named address takes a port once, not once for each target.
         if named.len() < needed as usize {
             return Err(LoadError::Ports { connections, target, needed, ports });
         }
         return Ok(named.to_vec());
     }
-    // If the kernel chooses, a port can be used once for each target.
+    // If the kernel chooses the address at connect(2), a port can be used once for each target.
     if at_each <= ports {
         return Ok(Vec::new());
     }

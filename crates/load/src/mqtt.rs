@@ -1,4 +1,4 @@
-//! Messages through an MQTT broker, at a fixed rate, from many clients to a few.
+//! Messages through an MQTT broker at a fixed rate, from many publishers to a few subscribers.
 
 mod clients;
 mod packet;
@@ -15,7 +15,7 @@ use super::{LoadError, LoadResult, Protocol, machine};
 pub(super) use clients::Client;
 use clients::{Role, SMALLEST_MESSAGE, message, topic};
 
-/// The configuration of a mosquitto for this load, but for its listeners: everyone may connect, and nothing is written.
+/// The configuration of mosquitto for this load, without its listeners: everyone may connect, and nothing is persisted.
 /// Queues are unlimited, because a broker that drops messages would look fast. Source: mosquitto.conf(5).
 pub const MOSQUITTO: &str = "\
 allow_anonymous true
@@ -27,29 +27,28 @@ max_queued_messages 0
 max_inflight_messages 0
 ";
 
-/// Unsent bytes above which a client publishes nothing more: the broker does not keep up.
+/// The number of unsent bytes above which a client publishes no more: the broker does not keep up.
 const MOST_WAITING: usize = 256 * 1024;
 /// The most unacknowledged messages of a client: an identifier must not be reused before its acknowledgement.
 const MOST_UNACKNOWLEDGED: u32 = 60_000;
-/// The silence after the last message is due that means that no more will come.
+/// The time without a delivery after which no more are expected.
 const SILENCE: Duration = Duration::from_secs(3);
-/// The longest wait after the end: a broker that delivers a message now and then would prolong the load for
-/// ever.
+/// The longest wait after the end: a broker that delivers a message now and then could prolong the load forever.
 const LATE: Duration = Duration::from_secs(60);
 
-/// The time until which outstanding messages are waited for, if the last one arrived at `last`.
+/// The time at which to stop waiting for outstanding messages, if the last one arrived at `last`.
 fn patience(end: Instant, last: Instant) -> Instant {
     (last.max(end) + SILENCE).min(end + LATE)
 }
 
-/// A load of messages. The clients never reconnect.
+/// A load of MQTT messages. Clients do not reconnect.
 #[derive(Debug, Clone)]
 pub struct MqttLoad {
-    /// The broker's addresses; several ports if one allows too few connections.
+    /// The broker's addresses: several if one port does not allow enough connections.
     pub brokers: Vec<SocketAddr>,
     /// The number of publishing clients.
     pub connections: u32,
-    /// The number of subscribed clients, each for some of the publishers.
+    /// The number of subscribers; each receives the messages of some publishers.
     pub subscribers: u32,
     /// Messages per second over all clients.
     pub rate: f64,
@@ -75,8 +74,8 @@ impl MqttLoad {
         self.run_when(|| ())
     }
 
-    /// The same, but publishes only once `connected` has returned, which is called when all clients are connected: so that
-    /// several processes begin together.
+    /// Runs the load as [`MqttLoad::run`] does, but calls `connected` when all clients are connected, and publishes
+    /// only after it returns: so several processes can start together.
     ///
     /// # Errors
     /// Those of [`MqttLoad::run`].
@@ -85,7 +84,7 @@ impl MqttLoad {
         let all = self.connections.saturating_add(self.subscribers);
         machine::allow_files(all, self.threads)?;
         let sources = machine::sources(&self.brokers, all, &self.sources)?;
-        // Distinguishes this run from others, because several loads may share a broker.
+        // Several loads may share a broker, so topics and payloads contain the run.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
         let run = u64::from(std::process::id()) << 32 | u64::from(now);
         let part = |index| Messages {
@@ -120,13 +119,13 @@ impl MqttLoad {
     }
 }
 
-/// One thread's clients: the subscribers first.
+/// One thread's clients: first the subscribers, then the publishers.
 struct Messages<'a> {
     load: &'a MqttLoad,
     sources: &'a [IpAddr],
     run: u64,
     subscribers: u32,
-    /// Its part of the publishers.
+    /// The thread's publishers.
     part: ThreadPart,
     crowd: Option<Crowd<Client>>,
     tally: Tally,
@@ -190,7 +189,8 @@ impl Part for Messages<'_> {
 }
 
 impl Messages<'_> {
-    /// Publishers take turns, so that each has the same rate.
+    /// Publishes a message, unless its publisher has too many bytes or messages outstanding. Publishers take turns, so
+    /// that all have the same rate.
     fn publish(
         &mut self,
         crowd: &mut Crowd<Client>,
@@ -214,7 +214,7 @@ impl Messages<'_> {
     }
 }
 
-/// The messages that have arrived: quality of service 1 may deliver one twice.
+/// The messages that have arrived, as a bitmap: at quality of service 1 one may be delivered twice.
 struct Seen(Vec<u64>);
 
 impl Seen {

@@ -5,10 +5,10 @@ use std::thread;
 
 use super::*;
 
-/// The broker's answer to a client's packet (MQTT 3.1.1, sections 3.1, 3.3, 3.8): one thread for each client.
+/// A minimal broker with one thread for each client (MQTT 3.1.1, sections 3.1, 3.3, 3.8).
 struct Broker {
     listeners: Mutex<Vec<(String, TcpStream)>>,
-    /// One message in so many is dropped; 0: none.
+    /// Every n-th message is dropped; 0: none.
     forgets: u64,
     seen: Mutex<u64>,
     refuses: bool,
@@ -128,7 +128,7 @@ fn a_broker_that_delivers_now_and_then_does_not_hold_the_load() {
     let end = Instant::now();
     assert_eq!(patience(end, end - Duration::from_secs(9)), end + SILENCE);
     let mut last = end;
-    // One message just before the wait ends, again and again.
+    // A message arrives just before the wait ends, again and again.
     for _ in 0..1000 {
         last = patience(end, last) - Duration::from_millis(1);
     }

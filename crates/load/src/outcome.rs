@@ -15,17 +15,16 @@ pub enum Protocol {
     Mqtt,
 }
 
-/// The result of a load. Requests and their answers, or messages and their deliveries, have the same names
-/// here.
+/// The result of a load. "Request" and "answer" also mean an MQTT message and its delivery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadResult {
     /// [`LOAD_FORMAT`].
     pub format: u32,
     /// The protocol.
     pub protocol: Protocol,
-    /// Connections that were to be opened.
+    /// The number of requested connections.
     pub connections: u32,
-    /// Those that could not be opened, or were closed before the end.
+    /// The number of connections that could not be opened, or were closed before the end.
     pub failed_connections: u32,
     /// The time it took to open them, in seconds.
     pub opening: f64,
@@ -37,7 +36,7 @@ pub struct LoadResult {
     pub due: u64,
     /// Requests that were sent.
     pub sent: u64,
-    /// Good answers, also late ones.
+    /// Good answers, including those after the end.
     pub answered: u64,
     /// Good answers while requests were due.
     pub answered_in_time: u64,
@@ -45,13 +44,13 @@ pub struct LoadResult {
     pub bytes: u64,
     /// Error answers: HTTP statuses other than 2xx and 3xx.
     pub refused: u64,
-    /// Requests without an answer in the end, including those that could not be sent.
+    /// Requests that were not answered, including those that could not be sent.
     pub lost: u64,
     /// Time from when a request was due to its good answer; `None` if there was none.
     pub latency: Option<Latency>,
 }
 
-/// Latencies, in seconds. Quantiles are exact to 1/32.
+/// Latencies, in seconds. Quantiles have a relative error of at most 1/32.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Mean.
@@ -68,7 +67,7 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// The reason why a text is not an [`LoadResult`].
+/// The reason why a text is not a [`LoadResult`].
 #[derive(Debug, thiserror::Error)]
 pub enum NoOutcome {
     /// It is not JSON, or has other fields.
@@ -86,7 +85,7 @@ impl LoadResult {
     /// Parses the output of `exitless load http --json` and `exitless load mqtt --json`.
     ///
     /// # Errors
-    /// If the text is something else, or if a later version wrote it.
+    /// If the text is not such an output, or if a later version wrote it.
     pub fn read(text: &str) -> Result<Self, NoOutcome> {
         let json: serde_json::Value = serde_json::from_str(text)?;
         match json.get("format").and_then(serde_json::Value::as_u64) {

@@ -1,4 +1,4 @@
-//! Waiting for many connections, or until a given time.
+//! Waiting for events of many connections, with a deadline.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,7 +28,7 @@ pub(super) struct Ready {
     pub(super) writable: bool,
 }
 
-/// An epoll instance with a timer in it: epoll's own timeouts are whole milliseconds, which would show in
+/// An epoll instance with a timerfd in it: the timeouts of epoll_wait(2) are whole milliseconds, which would show in
 /// every latency.
 pub(super) struct Reactor {
     epoll: OwnedFd,
@@ -55,7 +55,7 @@ impl Reactor {
         epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(connection as u64), flags(write))
     }
 
-    /// Waits until something is ready or `until` has come.
+    /// Waits until a connection is ready, at most until `until`.
     pub(super) fn wait(&mut self, until: Instant, ready: &mut Vec<Ready>) -> Result<(), LoadError> {
         ready.clear();
         let now = Instant::now();
@@ -105,7 +105,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Disarms the timer, and makes one that has fired unreadable.
+    /// Disarms the timer; this also clears an expiration that was not read.
     fn disarm(&self) -> Result<(), LoadError> {
         self.set(Timespec { tv_sec: 0, tv_nsec: 0 })
     }

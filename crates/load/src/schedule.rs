@@ -4,33 +4,33 @@ use std::time::{Duration, Instant};
 
 use super::threads::share;
 
-/// The requests of one thread, out of those of all threads at a fixed rate from a given time. Connections take turns, and so
-/// the threads that have them.
+/// The times of one thread's requests, out of those of all threads, which are due at a fixed rate from `begin` on.
+/// Connections take turns over all threads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Schedule {
     begin: Instant,
     rate: f64,
-    /// The requests of all threads.
+    /// The number of requests of all threads.
     total: u64,
     part: ThreadPart,
 }
 
-/// The part of a thread: of all connections it has those whose number is `index` modulo `threads`, as [`share`] counts them.
+/// The connections of one thread: those whose number modulo `threads` is `index`, as in [`share`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ThreadPart {
-    /// The connections of all threads.
+    /// The number of connections of all threads.
     pub(super) connections: u32,
     pub(super) threads: u32,
     pub(super) index: u32,
 }
 
 impl ThreadPart {
-    /// The thread's connections.
+    /// The number of the thread's connections.
     pub(super) fn share(self) -> u32 {
         share(self.connections, self.index, self.threads)
     }
 
-    /// The number of its requests among the first `all`.
+    /// The number of the thread's requests among the first `all` of all threads.
     fn of_first(self, all: u64) -> u64 {
         let (connections, threads, index) =
             (u64::from(self.connections), u64::from(self.threads), u64::from(self.index));
@@ -38,7 +38,7 @@ impl ThreadPart {
         all / connections * u64::from(self.share()) + rest
     }
 
-    /// The number that its request `own` has among all, both counted from 0.
+    /// The position among the requests of all threads of the thread's request `own`; both count from 0.
     fn of_all(self, own: u64) -> u64 {
         let share = u64::from(self.share());
         own / share * u64::from(self.connections)
@@ -48,22 +48,22 @@ impl ThreadPart {
 }
 
 impl Schedule {
-    /// `rate` is that of all threads.
+    /// Makes a thread's schedule; `rate` is that of all threads.
     pub(super) fn new(begin: Instant, rate: f64, duration: Duration, part: ThreadPart) -> Self {
         Self { begin, rate, total: (rate * duration.as_secs_f64()).round() as u64, part }
     }
 
-    /// The number of requests.
+    /// The number of the thread's requests.
     pub(super) fn total(&self) -> u64 {
         self.part.of_first(self.total)
     }
 
-    /// The time at which a request is due, counted from 0.
+    /// The time at which the thread's n-th request is due; `request` counts from 0.
     pub(super) fn due(&self, request: u64) -> Instant {
         self.begin + Duration::from_secs_f64(self.part.of_all(request) as f64 / self.rate)
     }
 
-    /// The number of requests that are due by now.
+    /// The number of the thread's requests that are due by `now`.
     pub(super) fn due_by(&self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.begin).as_secs_f64();
         if now < self.begin {

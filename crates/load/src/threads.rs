@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::LoadError;
 use super::tally::Tally;
 
-/// The pause between the opening of all connections and the first request.
+/// The pause between the last thread's opening of its connections and the first request.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The part of one thread: opens its connections, then measures from a given time.
@@ -17,7 +17,8 @@ pub(super) trait Part: Send {
     fn measure(self, begin: Instant) -> Result<Tally, LoadError>;
 }
 
-/// Runs all parts, which begin once all have opened and `when_opened` has returned; the first error ends all of them.
+/// Runs all parts, each on a thread. They start to measure together, once all have opened their connections and
+/// `when_opened` has returned; the first error ends all of them.
 pub(super) fn run<P: Part>(parts: Vec<P>, when_opened: impl FnOnce()) -> Result<Tally, LoadError> {
     thread::scope(|scope| {
         let (opened, all_opened) = mpsc::channel();
@@ -28,7 +29,7 @@ pub(super) fn run<P: Part>(parts: Vec<P>, when_opened: impl FnOnce()) -> Result<
                 let (start, started) = mpsc::channel::<Instant>();
                 let thread = scope.spawn(move || {
                     let result = part.open();
-                    // The receiver is gone only if another part has failed.
+                    // Fails only if another part has failed and the receiver is gone.
                     let _ = opened.send(result);
                     match started.recv() {
                         Ok(begin) => part.measure(begin),

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::format;
 
-/// The ratio of the ends above which ticks are logarithmic.
+/// Axes whose ends have at least this ratio get logarithmic ticks.
 const WIDE: f64 = 4.0;
 /// The most ticks of an axis.
 const MOST_TICKS: usize = 6;
@@ -17,7 +17,7 @@ pub struct LogAxis {
 }
 
 impl LogAxis {
-    /// An axis over `low` to `high` with some margin at both ends.
+    /// An axis from `low` to `high`, with a margin at both ends.
     pub fn new(low: f64, high: f64) -> Self {
         let low = low.max(1.0);
         let high = high.max(low);
@@ -86,7 +86,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
-/// The anchor that keeps text at the ends of an axis within the chart.
+/// The `text-anchor` that keeps labels near the ends of an axis within the chart.
 pub fn anchor(share: f64) -> &'static str {
     if share < 0.06 {
         "start"

@@ -1,12 +1,12 @@
-//! The frame of a chart, and the hill in it.
+//! The frame of a chart, and the area chart that is drawn in it.
 
 use std::fmt::Write;
 
 use maud::{Markup, html};
 
-/// A chart's frame: its alternative text, the width of the page, and its height in pixels.
+/// A chart's frame, as wide as the page, with a height in pixels and an alternative text.
 ///
-/// Horizontal positions are percentages, so that the chart fits any width while its letters keep their size.
+/// Horizontal positions are percentages: the chart fits any width, and letters keep their size.
 pub fn chart(height: u32, title: &str, description: &str, content: &Markup) -> Markup {
     html! {
         svg role="img" width="100%" height=(height) aria-label=(format!("{title}. {description}")) {
@@ -17,7 +17,7 @@ pub fn chart(height: u32, title: &str, description: &str, content: &Markup) -> M
     }
 }
 
-/// Values beside each other as one outline, scaled to `peak`, `height` pixels below `top`.
+/// Neighbouring columns as one filled outline, scaled to `peak`, `height` pixels high and `top` pixels from the top.
 pub fn hill(class: &str, top: u32, height: u32, values: &[f64], peak: f64) -> Markup {
     let mut path = String::from("M0 100");
     for (at, value) in values.iter().enumerate() {

@@ -6,13 +6,13 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 pub const STYLE: &str = include_str!("style.css");
 /// The style of sortable tables and of charts over time.
 pub const RECORDINGS: &str = include_str!("recordings.css");
-/// The style of arms, for pages that compare them.
+/// The style of pages that compare the arms of a study.
 pub const ARMS: &str = include_str!("study.css");
 /// The script of sortable tables.
 pub const SCRIPT: &str = include_str!("sort.js");
 
-/// Nothing may be loaded from anywhere, and no script may run except [`SCRIPT`], which is identified by its
-/// SHA-256, even if some text should get into the page as markup.
+/// Loads nothing, and runs no script except [`SCRIPT`], identified by its SHA-256, even if some text gets into the
+/// page as markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
      script-src 'sha256-jd0CIfk48R3ZSMZP3ja36yloDrch7SLZKgyuUJdIYoU='";
 

@@ -1,8 +1,8 @@
-//! Figures as text with their units, the same in every medium.
+//! Numbers as text with their units, the same in every medium.
 
 pub use exits::grouped as count;
 
-/// The text for an absent figure.
+/// The text for a missing value.
 pub const NONE: &str = "–";
 
 /// Cycles, rounded to whole ones: "4,720".
@@ -10,12 +10,12 @@ pub fn cycles(value: f64) -> String {
     count(value.round().max(0.0) as u64)
 }
 
-/// Nanoseconds with a unit that fits and three digits: "812 ns", "27.2 µs", "1.50 s", "1,234 s".
+/// A time in the unit that fits, with three digits: "812 ns", "27.2 µs", "1.50 s", "1,234 s".
 pub fn time(ns: f64) -> String {
     const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
     let rounded = three_digits(ns);
     let (size, unit) = UNITS.into_iter().rev().find(|(size, _)| rounded >= *size).unwrap_or(UNITS[0]);
-    // A clock shows no fractions of a nanosecond; a mean may have one.
+    // A single time is whole nanoseconds and gets no decimals; a mean may have some.
     if unit == "ns" && ns.fract() == 0.0 {
         return format!("{ns:.0} ns");
     }
@@ -54,7 +54,7 @@ pub fn counted(number: u64, one: &str) -> String {
     }
 }
 
-/// Three significant digits, but all digits before the point.
+/// Three significant digits, or more if the integer part has more.
 fn digits(value: f64) -> String {
     let rounded = three_digits(value);
     match rounded {
@@ -65,7 +65,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Rounds to three significant digits; done first, so that 999.7 µs becomes 1.00 ms.
+/// Rounds to three significant digits. Done before the unit is chosen, so that 999.7 µs becomes 1.00 ms.
 fn three_digits(value: f64) -> f64 {
     if value <= 0.0 {
         return 0.0;
@@ -74,7 +74,7 @@ fn three_digits(value: f64) -> f64 {
     if scale.is_finite() && scale > 0.0 { (value * scale).round() / scale } else { value }
 }
 
-/// "10 µs": a tick is a round number.
+/// A tick's label without decimals: "10 µs".
 pub fn round(ns: f64) -> String {
     let shown = time(ns);
     let Some((number, unit)) = shown.split_once(' ') else { return shown };
@@ -83,7 +83,7 @@ pub fn round(ns: f64) -> String {
     format!("{number} {unit}")
 }
 
-/// Replaces hyphens by minus signs, which are as wide as a plus.
+/// Replaces hyphens by minus signs, which are as wide as a plus sign.
 pub fn minus(text: &str) -> String {
     text.replace('-', "−")
 }

@@ -1,4 +1,4 @@
-//! Exits over time as stacked layers.
+//! Exits over time as a stacked chart.
 
 use std::fmt::Write;
 
@@ -8,9 +8,9 @@ use crate::axis::{anchor, linear_ticks, percent};
 use crate::chart::chart;
 use crate::format::round;
 
-/// The most layers: more colours could not be distinguished. The rest is one more layer.
+/// The most layers with their own colours: more could not be distinguished. The rest becomes one more layer.
 pub const MOST_LAYERS: usize = 7;
-/// Room for letters above the highest column.
+/// The height of the chart relative to the highest column: room for labels.
 const HEADROOM: f64 = 1.06;
 
 /// One layer.
@@ -18,36 +18,36 @@ const HEADROOM: f64 = 1.06;
 pub struct Layer {
     /// The name in the legend.
     pub name: String,
-    /// The class of its colour.
+    /// The CSS class of its colour.
     pub class: String,
     /// The height of the layer in each column.
     pub values: Vec<f64>,
-    /// The legend's text after its name.
+    /// The text after the name in the legend.
     pub figure: String,
 }
 
-/// A chart of layers, the first at the bottom.
+/// A stacked chart, the first layer at the bottom.
 #[derive(Clone, Copy)]
 pub struct Stacked<'a> {
     /// The title, for those who cannot see the chart.
     pub title: &'a str,
     /// The layers, the lowest first.
     pub layers: &'a [Layer],
-    /// The marks of the axis of time: their places, from 0 to 1, and their texts.
+    /// The ticks of the time axis: positions from 0 to 1, and labels.
     pub ticks: &'a [(f64, String)],
-    /// The parts of the duration of which nothing is known, as shares.
+    /// The gaps in the recording, as shares of the duration.
     pub gaps: &'a [(f64, f64)],
-    /// The starts of the columns, as shares of the duration, and 1 at the end.
+    /// The starts of the columns as shares of the duration, followed by 1.
     pub edges: &'a [f64],
-    /// The highest sum of a column, of this chart or of another one on the same scale.
+    /// The largest sum of a column, in this chart or in another one with the same scale.
     pub highest: f64,
-    /// The height without the axis, in pixels.
+    /// The height in pixels, without the axis.
     pub height: u32,
     /// Formats a value.
     pub shown: &'a dyn Fn(f64) -> String,
 }
 
-/// Marks of an axis of elapsed time, which begins at 0 and ends after `length_ns`.
+/// Ticks for an axis of elapsed time from 0 to `length_ns`.
 #[must_use]
 pub fn elapsed(length_ns: f64) -> Vec<(f64, String)> {
     let text = |ns: f64| if ns == 0.0 { "0".to_owned() } else { round(ns) };
@@ -55,7 +55,7 @@ pub fn elapsed(length_ns: f64) -> Vec<(f64, String)> {
 }
 
 impl Stacked<'_> {
-    /// The chart, without its legend.
+    /// The chart without its legend.
     #[must_use]
     pub fn render(&self) -> Markup {
         let most = if self.highest > 0.0 { self.highest * HEADROOM } else { 1.0 };
@@ -86,7 +86,7 @@ impl Stacked<'_> {
                 text.tick x=(percent(*share)) y=(self.height + 16) text-anchor=(anchor(*share)) { (text) }
             }
         };
-        // Letters keep their size at any width of the page, so they have their own column.
+        // Labels have their own column, because they keep their size at any page width.
         html! {
             div.scaled {
                 svg width="100%" height=(self.height + 20) aria-hidden="true" { (labels) }
@@ -103,7 +103,7 @@ impl Stacked<'_> {
         let mut paths = Vec::new();
         for layer in self.layers {
             let mut path = format!("M{:.1} {:.1}", 0.0, y(below.first().copied().unwrap_or(0.0)));
-            // Along the top, and back along the bottom. Writing to a string cannot fail.
+            // Along the top, then back along the bottom. Writing to a string cannot fail.
             for (column, bottom) in below.iter().enumerate() {
                 let top = bottom + layer.values.get(column).copied().unwrap_or(0.0);
                 let _ = write!(path, "V{:.1}H{:.1}", y(top), x(column + 1));
@@ -124,7 +124,7 @@ fn bare(shown: String) -> String {
     shown.replace(".00", "").replace(".0 ", " ").replace(".0/", "/")
 }
 
-/// The legend of colours, the lowest layer first.
+/// The legend, the lowest layer first.
 pub fn legend(layers: &[Layer]) -> Markup {
     html! {
         ul.legend {

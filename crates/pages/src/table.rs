@@ -1,4 +1,4 @@
-//! Tables that can be sorted if scripts may run.
+//! Tables, which can be sorted if scripts may run.
 
 use maud::{Markup, Render, html};
 
@@ -27,18 +27,18 @@ impl Cell {
         Self { shown: html! { code { (text) } }, value: None, class: "" }
     }
 
-    /// A figure; `value` is its sort key, `None` comes last.
+    /// A number with its sort key; `None` is sorted last.
     pub fn figure(text: &str, value: Option<f64>) -> Self {
         Self { shown: html! { (minus(text)) }, value, class: "" }
     }
 
-    /// Anything else; `value` is its sort key.
+    /// Any other text with its sort key.
     #[must_use]
     pub fn of(shown: Markup, value: Option<f64>) -> Self {
         Self { shown, value, class: "" }
     }
 
-    /// A bar of this share of the column's width, 0 to 1.
+    /// A bar whose length is this share of the column's width, 0 to 1.
     pub fn bar(share: f64, label: &str) -> Self {
         let share = share.clamp(0.0, 1.0);
         let shown = html! {
@@ -56,7 +56,7 @@ impl Cell {
         Self { shown, value: None, class: "plot" }
     }
 
-    /// The cell with this class.
+    /// Sets the CSS class of the cell.
     #[must_use]
     pub fn class(self, class: &'static str) -> Self {
         Self { class, ..self }
@@ -90,7 +90,7 @@ impl Column {
     }
 }
 
-/// The table. The last `sums` cells of each column are sums, which keep their place when sorted.
+/// The table. The last `sums` rows are sums, which stay at the bottom when the table is sorted.
 pub fn render(caption: &str, columns: &[Column], sums: usize) -> Markup {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let body = rows.saturating_sub(sums);
@@ -132,7 +132,7 @@ fn cell(column: &Column, row: usize, is_first: bool) -> Markup {
     }
 }
 
-/// A table of facts: names and values; `class` is that of the values.
+/// A table of facts, one name and value per row; `class` is the CSS class of the values.
 pub fn facts<N: Render, V: Render>(rows: impl IntoIterator<Item = (N, V)>, class: Option<&str>) -> Markup {
     html! {
         div.wide {

@@ -1,6 +1,6 @@
-//! The ticks of the time stamp counter that an instruction takes, on each of a host's CPUs, while the others do nothing
-//! and while they are busy. An emulator whose ticks are instructions must show the same number everywhere: only then do
-//! two measurements in it have one clock.
+//! The ticks of the time stamp counter per instruction, on each of a host's CPUs, while the other CPUs are idle and
+//! while they are busy. An emulator that derives the TSC from the instruction count must show the same rate everywhere:
+//! only then can two measurements in it be compared.
 
 mod instructions;
 
@@ -11,19 +11,19 @@ use std::thread;
 
 use crate::threads::{allowed_cpus, pin_to};
 
-/// CPUs that are measured at most.
+/// The largest number of CPUs to measure.
 const CPUS: usize = 4;
-/// Instructions of one sample. The host's own timer interrupts are part of it, as they are part of any measurement.
+/// The instructions of one sample. The host's timer interrupts are not subtracted: every measurement includes them.
 const SAMPLE: u64 = 208_000;
-/// Samples of one measurement, of which the median counts.
+/// The samples of one measurement; their median is the result.
 const SAMPLES: usize = 9;
 
 /// The promise of an emulator about its clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Promise {
-    /// Ticks an instruction.
+    /// Ticks per instruction.
     pub rate: f64,
-    /// By how much of the rate a measurement may be off.
+    /// The tolerated deviation of a measurement, as a fraction of the rate.
     pub tolerance: f64,
     /// True if the rate is the same while other CPUs are busy.
     pub beside_busy_cpus: bool,
@@ -32,18 +32,19 @@ pub struct Promise {
 /// One measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measurement {
-    /// The CPU that executed the loop, by its number in the host.
+    /// The host's number of the CPU that executed the loop.
     pub cpu: usize,
-    /// The number of other CPUs that were busy meanwhile; the rest had nothing to do.
+    /// The number of other CPUs that were busy meanwhile; the rest were idle.
     pub busy: usize,
-    /// Instructions of the loop.
+    /// The number of instructions in the loop.
     pub length: u32,
-    /// Ticks an instruction: the lowest sample, the median and the highest.
+    /// Ticks per instruction: the lowest sample, the median and the highest.
     pub rate: [f64; 3],
 }
 
 impl Promise {
-    /// Tests whether `row` is as promised. Nothing is promised of a case that [`Promise::beside_busy_cpus`] leaves out.
+    /// Tests whether `row` is within the promise. Without [`Promise::beside_busy_cpus`] nothing is promised for a CPU
+    /// beside busy ones.
     pub fn holds(&self, row: &Measurement) -> bool {
         let promised = row.busy == 0 || self.beside_busy_cpus;
         !promised || (row.rate[1] / self.rate - 1.0).abs() <= self.tolerance
@@ -62,7 +63,7 @@ impl fmt::Display for Measurement {
 /// instructions.
 ///
 /// # Errors
-/// When the kernel does not tell or set the CPUs of a thread.
+/// The kernel refuses to return or to set a thread's CPU affinity.
 pub fn measure() -> io::Result<Vec<Measurement>> {
     let allowed = allowed_cpus()?;
     let mut rows = Vec::new();

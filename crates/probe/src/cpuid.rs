@@ -9,8 +9,8 @@ const X2APIC: u32 = 1 << 21;
 /// Leaf 1 ECX: the APIC timer has TSC-deadline mode.
 const TSC_DEADLINE: u32 = 1 << 24;
 
-/// Turns what KVM supports (KVM_GET_SUPPORTED_CPUID) into what vCPU `vcpu` shows. KVM takes the x2APIC and the
-/// TSC-deadline bit for permissions: it refuses the MSRs without them.
+/// Derives the CPUID of vCPU `vcpu` from the features that KVM supports (KVM_GET_SUPPORTED_CPUID). Without the
+/// x2APIC and TSC-deadline bits KVM refuses accesses to the corresponding MSRs.
 pub(crate) fn for_vcpu(supported: &CpuId, vcpu: u16, apic: ApicMode, tsc_deadline: bool) -> CpuId {
     let mut cpuid = supported.clone();
     for entry in cpuid.as_mut_slice() {
@@ -23,7 +23,7 @@ fn edit(entry: &mut kvm_cpuid_entry2, vcpu: u16, apic: ApicMode, tsc_deadline: b
     let id = u32::from(vcpu);
     match entry.function {
         0x1 => {
-            // The initial APIC id; the width is 8 bits.
+            // The initial APIC ID, 8 bits wide.
             entry.ebx = (entry.ebx & 0x00ff_ffff) | (id << 24);
             // Without x2AVIC, kvm_amd inhibits AVIC as soon as the guest could use x2APIC (Linux < 6.0).
             match apic {
@@ -34,7 +34,7 @@ fn edit(entry: &mut kvm_cpuid_entry2, vcpu: u16, apic: ApicMode, tsc_deadline: b
         }
         // Extended topology: EDX is the x2APIC id at every level.
         0xb | 0x1f => entry.edx = id,
-        // AMD's extended APIC id, and one core a node.
+        // AMD's extended APIC ID, and each vCPU a core of its own.
         0x8000_001e => {
             entry.eax = id;
             entry.ebx = (entry.ebx & !0xff) | (id & 0xff);

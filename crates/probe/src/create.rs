@@ -1,4 +1,4 @@
-//! Making the VM and its vCPUs.
+//! Creation of the VM and its vCPUs.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -19,11 +19,11 @@ use crate::memory::{self, Memory};
 use crate::payload::{self, Part};
 use crate::run::{ApicMode, Irqchip};
 
-/// Three pages for VMX's real mode and one for its identity map, outside of everything the guest uses; SVM
-/// does not need them (api.rst, "KVM_SET_TSS_ADDR").
+/// Three pages for VMX's emulation of real mode and one for its identity map, outside the addresses that the
+/// guest uses. SVM does not need them (api.rst, "KVM_SET_TSS_ADDR").
 const TSS: usize = 0xfffb_d000;
 const IDENTITY_MAP: u64 = 0xfffb_c000;
-/// The I/O APIC's pins which a split irqchip reserves routes for.
+/// The number of I/O APIC pins for which a split irqchip reserves routes.
 const IOAPIC_PINS: u64 = 24;
 
 /// IA32_APIC_BASE: x2APIC mode.
@@ -39,15 +39,15 @@ const EFER: u64 = 0x500;
 /// The bit of RFLAGS that is always one; IF is zero.
 const RFLAGS: u64 = 1 << 1;
 
-/// Opens the device and checks that it speaks the interface we know.
+/// Opens the device and checks the version of its interface.
 pub(crate) fn open(path: &Path) -> Result<Kvm, Error> {
-    // kvm-ioctls takes a C string; a path with a zero byte in it names nothing.
+    // kvm-ioctls takes a C string; no file has a path with a NUL byte.
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())
         .map_err(|_| Error::open(path, io::ErrorKind::NotFound.into()))?;
     let kvm = Kvm::new_with_path(name).map_err(|error| Error::open(path, error.into()))?;
     match kvm.get_api_version() {
         version if u32::try_from(version) == Ok(KVM_API_VERSION) => Ok(kvm),
-        // Anything that is not KVM answers with an error.
+        // The file is not a KVM device: it rejects the ioctl.
         -1 => Err(Error::open(path, io::Error::from_raw_os_error(libc::ENOTTY))),
         found => Err(Error::KvmVersion { path: path.to_owned(), found }),
     }
@@ -90,7 +90,7 @@ pub(crate) fn vm(kvm: &Kvm, memory: &Memory, irqchip: Irqchip) -> Result<VmFd, E
 /// vCPU `index`, ready for its first command.
 pub(crate) fn vcpu(kvm: &Kvm, vm: &VmFd, index: u16, apic: ApicMode) -> Result<VcpuFd, Error> {
     let parked = parked(kvm, vm, index, apic)?;
-    // All but vCPU 0 wait for a startup IPI otherwise.
+    // Otherwise all vCPUs but vCPU 0 wait for a startup IPI.
     let runnable = kvm_mp_state { mp_state: KVM_MP_STATE_RUNNABLE };
     parked
         .set_mp_state(runnable)
@@ -108,9 +108,9 @@ pub(crate) fn vcpu(kvm: &Kvm, vm: &VmFd, index: u16, apic: ApicMode) -> Result<V
     Ok(parked)
 }
 
-/// A vCPU that can not run: without a startup IPI it stays where it is after INIT. Its APIC is in the same mode
-/// as the others' (kvm_amd takes xAPIC's page away as soon as one vCPU is in x2APIC mode) and disabled by
-/// software, so that it is part of no destination.
+/// A vCPU that cannot run: it is in the state after INIT, and no startup IPI ever comes. Its APIC is in the
+/// same mode as the others' (kvm_amd removes the xAPIC page as soon as one vCPU is in x2APIC mode) and
+/// software-disabled, so no destination includes it.
 pub(crate) fn parked(kvm: &Kvm, vm: &VmFd, index: u16, apic: ApicMode) -> Result<VcpuFd, Error> {
     let fd =
         vm.create_vcpu(index.into()).map_err(Error::ioctl(format!("make vCPU {index} (KVM_CREATE_VCPU)")))?;
@@ -127,7 +127,7 @@ pub(crate) fn parked(kvm: &Kvm, vm: &VmFd, index: u16, apic: ApicMode) -> Result
     Ok(fd)
 }
 
-/// 64-bit mode with our tables, from the reset state.
+/// Changes the reset state to 64-bit mode with our page and descriptor tables.
 fn long_mode(mut sregs: kvm_sregs, apic: ApicMode) -> kvm_sregs {
     let code = kvm_segment {
         selector: memory::CODE_SELECTOR,
@@ -169,8 +169,8 @@ fn long_mode(mut sregs: kvm_sregs, apic: ApicMode) -> kvm_sregs {
     sregs
 }
 
-/// The two ioeventfds that are timed, or why there are none. Without a length KVM completes the MMIO write as
-/// soon as it knows the address, without fetching the instruction (KVM_FAST_MMIO_BUS).
+/// The two ioeventfds that are timed, or the reason why there are none. They have no length, so KVM completes
+/// the MMIO write by its address alone, without decoding the instruction (KVM_FAST_MMIO_BUS).
 pub(crate) fn eventfds(vm: &VmFd) -> Result<[EventFd; 2], String> {
     if vm.check_extension_raw(KVM_CAP_IOEVENTFD_ANY_LENGTH.into()) <= 0 {
         return Err("this KVM has no ioeventfd without a length (KVM_CAP_IOEVENTFD_ANY_LENGTH)".to_owned());
@@ -195,9 +195,9 @@ pub(crate) fn no_statistics(kvm: &Kvm) -> Option<String> {
         .then(|| "this KVM has no binary statistics (KVM_CAP_BINARY_STATS_FD, Linux 5.14)".to_owned())
 }
 
-/// The file that counts the exits of all vCPUs of a VM, where debugfs is mounted and may be read.
+/// The debugfs file that counts the exits of all vCPUs of a VM; `None` if it cannot be read.
 pub(crate) fn exits_file(root: &Path, vm: &VmFd) -> Option<PathBuf> {
-    // kvm_create_vm_debugfs() names the folder by the process that made the VM, and its descriptor.
+    // kvm_create_vm_debugfs() names the folder after the process that created the VM and the VM's descriptor.
     let folder = format!("sys/kernel/debug/kvm/{}-{}", std::process::id(), vm.as_raw_fd());
     let file = root.join(folder).join("exits");
     std::fs::File::open(&file).is_ok().then_some(file)

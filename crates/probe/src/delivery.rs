@@ -1,6 +1,5 @@
 //! A check that the processor delivers virtual interrupts as its manual says (SDM vol. 3, "APIC Virtualization and Virtual
-//! Interrupts"), at the moments where emulators were found to go wrong: what an emulator must pass before measurements
-//! on it mean anything.
+//! Interrupts"). It tests the cases that emulators got wrong: measurements on an emulator that fails it mean nothing.
 
 use crate::error::Error;
 use crate::measure::Measure;
@@ -8,25 +7,27 @@ use crate::memory::Command;
 use crate::payload::{self, Part};
 use crate::vm::MicroVm;
 
-/// Interrupts that are held back, each for [`HELD_MILLISECONDS`].
+/// The number of interrupts that the guest masks, each for [`HELD_MILLISECONDS`].
 const HELD: u32 = 4;
-/// Long enough for several of the host's own interrupts: a tick comes every 1 to 10 ms.
+/// Long enough for several timer interrupts of the host, which come every 1 to 10 ms.
 const HELD_MILLISECONDS: u64 = 25;
-/// IPIs to a vCPU that leaves and enters the guest all the time. Whether any arrives while KVM enters it is chance.
+/// IPIs to a vCPU that leaves and enters the guest all the time. Only some of them, by chance, arrive during a VM
+/// entry.
 const IPIS: u32 = 200;
-/// Faults in a row, through many of the host's own interrupts: each has to meet the moment between a fault and the first
-/// instruction of its handler, where the guest is one time in four.
+/// The time for which the guest faults in a loop. The check needs a host interrupt between a fault and the first
+/// instruction of its handler; the guest is there a quarter of the time, and many host interrupts come in this time.
 const FAULTING_MILLISECONDS: u64 = 200;
-/// The TSC's frequency in kHz if KVM does not tell it: the slowest that a laboratory has.
+/// The TSC's frequency in kHz if KVM does not report it: that of the slowest lab.
 const SLOWEST_TSC: u32 = 50_000;
 
 impl MicroVm {
-    /// Delivers interrupts to a stack that has never been touched, against RFLAGS.IF, and to a vCPU that leaves the
-    /// guest all the time, and faults that the host's interrupts follow, in the arm of the moment. Needs two host CPUs, and a VM that has run nothing large.
+    /// Delivers, in the current arm, interrupts to a stack that has never been touched, interrupts while RFLAGS.IF is clear,
+    /// interrupts to a vCPU that leaves the guest all the time, and faults during which host interrupts come. Needs two host
+    /// CPUs, and a VM in which no run was long enough to reach the end of the sample buffer, where that stack is.
     ///
     /// # Errors
-    /// [`Error::Delivery`], [`Error::GuestFault`] where a vector came that was never sent, or [`Error::Hung`] where one
-    /// that was sent never came. The VM is of no use after the last two.
+    /// [`Error::Delivery`]; [`Error::GuestFault`] if a vector arrives that was never sent; [`Error::Hung`] if one that
+    /// was sent does not arrive. The VM cannot be used after the last two.
     pub fn verify_delivery(&mut self) -> Result<(), Error> {
         let per_millisecond = u64::from(self.tsc_khz().unwrap_or(SLOWEST_TSC));
         let command = |part, samples, peer| Command {

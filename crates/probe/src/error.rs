@@ -1,4 +1,4 @@
-//! Errors, and what to do about them.
+//! Errors, with the next step in their messages.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::run::Arm;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device is not there.
+    /// The device does not exist.
     #[error(
         "{path} does not exist: load kvm_intel or kvm_amd (and switch on VT-x or AMD-V in the firmware), or \
          use an emulated host, for instance --lab intel-apicv"
@@ -21,7 +21,7 @@ pub enum Error {
         /// The device.
         path: PathBuf,
     },
-    /// The device is there, for others.
+    /// This user may not open the device.
     #[error(
         "{path} may not be opened by this user: add yourself to its group (usermod -aG kvm $USER, then log in \
          again), or run as root"
@@ -51,7 +51,7 @@ pub enum Error {
     VcpuCount {
         /// The request.
         asked: u16,
-        /// The possibilities here.
+        /// The largest number on this host.
         most: u16,
     },
     /// Too few or too many samples.
@@ -60,7 +60,7 @@ pub enum Error {
         /// The request.
         asked: u32,
     },
-    /// The target is no vCPU, or the sender itself.
+    /// The target does not exist, or is the sender itself.
     #[error("vCPU {target} can not be the target: the sender is vCPU 0, so choose 1 to {last}")]
     Target {
         /// The request.
@@ -71,12 +71,12 @@ pub enum Error {
     /// KVM refused something.
     #[error("KVM refused to {what}")]
     Ioctl {
-        /// The attempt, and its object.
+        /// The action that KVM refused, with its object.
         what: String,
         /// The kernel's error.
         source: io::Error,
     },
-    /// The guest's memory could not be had or reached.
+    /// The guest's memory could not be allocated or accessed.
     #[error("the guest's memory could not be {what}")]
     Memory {
         /// The attempt.
@@ -84,7 +84,7 @@ pub enum Error {
         /// The error of the allocator or the bounds check.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A thread, a signal handler or an eventfd could not be had.
+    /// The host refused a thread, a signal handler or an eventfd.
     #[error("the host refused to {what}")]
     Host {
         /// The attempt.
@@ -100,10 +100,10 @@ pub enum Error {
     TooFewCpus {
         /// The measure.
         measure: Measure,
-        /// The number of CPUs that there are.
+        /// The number of CPUs that the process may use.
         allowed: usize,
     },
-    /// This VM can not do that.
+    /// This VM cannot perform the measure.
     #[error("{measure} can not be measured here: {why}")]
     Unsupported {
         /// The measure.
@@ -111,7 +111,7 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// This host has only the other arm.
+    /// Only the other arm is available on this host.
     #[error("interrupt virtualization can not be switched {} here: {why}", match arm { Arm::On => "on", Arm::Off => "off" })]
     ArmUnavailable {
         /// The request.
@@ -119,7 +119,7 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// No sample came for too long.
+    /// The run made no progress for too long.
     #[error(
         "{measure} made no progress for {} s with interrupt virtualization {}, after {done} of {wanted} \
          iterations; {whereabouts}. An interrupt was probably lost; the micro VM has been stopped, make a new \
@@ -129,7 +129,7 @@ pub enum Error {
     Hung {
         /// The measure.
         measure: Measure,
-        /// In which arm.
+        /// The arm.
         arm: Arm,
         /// The time without any event.
         after: Duration,
@@ -140,7 +140,7 @@ pub enum Error {
         /// Each vCPU and its instruction pointer.
         whereabouts: String,
     },
-    /// An exception or an interrupt that nobody asked for arrived in the guest.
+    /// An unexpected exception or interrupt arrived in the guest.
     #[error(
         "vCPU {vcpu} took the unexpected vector {vector} (error code {code:#x}) at {rip:#x} during {measure}; \
          the micro VM has been stopped, make a new one"
@@ -148,7 +148,7 @@ pub enum Error {
     GuestFault {
         /// The measure.
         measure: Measure,
-        /// Which vCPU.
+        /// The vCPU.
         vcpu: u16,
         /// The vector: below 32 an exception.
         vector: u64,
@@ -157,16 +157,16 @@ pub enum Error {
         /// The guest's instruction pointer.
         rip: u64,
     },
-    /// An interrupt came when it must not, or another came in its place.
+    /// An interrupt arrived while it was masked, or another arrived in its place.
     #[error(
         "{what}: this processor, or its emulation, does not deliver virtual interrupts as its manual says; measure \
          elsewhere"
     )]
     Delivery {
-        /// The observation.
+        /// The wrong delivery that was observed.
         what: String,
     },
-    /// KVM_RUN ended in a way that the payload never asks for.
+    /// KVM_RUN returned with an exit that the payload never causes.
     #[error(
         "vCPU {vcpu} left the guest by {reason} at {rip:#x} during {measure}; the kernel log may say more \
          (dmesg), and the micro VM has been stopped, make a new one"
@@ -174,31 +174,31 @@ pub enum Error {
     UnexpectedExit {
         /// The measure.
         measure: Measure,
-        /// Which vCPU.
+        /// The vCPU.
         vcpu: u16,
         /// The exit reason, with the hardware's reason where KVM gives one.
         reason: String,
         /// The guest's instruction pointer.
         rip: u64,
     },
-    /// An earlier run failed and left the vCPUs in the middle of something.
+    /// An earlier run failed and left vCPUs in the middle of a routine.
     #[error("the micro VM was stopped by an earlier error and can not run {measure}: make a new one")]
     Stopped {
         /// The measure.
         measure: Measure,
     },
-    /// A vCPU's thread ended by itself, which it never should.
+    /// A vCPU's thread ended unexpectedly.
     #[error("the thread of vCPU {vcpu} is gone; this is a defect of the probe, please report it")]
     ThreadGone {
-        /// Which vCPU.
+        /// The vCPU.
         vcpu: u16,
     },
     /// KVM's binary statistics do not have the documented form.
     #[error("KVM's statistics of vCPU {vcpu} can not be read")]
     Statistics {
-        /// Which vCPU.
+        /// The vCPU.
         vcpu: u16,
-        /// The fault.
+        /// The defect.
         source: crate::statistics::StatisticsError,
     },
 }

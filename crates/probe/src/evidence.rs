@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::{Arm, Run};
 
-/// The iterations of such a run before its first sample.
+/// The warm-up iterations of the run that confirms an arm.
 pub(crate) const WARM_UP: u32 = 16;
-/// Its samples.
+/// The samples of that run.
 pub(crate) const SAMPLES: u32 = 256;
-/// Virtualized interrupts leave no exits but the host's own interrupts.
+/// The largest exits per interrupt with interrupt virtualization on: only the host's own interrupts cause
+/// exits.
 const MOST_WHEN_ON: f64 = 0.1;
-/// Not virtualized, the EOI exits each time, and mostly the self-IPI before it too.
+/// The smallest exits per interrupt with it off: every EOI exits, and usually the self-IPI before it too.
 const LEAST_WHEN_OFF: f64 = 0.9;
 
 /// The result of comparing the expected and the counted exits.
@@ -19,7 +20,7 @@ const LEAST_WHEN_OFF: f64 = 0.9;
 pub enum Agreement {
     /// The counters agree with the arm.
     Confirmed,
-    /// The counters disagree with the arm: do not trust a comparison of the arms.
+    /// The counters contradict the arm: a comparison of the arms is not valid.
     Contradicted,
     /// There are no counters.
     Unknown,
@@ -28,23 +29,23 @@ pub enum Agreement {
 /// The counts of a short run of self-IPIs and EOIs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmEvidence {
-    /// The arm that was to be confirmed.
+    /// The arm to confirm.
     pub arm: Arm,
     /// Self-IPIs sent and EOIs written, warm-up included.
     pub interrupts: u32,
-    /// Exits of the vCPU meanwhile, of every reason.
+    /// The vCPU's exits during the run, for any reason.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exits: Option<u64>,
-    /// Exits for each self-IPI with its EOI.
+    /// Exits per self-IPI and its EOI.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exits_per_interrupt: Option<f64>,
-    /// The consequence.
+    /// The result of comparing the exits with those expected in the arm.
     pub verdict: Agreement,
-    /// The expectation, and the known causes of a contradiction.
+    /// The expected exits, and the likely cause of a contradiction.
     pub note: String,
 }
 
-/// Compares the exits of a run of [`Measure::Eoi`](crate::measure::Measure::Eoi) with those that its arm is to have.
+/// Compares the exits of a run of [`Measure::Eoi`](crate::measure::Measure::Eoi) with those expected in its arm.
 pub(crate) fn judge(run: &Run, hybrid: bool, no_statistics: Option<&str>) -> ArmEvidence {
     let interrupts = run.warm_up + SAMPLES;
     let exits = run.statistics.get("exits").copied();

@@ -1,4 +1,4 @@
-//! Running a measure: commands to the vCPUs, the wait for them, and what to do when one does not come back.
+//! The execution of a measure: gives the vCPUs their commands, waits for them, and kicks those that hang.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::RecvTimeoutError;
@@ -16,18 +16,19 @@ use crate::vm::MicroVm;
 
 /// The vCPU that measures.
 const SENDER: u16 = 0;
-/// The interval of the watchdog's looks, at which a kick is repeated.
+/// The intervals at which the watchdog checks the progress, and (`KICK_AGAIN`) at which a kick is repeated.
 const WATCH: Duration = Duration::from_millis(50);
 const KICK_AGAIN: Duration = Duration::from_millis(2);
-/// The time for which a kicked vCPU may take to leave KVM_RUN.
+/// The time that a kicked vCPU may take to leave KVM_RUN.
 const KICK_PATIENCE: Duration = Duration::from_secs(5);
 
 impl MicroVm {
-    /// Takes `samples` samples after `warm_up` iterations that are thrown away. Where a second vCPU takes part
-    /// it is `target`, or vCPU 1; elsewhere `target` is not looked at.
+    /// Takes `samples` samples after `warm_up` iterations that are discarded. If the measure needs a second
+    /// vCPU, that is `target`, by default vCPU 1; otherwise `target` is ignored.
     ///
-    /// Pages are touched and local APICs enabled before the statistics are read, so what they count belongs to
-    /// the iterations, the end of the run (one port write a vCPU) and the host's own interrupts.
+    /// A preparatory routine touches the pages and enables the local APICs before the statistics are read. So
+    /// they count only the iterations, the end of the run (one port write per vCPU) and the host's own
+    /// interrupts.
     pub fn run(
         &mut self,
         measure: Measure,
@@ -95,7 +96,7 @@ impl MicroVm {
         }
     }
 
-    /// The reason why this VM can not do `measure`, if so.
+    /// The reason why this VM cannot perform `measure`; `None` if it can.
     fn unsupported(&self, measure: Measure) -> Option<String> {
         match measure {
             Measure::TimerArm | Measure::TimerFire if !self.tsc_deadline => Some(
@@ -107,8 +108,8 @@ impl MicroVm {
         }
     }
 
-    /// The growing counters of the vCPUs that have a command, or the exits of all, of which the others have none;
-    /// nothing where KVM has neither.
+    /// The cumulative statistics of the vCPUs that have a command. On kernels without binary statistics, the VM's
+    /// exits from debugfs: idle vCPUs add none. Empty if KVM has neither.
     fn read_statistics(&self, commands: &[(u16, Command)]) -> Result<Vec<BTreeMap<String, u64>>, Error> {
         if let Some(file) = &self.exits_file {
             let exits = statistics::exits_in(file);
@@ -124,7 +125,8 @@ impl MicroVm {
         Ok(all)
     }
 
-    /// Lets each vCPU carry out its command and returns when all have. After an error the VM is stopped.
+    /// Makes the vCPUs execute their commands, and waits until all have finished. After an error the VM is
+    /// stopped.
     pub(crate) fn execute(&mut self, measure: Measure, commands: &[(u16, Command)]) -> Result<(), Error> {
         if self.stopped {
             return Err(Error::Stopped { measure });
@@ -132,9 +134,9 @@ impl MicroVm {
         for (vcpu, command) in commands {
             self.memory.command(*vcpu, command)?;
         }
-        // Until all are back; set again below.
+        // Cleared below, when all vCPUs have returned; an error keeps it set.
         self.stopped = true;
-        // The sender comes first in the list and is entered last: it waits for the target in the guest.
+        // The sender is first in the list and is entered last: in the guest it waits for the target.
         for (vcpu, _) in commands.iter().rev() {
             self.vcpus[usize::from(*vcpu)].enter()?;
         }
@@ -196,12 +198,12 @@ impl MicroVm {
                 rip: field(block::FAULT_RIP)?,
             },
             CommandEnd::Unexpected { reason, rip } => Error::UnexpectedExit { measure, vcpu, reason, rip },
-            // Nobody kicks while a run is going well.
+            // Not expected: `wait` handles `Done`, and vCPUs are kicked only after a failure.
             CommandEnd::Done | CommandEnd::Kicked { .. } => Error::ThreadGone { vcpu },
         })
     }
 
-    /// Takes the vCPUs out of KVM_RUN and tells where they were.
+    /// Kicks the vCPUs out of KVM_RUN, and returns where each was, for people.
     fn kick_out(&self, mut running: BTreeSet<u16>) -> String {
         let mut whereabouts = Vec::new();
         let begin = Instant::now();

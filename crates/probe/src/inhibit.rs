@@ -1,4 +1,4 @@
-//! Interrupt virtualization of this host, and KVM's ways to stop it for one VM.
+//! Interrupt virtualization of this host, and KVM's mechanisms to inhibit it for one VM.
 
 use std::fs;
 use std::path::Path;
@@ -19,13 +19,13 @@ const CAP_SET_GUEST_DEBUG2: libc::c_ulong = kvm_bindings::KVM_CAP_SET_GUEST_DEBU
 const HV_X64_MSR_SINT0: u32 = 0x4000_0090;
 /// The reset value: masked.
 const SINT_MASKED: u64 = 1 << 16;
-/// The interrupt is acknowledged by its delivery: no EOI for APICv or AVIC to virtualize.
+/// Delivery ends the interrupt, without an EOI. APICv and AVIC cannot do that, so KVM inhibits them.
 const SINT_AUTO_EOI: u64 = 1 << 17;
 /// Any vector from 16 up; the parked vCPU never receives it.
 const SINT_VECTOR: u64 = 0x70;
 
-/// The way in which the micro VM inhibits APICv or AVIC for itself (enum kvm_apicv_inhibit in
-/// arch/x86/include/asm/kvm_host.h). Both are lifted again, and both leave other VMs alone.
+/// The mechanism by which the micro VM inhibits APICv or AVIC for itself (enum kvm_apicv_inhibit in
+/// arch/x86/include/asm/kvm_host.h). Both can be lifted again, and neither affects other VMs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -47,28 +47,29 @@ impl InhibitMechanism {
     }
 }
 
-/// Which arms the micro VM has.
+/// The arms that are available in the micro VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arms {
-    /// Both, in one VM and without reloading a module.
+    /// Both arms, in one VM and without reloading a module.
     Both {
-        /// The way in which it is switched off.
+        /// The mechanism that switches interrupt virtualization off.
         mechanism: InhibitMechanism,
     },
-    /// Interrupt virtualization is not to be had.
+    /// Interrupt virtualization is not available.
     OnlyOff {
-        /// The reason, and the file that tells.
+        /// The reason, with the file that shows it.
         why: String,
     },
-    /// Interrupt virtualization can not be inhibited for one VM.
+    /// Interrupt virtualization cannot be inhibited for one VM.
     OnlyOn {
         /// The reason.
         why: String,
     },
 }
 
-/// Tests whether the loaded KVM module virtualizes interrupts; else why not. `root` is "/" or a test's tree.
+/// Tests whether the loaded KVM module virtualizes interrupts; the error is the reason why not. `root` is "/"
+/// or a test's tree.
 pub(crate) fn host_virtualizes(root: &Path) -> Result<(), String> {
     let modules = root.join("sys/module");
     let mut why = Vec::new();
@@ -112,8 +113,8 @@ fn other_implementations(modules: &Path) -> Vec<String> {
     others
 }
 
-/// Tests whether AVIC reaches this CPU's x2APIC registers: if it is an AMD CPU without the flag, KVM runs "hybrid":
-/// deliveries are virtualized, register accesses exit (arch/x86/kvm/svm/avic.c, Linux >= 6.0).
+/// Tests whether AVIC is "hybrid" in x2APIC mode. On an AMD CPU without x2AVIC, KVM virtualizes the delivery of
+/// interrupts, but register accesses exit (arch/x86/kvm/svm/avic.c, Linux >= 6.0).
 pub(crate) fn x2apic_is_hybrid(root: &Path) -> bool {
     cpu_has(root, "svm") && !cpu_has(root, "x2avic") && kernel_is_at_least(root, (6, 0))
 }
@@ -125,7 +126,7 @@ pub(crate) fn cpu_has(root: &Path, flag: &str) -> bool {
     flags.split_whitespace().any(|word| word == flag)
 }
 
-/// The mechanisms which this KVM offers, the preferred one first. Whether one acts is for a trial to say: Linux
+/// The mechanisms that this KVM offers, the preferred one first. Only a trial shows whether one works: Linux
 /// 5.15 accepts BLOCKIRQ and inhibits nothing.
 pub(crate) fn candidates(kvm: &Kvm, root: &Path) -> Vec<InhibitMechanism> {
     let mut found = Vec::new();
@@ -133,15 +134,15 @@ pub(crate) fn candidates(kvm: &Kvm, root: &Path) -> Vec<InhibitMechanism> {
     if flags & KVM_GUESTDBG_BLOCKIRQ != 0 {
         found.push(InhibitMechanism::BlockIrq);
     }
-    // Before 5.15 the SynIC inhibits as soon as it is enabled, and for good: nothing to try on a VM one means to
-    // keep, so here the version has to do.
+    // Before 5.15 enabling the SynIC inhibits for the VM's lifetime. A trial would spoil the VM, so decide by
+    // the version.
     if kvm.check_extension(kvm_ioctls::Cap::HypervSynic2) && kernel_is_at_least(root, (5, 15)) {
         found.push(InhibitMechanism::AutoEoi);
     }
     found
 }
 
-/// By `/proc/sys/kernel/osrelease`, such as `6.1.0-56-cloud-amd64`.
+/// Compares with `/proc/sys/kernel/osrelease`, such as `6.1.0-56-cloud-amd64`.
 fn kernel_is_at_least(root: &Path, wanted: (u32, u32)) -> bool {
     let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
@@ -246,7 +247,7 @@ mod tests {
         assert!(x2apic_is_hybrid(root("fpu svm avic", "6.0.0").path()));
         assert!(!x2apic_is_hybrid(root("fpu svm avic x2avic", "6.0.0").path()));
         assert!(!x2apic_is_hybrid(root("fpu vmx", "6.0.0").path()));
-        // Then KVM inhibits AVIC for a guest with x2APIC.
+        // Before Linux 6.0 KVM inhibits AVIC for a guest with x2APIC.
         assert!(!x2apic_is_hybrid(root("fpu svm avic", "5.19.17").path()));
         assert!(!x2apic_is_hybrid(tree(&[]).path()));
     }

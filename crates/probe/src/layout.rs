@@ -1,7 +1,7 @@
 //! The layout of the guest's physical memory, and the numbers that host and payload agree on.
 //!
 //! Everything is identity mapped. Memory ends below 3 GiB; the fourth GiB holds the xAPIC page and two pages
-//! that nothing backs, so that a write to them leaves the guest.
+//! without memory, so a write to them exits.
 
 /// The page map level 4.
 pub(crate) const PML4: u64 = 0x1000;
@@ -22,34 +22,35 @@ pub(crate) const PAYLOAD: u64 = 0x8000;
 pub(crate) const PAYLOAD_ROOM: usize = 0x8000;
 /// One page a vCPU: its command, its counters, its stack at the upper end.
 pub(crate) const BLOCKS: u64 = 0x1_0000;
-/// The distance of two blocks.
+/// The size of a block.
 pub(crate) const BLOCK_SIZE: u64 = 0x1000;
 /// The samples of one run, 8 bytes each.
 pub(crate) const BUFFER: u64 = 0x20_0000;
-/// The longest time of one run.
+/// The largest number of samples of one run.
 pub(crate) const MAX_SAMPLES: u32 = 1 << 20;
 /// The size of the guest's memory, in bytes: whole pages of 2 MiB.
 pub(crate) const MEMORY_SIZE: usize = 0x20_0000 + 8 * MAX_SAMPLES as usize;
-/// vCPUs that run, at most. With the parked one their APIC ids stay below xAPIC's broadcast id.
+/// The largest number of vCPUs that run. Together with the parked one, their APIC IDs stay below xAPIC's
+/// broadcast ID.
 pub(crate) const MAX_VCPUS: u16 = 64;
 
 /// The address of the local APIC after reset (SDM vol. 3, "Local APIC Status and Location").
 pub(crate) const APIC_BASE: u64 = 0xfee0_0000;
-/// A page nothing backs: a write returns to us.
+/// A page without memory: a write exits to user space.
 pub(crate) const MMIO_USER: u64 = 0xd000_0000;
-/// A page nothing backs: a write signals an eventfd.
+/// A page without memory: a write signals an eventfd.
 pub(crate) const MMIO_EVENTFD: u64 = 0xd000_1000;
 
-/// Written when a routine has ended.
+/// A routine writes this port when it has ended.
 pub(crate) const PORT_DONE: u16 = 0xf0;
-/// Written when an interrupt came that nobody asked for.
+/// The handler of unexpected vectors writes this port.
 pub(crate) const PORT_FAULT: u16 = 0xf1;
-/// Written to be timed: returns to us.
+/// A timed port: a write exits to user space.
 pub(crate) const PORT_USER: u16 = 0xf2;
-/// Written to be timed: signals an eventfd.
+/// A timed port: a write signals an eventfd.
 pub(crate) const PORT_EVENTFD: u16 = 0xf3;
 
-/// The processor's own (SDM vol. 3, table 6-1).
+/// The divide error exception (SDM vol. 3, table 6-1).
 pub(crate) const VECTOR_DIVIDE_ERROR: u8 = 0;
 // An interrupt's priority class is its vector / 16. No two are ever in service together.
 /// The IPI to a running target.
@@ -67,40 +68,40 @@ pub(crate) const VECTOR_TIMER: u8 = 0x60;
 /// The spurious interrupt.
 pub(crate) const VECTOR_SPURIOUS: u8 = 0xff;
 
-/// The fields of a vCPU's block, as offsets. Those that the other vCPU polls have 128 bytes of their own: two
-/// cache lines, because the adjacent-line prefetcher fetches in pairs.
+/// The fields of a vCPU's block, as offsets. A field that the other vCPU polls has 128 bytes to itself: two
+/// cache lines, because the adjacent-line prefetcher fetches them in pairs.
 pub(crate) mod block {
     /// Address of the routine to call.
     pub(crate) const ROUTINE: u64 = 0x00;
-    /// Iterations to throw away.
+    /// Iterations to discard.
     pub(crate) const WARM_UP: u64 = 0x08;
     /// Samples to take.
     pub(crate) const SAMPLES: u64 = 0x10;
-    /// The address of the buffer for them.
+    /// The address of the buffer for the samples.
     pub(crate) const BUFFER: u64 = 0x18;
     /// The block of the other vCPU.
     pub(crate) const PEER: u64 = 0x20;
-    /// Its APIC id.
+    /// The APIC ID of the other vCPU.
     pub(crate) const PEER_APIC_ID: u64 = 0x28;
-    /// Cycles to wait, for the measures that do.
+    /// Cycles to wait, for the measures that wait.
     pub(crate) const DELAY: u64 = 0x30;
-    /// Iterations done, warm-up included: what the watchdog looks at.
+    /// Iterations done, warm-up included. The watchdog reads it.
     pub(crate) const PROGRESS: u64 = 0x38;
     /// In x2APIC mode, the register that sends an IPI to the vCPU itself.
     pub(crate) const SELF_IPI_MSR: u64 = 0x40;
-    /// The bits that are written to it beside the vector.
+    /// The bits that are written to that register together with the vector.
     pub(crate) const SELF_IPI_BITS: u64 = 0x48;
     /// Interrupts which this vCPU has handled.
     pub(crate) const ACK: u64 = 0x80;
-    /// The number of times that this vCPU was ready for the next one.
+    /// The number of times that this vCPU was ready for the next interrupt.
     pub(crate) const READY: u64 = 0x100;
     /// Not zero when this vCPU is to leave its loop.
     pub(crate) const STOP: u64 = 0x180;
-    /// The vector nobody asked for.
+    /// The unexpected vector.
     pub(crate) const FAULT_VECTOR: u64 = 0x200;
     /// Its error code.
     pub(crate) const FAULT_CODE: u64 = 0x208;
-    /// The instruction it came at.
+    /// The address of the instruction at which it arrived.
     pub(crate) const FAULT_RIP: u64 = 0x210;
     /// The end of the fields; the stack grows down to here.
     #[cfg(test)]

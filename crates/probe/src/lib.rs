@@ -1,8 +1,8 @@
 //! A micro VM on `/dev/kvm` that measures interrupts and exits in cycles.
 //!
-//! The guest is one page of assembly ([`measure::Measure`] lists what it times) on 2 to 64 vCPUs. One VM has
-//! both sides of the comparison: KVM inhibits APICv or AVIC for it and lifts that again ([`MicroVm::switch`]),
-//! without a module being reloaded and without another VM noticing.
+//! The guest is one page of assembly ([`measure::Measure`] lists what it times) on 2 to 64 vCPUs. Both arms of
+//! the comparison run in one VM: KVM inhibits APICv or AVIC for it and lifts the inhibit
+//! ([`MicroVm::switch`]), without reloading a module and without affecting other VMs.
 //!
 //! ```no_run
 //! use probe::{Config, MicroVm, measure::Measure, run::Arm};

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Two TSC reads with nothing between them: what the measuring itself costs.
+    /// Two TSC reads with nothing between them: the cost of measuring.
     Floor,
-    /// From the ICR write to the sender's sight of the acknowledgement, the target spinning. In xAPIC mode the
-    /// ICR has two words and both are written, as an operating system does.
+    /// From the ICR write until the sender sees the acknowledgement, while the target spins. In xAPIC mode the
+    /// ICR has two words and both are written, as operating systems do.
     IpiRunning,
     /// The same with the target halted.
     IpiHalted,
@@ -28,7 +28,7 @@ pub enum Measure {
     TimerFire,
     /// The exit round trip of CPUID.
     Cpuid,
-    /// HLT with an interrupt already pending: out, and straight in again.
+    /// HLT with an interrupt already pending: an exit and an immediate re-entry.
     Hlt,
     /// Port output which the kernel completes itself (an ioeventfd on a port).
     PioKernel,
@@ -109,7 +109,7 @@ impl Measure {
         }
     }
 
-    /// Tests whether a second vCPU takes part.
+    /// Tests whether the measure needs a second vCPU.
     pub fn needs_target(self) -> bool {
         matches!(self, Self::IpiRunning | Self::IpiHalted)
     }
@@ -121,11 +121,11 @@ impl fmt::Display for Measure {
     }
 }
 
-/// A name that is no measure.
+/// The name does not belong to any measure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no measure is called {name:?}; known: {}", Measure::ALL.map(Measure::name).join(", "))]
 pub struct UnknownMeasure {
-    /// The name that was asked for.
+    /// The requested name.
     pub name: String,
 }
 

@@ -1,4 +1,4 @@
-//! The guest's memory, and the tables a vCPU needs to be in long mode from its first instruction on.
+//! The guest's memory, and the tables that a vCPU needs to start in long mode.
 
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
@@ -15,7 +15,7 @@ const UNCACHEABLE: u64 = 0b1_1000;
 const LARGE: u64 = 1 << 7;
 const LARGE_SIZE: u64 = 2 << 20;
 
-/// Flat 64-bit code: the descriptor's limit is not looked at.
+/// Flat 64-bit code: the processor ignores the descriptor's limit.
 const CODE_DESCRIPTOR: u64 = 0x00af_9b00_0000_ffff;
 /// Flat data.
 const DATA_DESCRIPTOR: u64 = 0x00cf_9300_0000_ffff;
@@ -29,7 +29,7 @@ pub(crate) const GDT_LIMIT: u16 = 3 * 8 - 1;
 /// Length of the IDT in bytes, minus one.
 pub(crate) const IDT_LIMIT: u16 = 256 * 16 - 1;
 
-/// The guest's memory. Guest and host write it at the same time, so every access goes through `vm-memory`'s
+/// The guest's memory. Guest and host access it concurrently, so every access goes through `vm-memory`'s
 /// volatile copies.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -37,18 +37,19 @@ pub(crate) struct Memory {
     self_ipi: SelfIpi,
 }
 
-/// The way in which a vCPU in x2APIC mode sends an IPI to itself without an exit, where interrupts are virtualized.
+/// The register by which a vCPU in x2APIC mode sends an IPI to itself without an exit if interrupts are
+/// virtualized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SelfIpi {
-    /// By the register for it: Intel's way.
+    /// The SELF IPI register, on Intel.
     Register,
-    /// By the ICR: AMD's.
+    /// The ICR, on AMD.
     Icr,
 }
 
 impl SelfIpi {
-    /// The MSR, and what is written beside the vector (SDM vol. 3, "x2APIC Register Address Space"; the ICR's
-    /// destination shorthand is "self").
+    /// The MSR, and the bits to write together with the vector (SDM vol. 3, "x2APIC Register Address Space";
+    /// for the ICR the destination shorthand "self").
     fn msr_and_bits(self) -> (u64, u64) {
         match self {
             Self::Register => (0x83f, 0),
@@ -58,7 +59,7 @@ impl SelfIpi {
 }
 
 impl Memory {
-    /// Memory with tables and payload in place.
+    /// Allocates the memory, and writes the tables and the payload.
     pub(crate) fn new(apic: ApicMode, self_ipi: SelfIpi) -> Result<Self, Error> {
         let map = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), layout::MEMORY_SIZE)])
             .map_err(Error::memory("allocated"))?;
@@ -148,7 +149,7 @@ pub(crate) struct Command {
     pub(crate) routine: u64,
     pub(crate) warm_up: u32,
     pub(crate) samples: u32,
-    /// The other vCPU; its APIC id is its number.
+    /// The other vCPU; its APIC ID equals its number.
     pub(crate) peer: u16,
     /// In cycles.
     pub(crate) delay: u64,
@@ -167,7 +168,7 @@ fn gate(handler: u64) -> [u64; 2] {
 mod tests {
     use super::*;
 
-    /// Walks the tables as the processor does; the address and whether the page is uncacheable.
+    /// Walks the tables as the processor does, and returns the address and whether the page is uncacheable.
     fn translate(memory: &Memory, address: u64) -> Option<(u64, bool)> {
         let mut table = layout::PML4;
         for shift in [39, 30, 21] {

@@ -1,5 +1,5 @@
-//! The vCPU that never runs: the handle by which the VM's interrupt virtualization is inhibited. It has a
-//! thread of its own, so that one thread makes all the changes and a tracer can tell them by its id.
+//! The vCPU that never runs: inhibits are set and lifted through it. It has a thread of its own, so all
+//! changes come from one thread and a tracer recognizes them by its ID.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -32,11 +32,11 @@ impl Parked {
         let thread = std::thread::Builder::new()
             .name("vcpu parked".to_owned())
             .spawn(move || {
-                // The receiver waits for this one message before anything else.
+                // Cannot fail: the receiver waits for this message first.
                 let _ = hello.send(threads::id());
                 for order in inbox {
                     let result = inhibit::set(&fd, order.mechanism, order.inhibit);
-                    // Whoever ordered waits for it.
+                    // Cannot fail: `set` waits for the result.
                     let _ = order.done.send(result);
                 }
             })
@@ -50,7 +50,7 @@ impl Parked {
         self.tid
     }
 
-    /// Sets or lifts the inhibit; KVM has told every vCPU when this returns.
+    /// Sets or lifts the inhibit. When this returns, KVM has notified every vCPU.
     pub(crate) fn set(&self, mechanism: InhibitMechanism, inhibit: bool) -> Result<(), Error> {
         let gone = || Error::ThreadGone { vcpu: self.index };
         let (done, result) = channel();

@@ -1,4 +1,4 @@
-//! The guest's code, as bytes, and where its parts begin.
+//! The guest's code, as bytes, and the addresses of its parts.
 
 use std::arch::global_asm;
 
@@ -88,16 +88,16 @@ unsafe extern "C" {
     static END: u8;
 }
 
-/// The code as it is copied into the guest. It is data to us and never runs here.
+/// The code to copy into the guest. The host treats it as data and never runs it.
 pub(crate) fn bytes() -> &'static [u8] {
     let start = &raw const START;
     let length = (&raw const END).addr() - start.addr();
-    // SAFETY: both symbols bound one read-only section of this program, which lives as long as the program and
-    // is written by nobody.
+    // SAFETY: both symbols delimit code in one read-only section of this program, which lives as long as the
+    // program and is never written.
     unsafe { std::slice::from_raw_parts(start, length) }
 }
 
-/// A part of the payload that the host refers to; the order is that of the table in payload/head.s.
+/// A part of the payload that the host refers to, in the order of the table in payload/head.s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Entry,
@@ -110,10 +110,10 @@ pub(crate) enum Part {
     Prepare,
     TargetRunning,
     TargetHalted,
-    /// Never ends: what the watchdog's test runs.
+    /// Never ends; the watchdog's test runs it.
     #[cfg_attr(not(test), allow(dead_code))]
     SpinForEver,
-    /// Faults: what the test of unexpected exceptions runs.
+    /// Faults; the test of unexpected exceptions runs it.
     #[cfg_attr(not(test), allow(dead_code))]
     UndefinedOpcode,
     TargetExiting,
@@ -191,7 +191,7 @@ pub(crate) fn handler(vector: u8, apic: ApicMode) -> u64 {
     address_of(part, apic)
 }
 
-/// The name of a guest's address, for people: the part and the distance from its beginning.
+/// The name of an address in the guest, for people: the part and the offset in it.
 pub(crate) fn place(rip: u64) -> String {
     let parts = [
         ("entry", Part::Entry),
@@ -242,7 +242,7 @@ mod tests {
             let at = address(index);
             assert!(at >= layout::PAYLOAD + table_end as u64 && at < end, "entry {index} leads to {at:#x}");
         }
-        // The two modes share what does not touch the APIC, and only that.
+        // The two modes share exactly the measures that do not touch the APIC.
         for measure in Measure::ALL {
             let same = address_of(Part::Measure(measure), ApicMode::Xapic)
                 == address_of(Part::Measure(measure), ApicMode::X2apic);

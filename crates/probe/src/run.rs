@@ -36,21 +36,21 @@ pub enum Irqchip {
     Kernel,
 }
 
-/// The samples of one measure in one arm, taken without a break, and what KVM counted meanwhile.
+/// The samples of one measure in one arm, taken without a pause, and KVM's counts over that time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The measure.
     pub measure: Measure,
     /// The arm.
     pub arm: Arm,
-    /// The vCPU that received the interrupts, where one did.
+    /// The vCPU that received the interrupts, if the measure has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target: Option<u16>,
-    /// Iterations before the first sample, thrown away by the guest.
+    /// Iterations before the first sample, discarded by the guest.
     pub warm_up: u32,
     /// The samples in the order they were taken, in guest TSC cycles.
     pub cycles: Vec<u64>,
     /// The counts of KVM's binary statistics from before the warm-up to after the last sample, summed over the
-    /// vCPUs; the names are the kernel's (`exits`, `irq_window_exits`...). Empty where the kernel has none.
+    /// vCPUs; the names are the kernel's (`exits`, `irq_window_exits`...). Empty if the kernel has none.
     pub statistics: BTreeMap<String, u64>,
 }

@@ -12,7 +12,7 @@ pub use host::kvm_statistics::{
     Descriptor, Header, Kind, StatisticsError, StatisticsFile, parse_descriptors, parse_header,
 };
 
-// kvm-ioctls has no wrapper for it.
+// kvm-ioctls has no wrapper for KVM_GET_STATS_FD.
 mod request {
     #![allow(missing_docs, reason = "the macro writes a function without documentation")]
     vmm_sys_util::ioctl_io_nr!(KVM_GET_STATS_FD, kvm_bindings::KVMIO, 0xce);
@@ -34,14 +34,14 @@ pub(crate) fn open(fd: &impl AsRawFd) -> Result<StatisticsFile, StatisticsError>
     StatisticsFile::new(file)
 }
 
-/// The exits of all vCPUs of a VM by its file in debugfs, for kernels without binary statistics.
+/// The exits of all vCPUs of a VM from its debugfs file, for kernels without binary statistics.
 pub(crate) fn exits_in(file: &Path) -> Result<BTreeMap<String, u64>, StatisticsError> {
     let exits = std::fs::read_to_string(file).and_then(|text| text.trim().parse().map_err(io::Error::other));
     let exits = exits.map_err(|source| StatisticsError::Read { what: "exits in debugfs", source })?;
     Ok(BTreeMap::from([("exits".to_owned(), exits)]))
 }
 
-/// Adds to `sum` what has been counted from `before` to `after`.
+/// Adds the difference of `after` and `before` to `sum`.
 pub(crate) fn add_difference(
     sum: &mut BTreeMap<String, u64>,
     before: &BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! The few things about host threads which the standard library does not have.
+//! Functions for host threads that the standard library lacks.
 
 use std::io;
 use std::mem;
@@ -8,7 +8,7 @@ use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler, unblock_signal};
 
 /// The kernel's id of the calling thread.
 pub(crate) fn id() -> i32 {
-    // SAFETY: gettid takes nothing, changes nothing and can not fail.
+    // SAFETY: gettid has no arguments, changes nothing and cannot fail.
     unsafe { libc::gettid() }
 }
 
@@ -16,7 +16,7 @@ pub(crate) fn id() -> i32 {
 pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: a cpu_set_t is an array of integers, for which zero is a value.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the kernel writes at most the size it is told into a set that is ours.
+    // SAFETY: the kernel writes at most the given size, which is that of our own set.
     let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -35,15 +35,16 @@ pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     // SAFETY: `cpu` has just been checked to be below the number of bits in the set.
     unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the kernel only reads the set, of the size it is told.
+    // SAFETY: the kernel only reads the set, whose size is given.
     match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// On which of `allowed` the thread of `vcpu` runs: the vCPU's own number, wrapping around, except that none
-/// shares the sender's CPU where there is another, because sender and target must run at the same time.
+/// The CPU among `allowed` to which the thread of `vcpu` is pinned: the one at the vCPU's number, wrapping
+/// around. No vCPU shares the sender's CPU if there is another, because sender and target must run at the
+/// same time.
 pub(crate) fn cpu_of(vcpu: u16, allowed: &[usize]) -> Option<usize> {
     match (allowed, vcpu) {
         ([], _) => None,
@@ -55,11 +56,11 @@ pub(crate) fn cpu_of(vcpu: u16, allowed: &[usize]) -> Option<usize> {
 
 extern "C" fn nothing(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
 
-/// The signal that takes a vCPU out of KVM_RUN. Its handler does nothing; that it has one is what makes the
-/// ioctl return EINTR.
+/// The signal that kicks a vCPU out of KVM_RUN. The handler is empty: it exists so that the ioctl returns
+/// EINTR.
 pub(crate) fn kick_signal() -> io::Result<libc::c_int> {
     static INSTALLED: OnceLock<Result<(), i32>> = OnceLock::new();
-    // glibc keeps the first two of the kernel's real-time signals, and counts from after them.
+    // glibc reserves the kernel's first real-time signals for itself; its SIGRTMIN is the first free one.
     let signal = SIGRTMIN() + 6;
     let installed =
         INSTALLED.get_or_init(|| register_signal_handler(signal, nothing).map_err(|error| error.errno()));
@@ -69,7 +70,7 @@ pub(crate) fn kick_signal() -> io::Result<libc::c_int> {
     }
 }
 
-/// Lets the kick through to the calling thread, whatever its parent has blocked.
+/// Unblocks the kick signal in the calling thread, which inherits its parent's signal mask.
 pub(crate) fn accept_kicks() -> io::Result<()> {
     match unblock_signal(kick_signal()?) {
         Ok(()) => Ok(()),

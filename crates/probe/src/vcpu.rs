@@ -1,5 +1,5 @@
-//! One vCPU and the thread that runs it. The thread is in KVM_RUN only while there is a command, so that 64
-//! vCPUs cost a host of two CPUs nothing.
+//! One vCPU and the thread that runs it. The thread is in KVM_RUN only while there is a command, so idle
+//! vCPUs use no CPU time, even 64 of them on a host with two CPUs.
 
 use std::io;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::threads;
 pub(crate) enum CommandEnd {
     /// The routine returned.
     Done,
-    /// The guest reported a vector that nobody asked for; its block has the details.
+    /// The guest reported an unexpected vector; the vCPU's block has the details.
     Fault,
-    /// Somebody kicked the vCPU out.
+    /// The vCPU was kicked out of KVM_RUN.
     Kicked {
         /// Its instruction pointer.
         rip: u64,
     },
     /// KVM_RUN ended in another way.
     Unexpected {
-        /// How.
+        /// The exit reason, for people.
         reason: String,
-        /// Where.
+        /// The vCPU's instruction pointer.
         rip: u64,
     },
 }
@@ -50,7 +50,7 @@ pub(crate) struct Vcpu {
     tid: i32,
     cpu: Option<usize>,
     statistics: Option<StatisticsFile>,
-    /// `None` once the thread has been told to end.
+    /// `None` after the thread was told to end.
     enter: Option<Sender<()>>,
     kicked: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -73,7 +73,7 @@ impl Vcpu {
             .name(format!("vcpu {index}"))
             .spawn(move || {
                 let ready = threads::accept_kicks().and_then(|()| cpu.map_or(Ok(()), threads::pin_to));
-                // The receiver waits for this one message before anything else.
+                // Cannot fail: the receiver waits for this message first.
                 let _ = hello.send((threads::id(), ready));
                 runner.serve(&entries, &reports);
             })
@@ -95,15 +95,15 @@ impl Vcpu {
         self.statistics.as_ref()
     }
 
-    /// Lets the vCPU carry out the command in its block.
+    /// Makes the vCPU execute the command in its block.
     pub(crate) fn enter(&self) -> Result<(), Error> {
         let gone = Error::ThreadGone { vcpu: self.index };
         let Some(enter) = &self.enter else { return Err(gone) };
         enter.send(()).map_err(|_| gone)
     }
 
-    /// Asks the vCPU to leave KVM_RUN. A signal that arrives just before the ioctl begins is lost, so this is
-    /// to be repeated until the report is there.
+    /// Asks the vCPU to leave KVM_RUN. A signal that arrives just before the ioctl starts is lost, so the
+    /// caller repeats this until the report arrives.
     pub(crate) fn kick(&self) -> io::Result<()> {
         self.kicked.store(true, Ordering::SeqCst);
         let signal = threads::kick_signal()?;
@@ -121,7 +121,7 @@ impl Drop for Vcpu {
         while !thread.is_finished() {
             self.kicked.store(true, Ordering::SeqCst);
             if let Ok(signal) = threads::kick_signal() {
-                // It fails only when the thread has just ended.
+                // Fails only if the thread has just ended.
                 let _ = thread.kill(signal);
             }
             std::thread::sleep(std::time::Duration::from_micros(200));
@@ -132,7 +132,7 @@ impl Drop for Vcpu {
     }
 }
 
-/// The thread's side.
+/// The thread's part of a vCPU.
 struct Runner {
     index: u16,
     fd: VcpuFd,
@@ -140,7 +140,7 @@ struct Runner {
 }
 
 impl Runner {
-    /// Carries out commands until nobody can send one any more.
+    /// Executes commands until the sender is dropped.
     fn serve(mut self, entries: &Receiver<()>, reports: &Sender<Report>) {
         while entries.recv().is_ok() {
             let outcome = self.run();
@@ -163,7 +163,7 @@ impl Runner {
                 Ok(VcpuExit::Intr) => continue,
                 Ok(exit) => describe(&exit),
                 Err(error) if error.errno() == libc::EINTR => continue,
-                // KVM_RUN of a vCPU that was woken before its first entry.
+                // KVM_RUN returns this for a vCPU that was woken before its first entry.
                 Err(error) if error.errno() == libc::EAGAIN => continue,
                 Err(error) => format!("an error of KVM_RUN: {}", io::Error::from(error)),
             };

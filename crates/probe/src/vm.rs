@@ -28,12 +28,12 @@ pub struct MicroVm {
     pub(crate) vcpus: Vec<Vcpu>,
     pub(crate) parked: Parked,
     pub(crate) reports: Receiver<Report>,
-    /// The ioeventfds, or why there are none.
+    /// The ioeventfds, or the reason why there are none.
     pub(crate) eventfds: Result<[EventFd; 2], String>,
     _vm: VmFd,
     pub(crate) memory: Memory,
     pub(crate) config: Config,
-    /// The host CPUs which this process might use when the VM was made.
+    /// The host CPUs that this process was allowed to use when the VM was created.
     pub(crate) allowed_cpus: Vec<usize>,
     tids: Vec<i32>,
     tsc_khz: Option<u32>,
@@ -44,16 +44,16 @@ pub struct MicroVm {
     arms: Arms,
     pub(crate) arm: Arm,
     pub(crate) evidence: Option<ArmEvidence>,
-    /// A run failed and left vCPUs in the middle of it.
+    /// True if a run failed and left vCPUs in the middle of it.
     pub(crate) stopped: bool,
 }
 
 impl MicroVm {
-    /// Makes the VM, and finds out by a short trial which arms it has. It starts with interrupt virtualization
-    /// on where that is possible.
+    /// Creates the VM, and finds its arms by a short trial. It starts with interrupt virtualization on, if
+    /// possible.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let kvm = create::open(&config.kvm)?;
-        // One more than those that run.
+        // One vCPU is parked.
         let most = u16::try_from(kvm.get_max_vcpus().saturating_sub(1)).unwrap_or(u16::MAX);
         let most = most.min(layout::MAX_VCPUS);
         if !(2..=most).contains(&config.vcpus) {
@@ -116,7 +116,7 @@ impl MicroVm {
         Ok(micro_vm)
     }
 
-    /// Tries KVM's ways to inhibit and keeps the first that shows in the statistics.
+    /// Tries KVM's mechanisms and keeps the first that has an effect on the statistics.
     fn find_arms(&mut self, kvm: &Kvm) -> Result<Arms, Error> {
         if let Err(why) = inhibit::host_virtualizes(&self.config.sysfs) {
             return Ok(Arms::OnlyOff { why });
@@ -133,7 +133,7 @@ impl MicroVm {
             }
         }
         if tried.is_empty() {
-            // The SynIC of these kernels inhibits for good.
+            // On these kernels an inhibit by the SynIC cannot be lifted.
             tried.push("this KVM has no inhibit for one VM that can be lifted again".to_owned());
         }
         self.arm = Arm::On;
@@ -156,16 +156,16 @@ impl MicroVm {
         let trial = self.verify_arm();
         self.evidence = None;
         self.parked.set(mechanism, false)?;
-        // Without statistics nothing can be shown either way, and the caller is told so by the evidence.
+        // Without statistics the trial shows nothing; the evidence says so to the caller.
         Ok(trial?.verdict != Agreement::Contradicted)
     }
 
-    /// The kernel's thread ids of the vCPUs, in their order: what a tracer filters by.
+    /// The kernel's thread IDs of the vCPUs, in their order, for a tracer's filter.
     pub fn vcpu_threads(&self) -> &[i32] {
         &self.tids
     }
 
-    /// The thread id in which [`Self::switch`] changes the inhibit: that of the event
+    /// The ID of the thread in which [`Self::switch`] changes the inhibit, and so causes the event
     /// kvm_apicv_inhibit_changed.
     pub fn control_thread(&self) -> i32 {
         self.parked.tid()
@@ -176,7 +176,7 @@ impl MicroVm {
         self.vcpus.iter().map(Vcpu::cpu).collect()
     }
 
-    /// Which arms this VM has on this host.
+    /// The arms that this VM has on this host.
     pub fn arms(&self) -> &Arms {
         &self.arms
     }
@@ -191,17 +191,17 @@ impl MicroVm {
         &self.config
     }
 
-    /// The frequency of the guest's TSC in kHz (KVM_GET_TSC_KHZ), where KVM tells.
+    /// The frequency of the guest's TSC in kHz (KVM_GET_TSC_KHZ), if KVM reports it.
     pub fn tsc_khz(&self) -> Option<u32> {
         self.tsc_khz
     }
 
-    /// The reason why runs have no statistics; `None` when they have.
+    /// The reason why runs have no statistics; `None` if they have.
     pub fn statistics_available(&self) -> Option<&str> {
         self.no_statistics.as_deref()
     }
 
-    /// Sends interrupts to vCPU 0 from itself, in the arm of the moment, and counts exits.
+    /// Makes vCPU 0 send interrupts to itself in the current arm, and counts the exits.
     pub fn verify_arm(&mut self) -> Result<ArmEvidence, Error> {
         let run = self.run(Measure::Eoi, evidence::WARM_UP, evidence::SAMPLES, None)?;
         let evidence = evidence::judge(&run, self.is_hybrid(), self.no_statistics.as_deref());

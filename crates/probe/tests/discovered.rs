@@ -23,7 +23,7 @@ fn the_micro_vm_is_found_among_those_of_the_host() {
     assert_eq!((one.pid.to_string(), one.vmm), (own.clone(), Vmm::Other));
     assert_eq!(one.vm_fds.len(), 1, "{one:?}");
     let numbers: Vec<u32> = one.vcpus.iter().map(|vcpu| vcpu.number).collect();
-    // One more may be parked beside those that measure.
+    // There may be a fourth, parked one.
     assert_eq!(numbers[..3], [0, 1, 2], "{one:?}");
     for vcpu in &one.vcpus[..3] {
         assert!(

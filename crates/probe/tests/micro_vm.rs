@@ -1,5 +1,5 @@
-//! Every measure on this machine's `/dev/kvm`, whatever kind of KVM answers there. Without one the reason is
-//! printed and nothing is tested; the emulated hosts of the lab run the same measures.
+//! Every measure on this machine's `/dev/kvm`, whatever kind of KVM answers there. Without a usable KVM the
+//! tests print the reason and return; the emulated hosts of the lab run the same measures.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn config() -> Config {
     Config { patience: Duration::from_secs(10), ..Config::default() }
 }
 
-/// The run, or `None` where this host can not do the measure and says why.
+/// The run, or `None`, with the reason printed, if this host cannot perform the measure.
 fn run(vm: &mut MicroVm, measure: Measure, target: Option<u16>) -> Option<Run> {
     match vm.run(measure, WARM_UP, SAMPLES, target) {
         Ok(run) => Some(run),
@@ -39,7 +39,8 @@ fn run(vm: &mut MicroVm, measure: Measure, target: Option<u16>) -> Option<Run> {
     }
 }
 
-/// Whether the processor's own virtualization is at work: another KVM may emulate what would exit.
+/// Tests whether KVM uses the processor's virtualization: another KVM may emulate instructions that would
+/// exit.
 fn hardware() -> bool {
     ["kvm_intel", "kvm_amd"].iter().any(|module| Path::new("/sys/module").join(module).exists())
 }
@@ -55,7 +56,7 @@ fn median(run: &Run) -> u64 {
     cycles[cycles.len() / 2]
 }
 
-/// The cheapest sample: the one that no other work of the host is in.
+/// The smallest sample, which other work of the host did not disturb.
 fn least(run: &Run) -> u64 {
     run.cycles.iter().copied().min().unwrap()
 }
@@ -69,8 +70,8 @@ fn every_measure(apic: ApicMode, irqchip: Irqchip) {
         assert_eq!((run.measure, run.warm_up), (measure, WARM_UP));
         assert_eq!(run.target, measure.needs_target().then_some(1));
         println!("{apic:?} {irqchip:?} {measure}: median {}; {}", median(&run), counted(&run));
-        // These leave the guest on every processor, interrupts virtualized or not. A KVM that emulates the guest's
-        // every instruction makes even the floor dear; there only the way to user space is surely longer.
+        // These leave the guest on every processor, interrupts virtualized or not. On a KVM that emulates every
+        // instruction even the floor is expensive; there only exits to user space are surely slower.
         let exits = match measure {
             Measure::PioUser | Measure::MmioUser => true,
             Measure::IpiHalted
@@ -169,7 +170,7 @@ fn the_arms_are_those_of_the_host() {
     }
 }
 
-/// On a host whose parameter says that interrupts are virtualized, whether they are or not.
+/// The module's parameter claims interrupt virtualization, whether the host has it or not.
 #[test]
 fn a_claim_is_put_to_the_test() {
     let root = tempfile::tempdir().unwrap();
@@ -208,7 +209,7 @@ fn what_can_not_be_is_refused_by_name() {
         let error = vm.run(Measure::IpiRunning, 0, 1, Some(target)).unwrap_err();
         assert!(matches!(error, Error::Target { last: 1, .. }), "{error}");
     }
-    // None of these has stopped the VM.
+    // None of these errors has stopped the VM.
     assert_eq!(vm.run(Measure::Floor, 0, 1, Some(9)).unwrap().target, None);
     for vcpus in [0, 1, 65] {
         let error = MicroVm::new(&Config { vcpus, ..config() }).unwrap_err();

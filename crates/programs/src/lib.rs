@@ -1,7 +1,7 @@
-//! Programs whose answer is short and must come soon, whatever the machine or the daemon behind them does.
+//! Running programs whose output is short, with a limit of time and of bytes, even if the program or its daemon hangs.
 //!
-//! [`std::process::Command::output`] waits as long as anything holds the program's outputs, and keeps all that is
-//! printed. [`answer`] has a limit for both, and [`answer_to`] gives the program an input.
+//! [`std::process::Command::output`] waits for as long as any process holds the program's outputs open, and buffers
+//! everything that is printed. [`answer`] limits both; [`answer_to`] also passes an input.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// The time between two looks at a program that prints nothing: it can end while another process holds its outputs.
+/// The interval at which to check for the program's exit: its outputs may stay open because another process holds them.
 const LOOK: Duration = Duration::from_millis(20);
-/// The time between two looks at a program that has closed its outputs.
+/// The interval at which to check for the program's exit once it has closed its outputs.
 const ENDING: Duration = Duration::from_millis(1);
 
 /// The outputs of a program that has ended.
@@ -21,14 +21,14 @@ const ENDING: Duration = Duration::from_millis(1);
 pub struct Answer {
     /// The program's exit status.
     pub status: ExitStatus,
-    /// Standard output, whole.
+    /// Standard output, complete.
     pub stdout: Vec<u8>,
     /// Standard error; what exceeds the limit is dropped.
     pub stderr: Vec<u8>,
 }
 
 impl Answer {
-    /// Standard output as it is, or, if the program failed, its lines on standard error.
+    /// Standard output, unless the program failed.
     ///
     /// # Errors
     /// The lines on standard error, separated by semicolons; the exit status if there are none.
@@ -36,7 +36,7 @@ impl Answer {
         self.succeeded().map(|()| self.stdout)
     }
 
-    /// The same as text, without the space around it.
+    /// Standard output as text, trimmed, unless the program failed.
     ///
     /// # Errors
     /// Those of [`Self::output`].
@@ -54,26 +54,26 @@ impl Answer {
     }
 }
 
-/// The reason why there is no answer.
+/// The reason why there is no [`Answer`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The program did not start.
     #[error(transparent)]
     Start(io::Error),
-    /// The kernel told nothing about the program.
+    /// Waiting for the program, or reading or writing its pipes, failed.
     #[error(transparent)]
     Wait(io::Error),
-    /// It was killed.
+    /// The program exceeded the limit of time.
     #[error("it had not ended after {:.1} s and was killed", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// It was killed.
+    /// The program exceeded the limit of bytes on standard output.
     #[error("it printed more than {} KiB and was killed", .0 >> 10)]
     TooLong(usize),
 }
 
 impl Error {
-    /// Tests whether there is no such program.
+    /// Tests whether the program does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Start(error) if error.kind() == io::ErrorKind::NotFound)
@@ -96,23 +96,24 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(mut child) = self.0.take() else { return };
-        // It can have ended already.
+        // Fails if the program has ended already.
         let _ = child.kill();
-        // A process in an uninterruptible sleep ends later, and is nobody's to wait for.
+        // Reap on another thread: a process in uninterruptible sleep would block this one.
         std::thread::spawn(move || child.wait());
     }
 }
 
-/// One output of a program, and its bytes so far.
+/// One output of a program, and the bytes read so far.
 #[derive(Default)]
 struct Pipe {
-    /// `None` after its end.
+    /// `None` once nothing more is to be read.
     from: Option<OwnedFd>,
     kept: Vec<u8>,
 }
 
 impl Pipe {
-    /// Reads once, which does not block after a poll. Keeps at most `most` bytes and one, which shows that there were more.
+    /// Reads once, which does not block after poll(2). Keeps one byte more than `most`, which shows that there was
+    /// more.
     fn read(&mut self, most: usize) -> io::Result<()> {
         let Some(from) = &self.from else { return Ok(()) };
         let mut bytes = [0; 16 << 10];
@@ -131,7 +132,7 @@ impl Pipe {
 
 /// The input of a program, and the bytes that are still to be written.
 struct Input<'a> {
-    /// `None` when all is written, or the program reads no more.
+    /// `None` once everything is written, or the program reads no more.
     to: Option<OwnedFd>,
     left: &'a [u8],
 }
@@ -139,7 +140,7 @@ struct Input<'a> {
 impl<'a> Input<'a> {
     fn new(to: Option<OwnedFd>, left: &'a [u8]) -> io::Result<Self> {
         if let Some(to) = &to {
-            // The program may read less than is written at once, and later nothing.
+            // A blocking write would hang if the program reads only a part of it.
             rustix::io::ioctl_fionbio(to, true)?;
         }
         Ok(Self { to: to.filter(|_| !left.is_empty()), left })
@@ -150,7 +151,7 @@ impl<'a> Input<'a> {
         match rustix::io::write(to, self.left) {
             Ok(count) => self.left = &self.left[count..],
             Err(Errno::INTR | Errno::AGAIN) => {}
-            // Its status tells if it lacked the rest.
+            // The program closed its input; its exit status shows whether it needed the rest.
             Err(Errno::PIPE) => self.left = &[],
             Err(error) => return Err(error.into()),
         }
@@ -161,8 +162,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Waits until an output has bytes or ends, or the input takes some, at most for `patience`, and reads and writes them.
-/// Returns whether there were any.
+/// Waits for at most `patience` until a pipe is ready, and reads and writes once on those that are. Returns false if
+/// none was.
 fn exchange(
     input: &mut Input<'_>,
     pipes: &mut [Pipe; 2],
@@ -190,17 +191,17 @@ fn exchange(
     Ok(true)
 }
 
-/// Runs a program without input to its end, and returns its outputs of at most `most` bytes each. A process that it left
-/// in the background is not waited for.
+/// Runs a program without input until it exits, and returns its outputs, at most `most` bytes of each. Does not wait
+/// for processes that it left in the background.
 ///
 /// # Errors
 /// [`Error::Start`] if it does not start, [`Error::TimedOut`] if it has not ended within `limit`, [`Error::TooLong`] if
-/// its standard output has more than `most` bytes. It is killed; its own children are not.
+/// its standard output has more than `most` bytes. In the last two cases it is killed, but not its child processes.
 pub fn answer(command: &mut Command, limit: Duration, most: usize) -> Result<Answer, Error> {
     finish(command.stdin(Stdio::null()), &[], limit, most)
 }
 
-/// Runs a program to its end as [`answer`] does, with this input. It need not read all of it.
+/// Runs a program as [`answer`] does, with this input, of which it may read only a part.
 ///
 /// # Errors
 /// Those of [`answer`].
@@ -220,10 +221,11 @@ fn finish(command: &mut Command, input: &[u8], limit: Duration, most: usize) -> 
     let status = loop {
         let status = program.ended().map_err(Error::Wait)?;
         if status.is_some() {
-            // What others would read is not for them.
+            // Background processes that inherited the input must not get the rest.
             input.to = None;
         }
-        // All that an ended program printed is in the pipes. Others may go on filling them.
+        // After the exit all of its output is in the pipes. Read no more than the limit: background processes may keep
+        // printing.
         while status.is_some()
             && exchange(&mut input, &mut pipes, Duration::ZERO, most).map_err(Error::Wait)?
         {
@@ -257,7 +259,7 @@ mod tests {
         answer(Command::new("sh").args(["-c", script]), limit, MOST)
     }
 
-    /// Waits until the process with this ID has ended; a zombie has.
+    /// Waits until the process with this ID has ended; a zombie counts as ended.
     fn ends(pid: &str) -> bool {
         let begun = Instant::now();
         let stat = format!("/proc/{}/stat", pid.trim());

@@ -13,15 +13,14 @@ use super::recording::arms_of;
 use super::{ArmPair, Disturbed, Recording, Tracing, Warning, counting, verdict};
 use stats::{CONFIDENCE, Summary, half_shift, median, permutation};
 
-/// A fixed seed, so that the same recording gives the same outcome.
+/// The seed is fixed so that the same recording always gives the same outcome.
 const SEED: u64 = 0x0070_726f_7665;
 
-/// A difference below this, in percent, has no practical meaning, however certain it is.
+/// The difference in percent below which a difference does not matter in practice, even if it is significant.
 const NEGLIGIBLE_PERCENT: f64 = 1.0;
 
 const DRIFT_PERCENT: f64 = 5.0;
-/// A drift of fewer cycles is one or two steps of an instruction's cost, however large relative to a small
-/// cost.
+/// The drift in cycles that is ignored even if the percentage is high: it may be one or two steps of the TSC.
 const DRIFT_CYCLES: f64 = 10.0;
 const OUTLIER_SHARE: f64 = 0.01;
 
@@ -31,10 +30,10 @@ const CONTROLS: [Measure; 2] = [Measure::Floor, Measure::Cpuid];
 /// The reason why a recording cannot be analysed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnalysed {
-    /// No run gave a sample.
+    /// No run has samples.
     #[error("The recording holds no samples{}", first_cause(.why))]
     Empty {
-        /// The failures, by measure.
+        /// The errors of the measures that failed.
         why: Vec<String>,
     },
 }
@@ -111,7 +110,7 @@ pub fn analyse(recording: &Recording) -> Result<Proof, NotAnalysed> {
     })
 }
 
-/// The measures at other costs of a switch. A recording without samples is left out.
+/// The measures at other costs of a switch between guest and host. Recordings without samples are left out.
 fn at_other_costs(recording: &Recording) -> Vec<AtCost> {
     let outcome = |other: &Recording| {
         let measures = analyse(other).ok()?.measures;
@@ -188,7 +187,7 @@ fn medians(recording: &Recording, measure: Measure, arm: Arm) -> Vec<f64> {
     runs.filter_map(|timed| Statistic::Median.of(&timed.run)).collect()
 }
 
-/// Disturbances of the runs, one warning for each kind: one for each measure would bury the others.
+/// Disturbances of the runs, one warning for each kind: one for each measure would bury other warnings.
 fn disturbances(recording: &Recording) -> Vec<Warning> {
     let (mut drifts, mut outliers) = (Vec::new(), Vec::new());
     for &measure in &recording.plan.measures {

@@ -1,4 +1,4 @@
-//! Recordings with one change each, and the outcome.
+//! Tests of outcomes: each changes one thing in a recording.
 
 use conclusions::RelativeChange;
 use exits::{ExitCounts, ExitReason};

@@ -1,4 +1,4 @@
-//! Collection of the runs on this machine. Nothing is computed here: the host may be slow.
+//! Collection of the runs on this machine. The analysis is done elsewhere: this host may be slow.
 
 mod rig;
 mod schedule;
@@ -31,7 +31,7 @@ pub enum CollectError {
     /// The host does not have the requested arm.
     #[error("This host has interrupt virtualization {state} only: {why}")]
     NoArm {
-        /// The arm that it has.
+        /// The only available arm.
         state: &'static str,
         /// Why.
         why: String,
@@ -43,7 +43,7 @@ impl CollectError {
         match arms {
             Arms::OnlyOff { why } => Self::NoArm { state: "off", why: why.clone() },
             Arms::OnlyOn { why } => Self::NoArm { state: "on", why: why.clone() },
-            // Not reached for a host with both arms.
+            // Not reached: a host with both arms has every arm that can be requested.
             Arms::Both { .. } => Self::NoArm { state: "on and off", why: String::new() },
         }
     }

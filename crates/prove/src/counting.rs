@@ -11,13 +11,12 @@ use super::outcome::{ExitTotals, PerOperation, ReasonRow};
 use super::recording::arms_of;
 use super::{ArmPair, CountedRun, Disagreement, Recording, Tracing, Warning};
 
-/// KVM and its tracepoints may start and stop counting a run a few exits apart.
+/// The difference between both counts that is no disagreement: they do not start and stop at exactly the same exit.
 const TOLERATED_EXITS: u64 = 20;
 const TOLERATED_SHARE: f64 = 0.02;
 
-/// Leaves out tracepoints that saw nothing while KVM counted exits: they do not belong to the KVM that ran
-/// (another implementation answers `/dev/kvm`, or the event is never reached), and their zeros would be
-/// wrong.
+/// Discards the tracepoints' counts if they saw nothing while KVM counted exits. Then the tracepoints belong to another KVM
+/// than the one that answers `/dev/kvm`, or the event is never reached, and their zeros are wrong.
 pub(super) fn without_silent_tracepoints(recording: &Recording) -> Cow<'_, Recording> {
     let sum = |count: fn(&CountedRun) -> Option<u64>| -> u64 {
         recording.counted.iter().filter_map(count).fold(0, u64::saturating_add)
@@ -96,7 +95,7 @@ fn rows(off: &[&CountedRun], on: &[&CountedRun]) -> Vec<ReasonRow> {
         Arm::On => (on, &side_on),
     };
     let mut differences = Comparison::new(side_off.clone(), side_on.clone()).differences();
-    // Among unchanged reasons, order by frequency, not by name.
+    // Order unchanged reasons by frequency, not by name.
     let size = |row: &conclusions::Difference| (row.after - row.before).abs();
     differences.sort_by(|a, b| size(b).total_cmp(&size(a)).then(b.before.total_cmp(&a.before)));
     differences
@@ -147,7 +146,7 @@ fn share(count: u64, operations: Option<u64>) -> f64 {
     }
 }
 
-/// Totals over the measures that every arm of the recording has: a measure that failed in one arm must not
+/// Totals over the measures that were counted in every arm of the recording: a measure that failed in one arm must not
 /// count in the other.
 pub(super) fn totals(recording: &Recording) -> ExitTotals {
     let arms = arms_of(&recording.arms);

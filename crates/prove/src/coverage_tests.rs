@@ -1,8 +1,7 @@
-//! Coverage of the 95 % interval over simulated experiments with a known truth.
+//! The coverage of the 95 % interval in simulated experiments with a known true difference.
 //!
-//! Each scenario is a way in which runs are known to disturb each other. The two methods that were not chosen
-//! are simulated too, so that the choice can be checked: `cargo test -p prove -- coverage
-//! --nocapture` prints the table of `difference.rs`.
+//! Each scenario is a known kind of disturbance of runs. The two rejected methods are simulated too, to justify the choice:
+//! `cargo test -p prove -- coverage --nocapture` prints the table of `difference.rs`.
 
 use crate::{Pair, difference};
 use rand::rngs::ChaCha8Rng;
@@ -23,13 +22,13 @@ struct Scenario {
     name: &'static str,
     /// Standard deviation of the run's own effect, off and on.
     run: [f64; 2],
-    /// Degrees of freedom of that effect; `None` is normal.
+    /// The degrees of freedom of that effect's Student distribution; `None` for a normal distribution.
     tails: Option<f64>,
     /// Standard deviation of the effect that a block's runs share.
     block: f64,
-    /// Rise from the first run to the last.
+    /// The linear increase from the first run to the last.
     drift: f64,
-    /// Standard deviation of the step from one run to the next, of a random walk.
+    /// Standard deviation of the steps of a random walk, one step per run.
     walk: f64,
     /// Standard deviation of a block's effect on one arm only.
     interaction: f64,
@@ -128,7 +127,7 @@ fn bootstrap(pairs: &[Pair], random: &mut ChaCha8Rng) -> Interval {
     Interval { low: at(0.025), high: at(0.975) }.map(percent)
 }
 
-/// The share of intervals that contain the truth, in percent, and their median width in percentage points.
+/// The share of intervals in percent that contain the true difference, and their median width in percentage points.
 fn coverage(
     method: fn(&[Pair], &mut ChaCha8Rng) -> Interval,
     scenario: Scenario,
@@ -184,7 +183,7 @@ fn blocks_that_treat_the_arms_differently_make_it_too_sure() {
     }
 }
 
-/// The simulation can fail: it catches a method that counts each sample as a run.
+/// Tests the simulation itself: it detects a method that counts each sample as a run.
 #[test]
 fn an_interval_that_is_too_sure_of_itself_is_caught() {
     let too_sure = |pairs: &[Pair], _: &mut ChaCha8Rng| {

@@ -1,17 +1,17 @@
 //! The relative difference of the arms, and its interval.
 //!
-//! Runs are taken in blocks of Off, On, On, Off. Each block holds two pairs of neighbours (1 and 2, 4 and 3), and
-//! each pair gives one logarithm of a ratio, on over off. The difference is the mean of those logarithms, the
-//! interval Student's t interval about it, both turned back into a ratio.
+//! Runs are made in blocks of Off, On, On, Off. Each block holds two pairs of neighbours (1 and 2, 4 and 3), and each pair
+//! gives one logarithm of a ratio, on over off. The difference is the mean of those logarithms, and the interval is
+//! Student's t interval of that mean, both converted back to a ratio.
 //!
 //! - A drift that is linear in time enters the two pairs of a block with opposite signs: it cancels in the mean
 //!   and can only widen the interval.
 //! - Ratios, because costs differ by factors; logarithms, so that swapping the arms only changes the sign.
 //! - Neighbours, because what two runs next to each other share cancels.
 //!
-//! `coverage_tests.rs` repeats simulated experiments whose truth is known and counts how often the interval
-//! holds it. That simulation chose the method. 300 experiments a row, truth -30 %, run effects of 5 %; the share
-//! of intervals that hold the truth, and in brackets their median width in percentage points:
+//! The method was chosen by the simulation in `coverage_tests.rs`. Each row is 300 experiments with a true difference of
+//! -30 % and run effects of 5 %. The figures are the share of intervals that contain the true difference, and in brackets
+//! their median width in percentage points:
 //!
 //! | scenario | blocks | pairs, t (chosen) | whole blocks, t | percentile bootstrap |
 //! |---|---|---|---|---|
@@ -26,9 +26,10 @@
 //! | | 8 | 91 % (7) | 95 % (8) | 97 % (7) |
 //!
 //! The percentile bootstrap (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3)
-//! cannot know the tails of a handful of runs and is too sure of itself. Student's t with whole blocks as
-//! replicates is right as well, but with two blocks it is three times wider than it must be. Its one advantage
-//! is the last scenario, where both pairs of a block err alike: there the chosen method claims too much.
+//! underestimates the tails if there are few runs, so its intervals are too narrow. Student's t with whole blocks as
+//! replicates has the right coverage too, but with two blocks the interval is three times wider than necessary. Its only
+//! advantage is in the last scenario, in which the errors of a block's two pairs are correlated: there the interval of the
+//! chosen method is too narrow.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use stats::student::Moments;
 use stats::{Interval, percent, permutation};
 
-/// Fewer pairs than this (four runs in each arm) give a difference without an interval.
+/// The minimum number of pairs for an interval: four runs in each arm.
 pub const MINIMUM_PAIRS: usize = 4;
 
 /// Two neighbouring runs of the same block, one of each arm, reduced to one number each (for example their
@@ -77,7 +78,7 @@ pub enum NoInterval {
 
 /// The relative difference of `pairs`.
 ///
-/// `None` if there are no pairs, or if a value is not positive: a ratio with it means nothing.
+/// `None` if there are no pairs, or if a value is not positive, so that there is no meaningful ratio.
 pub fn difference(pairs: &[Pair]) -> Option<Difference> {
     if pairs.is_empty() || pairs.iter().any(|pair| !is_positive(pair.off) || !is_positive(pair.on)) {
         return None;

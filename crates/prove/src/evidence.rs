@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ArmPair, Recording, Tracing, Warning};
 
-/// With interrupt virtualization on, an EOI takes fewer exits than this share of the exits with it off.
+/// The largest plausible share of exits per EOI that remain with interrupt virtualization on.
 const MOST_OF_OFF: f64 = 0.5;
 
 /// Evidence that interrupt virtualization was in fact on and off in the arms.

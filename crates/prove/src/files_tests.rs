@@ -1,4 +1,4 @@
-//! The files of a proof: written files can be read, and errors name the reason.
+//! Tests of the files of a proof: written files can be read, and errors name the reason.
 
 use crate::synthetic::recording;
 use crate::{Plan, ReadError, Recording, write_samples};

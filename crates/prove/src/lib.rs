@@ -1,7 +1,7 @@
 //! The effect of interrupt virtualization on a host: plan, collect on the host, analyse anywhere.
 //!
-//! Collection runs on the machine in question, which may be an emulated one, and so it only records. Analysis
-//! reads the [`Recording`] wherever it is and does the statistics.
+//! Collection only records, because it runs on the host in question, which may be emulated and slow. Analysis reads the
+//! [`Recording`] on any machine and does the statistics.
 
 mod analyse;
 mod collect;

@@ -91,7 +91,7 @@ pub enum Judgement {
     OneArm,
     /// The evidence contradicts the arms.
     Contradicted,
-    /// The measure has nothing to do with interrupts.
+    /// None of the measures that have samples depends on interrupt virtualization.
     Nothing,
 }
 
@@ -114,7 +114,7 @@ pub struct MeasureOutcome {
     /// The p value of the difference of the medians, by a permutation test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_value: Option<f64>,
-    /// The meaning of the difference of the medians.
+    /// The interpretation of the difference of the medians.
     pub effect: Effect,
     /// Exits for each operation, if counted.
     pub exits: PerOperation,
@@ -131,7 +131,7 @@ pub struct Cost {
     pub pooled: Summary,
 }
 
-/// The meaning of a difference.
+/// The interpretation of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
@@ -150,7 +150,7 @@ pub enum Effect {
 /// Exits for each operation of one measure.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PerOperation {
-    /// By reason, largest change first; empty where no tracepoints were used.
+    /// By reason, largest change first; empty without tracepoints.
     pub reasons: Vec<ReasonRow>,
     /// All reasons together, counted by the tracepoints.
     pub traced: ArmPair<Option<f64>>,
@@ -175,7 +175,7 @@ pub struct ReasonRow {
     /// Interval of the change, from the number of exits only: each arm was counted in one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// The effect of interrupt virtualization on such exits by the hardware's rules.
+    /// The effect that the hardware's interrupt virtualization should have on exits of this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Virtualized>,
 }
@@ -183,7 +183,7 @@ pub struct ReasonRow {
 /// Exits over all measures that both arms have.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ExitTotals {
-    /// By reason, largest change first; empty where no tracepoints were used.
+    /// By reason, largest change first; empty without tracepoints.
     pub reasons: Vec<ReasonRow>,
     /// All reasons together, counted by the tracepoints.
     pub traced: ArmPair<Option<u64>>,
@@ -216,13 +216,13 @@ pub struct Method {
     pub p_value: String,
     /// The seed of the random numbers.
     pub seed: u64,
-    /// A difference smaller than this is called negligible, in percent.
+    /// The difference in percent below which an effect is called negligible.
     pub negligible_percent: f64,
 }
 
 impl Proof {
-    /// A measure's result at each measured cost of a switch, the outcome's own included, cheapest first.
-    /// Empty if only one cost was measured.
+    /// A measure's result at each measured cost of a switch, including the outcome's own, cheapest first. Empty if only one
+    /// cost was measured.
     pub fn over_costs(&self, measure: Measure) -> Vec<(u32, &MeasureOutcome)> {
         let own = self.switch_cycles.filter(|_| !self.at_other_costs.is_empty());
         let own = own.map(|cycles| (cycles, &self.measures));

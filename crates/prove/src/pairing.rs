@@ -45,7 +45,7 @@ pub(super) struct Pairing {
 
 /// Pairs the first run of each block with the second, and the fourth with the third.
 ///
-/// A block that lacks a run gives no pair: with the rest of it, a drift would not cancel.
+/// A block that lacks a run gives no pair: with only one pair of a block a drift would not cancel.
 pub(super) fn pair<'a>(runs: impl Iterator<Item = &'a TimedRun>, statistic: Statistic) -> Pairing {
     let mut blocks: BTreeMap<u32, Vec<&TimedRun>> = BTreeMap::new();
     for timed in runs {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The order of the arms in one block: Off, On, On, Off, which lets a linear drift cancel.
 pub(crate) const RUNS_PER_BLOCK: u32 = 4;
 
-/// More blocks narrow the interval no further, and keep every figure of the order within 32 bits.
+/// The maximum number of blocks. The number of runs fits into 32 bits, and more would hardly narrow the interval.
 const MOST_BLOCKS: u32 = 10_000;
 
 /// The plan of [`super::collect()`].
@@ -22,7 +22,7 @@ pub struct Plan {
     pub irqchip: Irqchip,
     /// The guest's access to its local APIC.
     pub apic: ApicMode,
-    /// Each vCPU's thread is bound to one host CPU.
+    /// True if each vCPU's thread is pinned to one host CPU.
     pub pin: bool,
     /// Operations at the start of each run that are not timed.
     pub warm_up: u32,
@@ -30,9 +30,9 @@ pub struct Plan {
     pub samples: u32,
     /// Blocks of four timed runs (Off, On, On, Off) for each measure: two runs in each arm.
     pub blocks: u32,
-    /// Operations of the one run in each arm in which exits are counted.
+    /// Operations of the counted run, of which there is one in each arm.
     pub counted_samples: u32,
-    /// The only arm, instead of all that the host has.
+    /// The only arm to run, instead of all that the host has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<OnlyArm>,
 }
@@ -50,7 +50,7 @@ pub enum OnlyArm {
 }
 
 impl OnlyArm {
-    /// The arms of a host that this leaves; `None` if the host does not have this arm.
+    /// The host's `arms` restricted to this one; `None` if the host does not have it.
     pub(super) fn of(self, arms: &Arms) -> Option<Arms> {
         let why = || "the other arm was not asked for".to_owned();
         match (self, arms) {
@@ -138,7 +138,7 @@ impl Plan {
 /// The reason why a plan cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPlan {
-    /// Nothing is to be measured.
+    /// The list of measures is empty.
     #[error("The plan measures nothing; name at least one measure")]
     NoMeasures,
     /// A measure is named more than once.

@@ -1,4 +1,4 @@
-//! The raw data of a proof: everything observed on the host, positioned in time, with nothing derived.
+//! The raw data of a proof: everything observed on the host, with its time. Nothing is derived.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -99,7 +99,7 @@ pub(super) fn arms_of(arms: &Arms) -> &'static [Arm] {
 pub enum Tracing {
     /// The tracepoint `kvm_exit`.
     Tracepoints {
-        /// This kernel also reports changes of inhibit reasons.
+        /// True if this kernel also reports changes of inhibit reasons.
         inhibits: bool,
     },
     /// KVM's binary statistics only, without tracepoints.
@@ -124,8 +124,7 @@ pub struct TimedRun {
     pub run: Run,
 }
 
-/// A run with the tracepoints on, if they can be used; its operations take more cycles than those of timed
-/// runs.
+/// A run with the tracepoints enabled, if they can be used. Its operations take more cycles than those of timed runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CountedRun {
     /// The position of this run among all runs, timed runs included.
@@ -173,15 +172,15 @@ pub enum ReadError {
         /// The last line.
         line: usize,
     },
-    /// It is not JSON, or has other fields.
+    /// The file is not JSON, or has other fields.
     #[error("This is not a recording of `exitless prove`")]
     Malformed(#[source] serde_json::Error),
-    /// It was written by a later version.
+    /// The file was written by a later version.
     #[error(
         "The recording has format {found}, this version reads up to {FORMAT}; use the version that wrote it"
     )]
     Newer {
-        /// Its format.
+        /// The format of the file.
         found: u64,
     },
 }
@@ -201,7 +200,7 @@ impl Recording {
                 ReadError::Malformed(error)
             }
         })?;
-        // Check the format before the fields: those of a later format may be wrong for any reason.
+        // Check the format before the fields, which may differ in a later format.
         match json.get("format").and_then(serde_json::Value::as_u64) {
             Some(found) if found > u64::from(FORMAT) => Err(ReadError::Newer { found }),
             _ => serde_json::from_value(json).map_err(ReadError::Malformed),

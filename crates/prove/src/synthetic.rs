@@ -1,6 +1,6 @@
 //! Recordings made by a seeded generator, for tests of code that reads recordings.
 //!
-//! The costs are invented, of a size that is typical of servers of the 2020s; nothing here was measured.
+//! The costs are invented but typical of servers of the 2020s. Nothing was measured.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ fn run(plan: &Plan, measure: Measure, arm: Arm, samples: u32, random: &mut ChaCh
     let cycles = (0..samples)
         .map(|_| {
             let tail = if random.random_bool(0.004) { random.random_range(2.0..9.0) } else { 1.0 };
-            // The TSC of such a machine moves in steps of two.
+            // The TSC of this invented machine advances in steps of two.
             let value: f64 = truth * of_run * tail * (1.0 + 0.03 * bell(random).abs());
             (value / 2.0).round() as u64 * 2
         })

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Warning {
-    /// Both arms have the same exits at an EOI, so one of them was not in its state.
+    /// EOIs cause about as many exits with interrupt virtualization on as with it off, so one arm was not in its state.
     ArmsAlike {
         /// Exits for each EOI with interrupt virtualization off.
         off: f64,
@@ -26,7 +26,7 @@ pub enum Warning {
         /// The expectation, and the known causes.
         why: String,
     },
-    /// No EOI was counted, so nothing shows that the arms differ.
+    /// No exits of EOIs were counted, so there is no evidence that the arms differ.
     ArmsUnproved,
     /// The kernel did not report the switch of the arms.
     SwitchUnseen,
@@ -63,9 +63,9 @@ pub enum Warning {
         /// The measures and arms concerned.
         found: Vec<Disturbed>,
     },
-    /// Every run gave the same median: the interval has no width because the clock is too coarse to show one.
+    /// All runs have the same median. The interval has no width because the clock is too coarse.
     NoVariation {
-        /// The first such measure.
+        /// The first measure concerned.
         measure: Measure,
         /// The others.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -115,7 +115,7 @@ pub struct Disturbed {
     pub percent: f64,
 }
 
-/// Exits of one counted run by both counts.
+/// The exits of one counted run, by the tracepoints and by KVM's statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disagreement {
     /// The measure.
@@ -128,7 +128,7 @@ pub struct Disagreement {
     pub statistics: u64,
 }
 
-/// The most items named in one warning; the result has all of them.
+/// The maximum number of items in the text of a warning. The JSON has all.
 const NAMED: usize = 4;
 
 /// Writes, for example, "IPI to a running vCPU, off (+25 %); EOI, on (+6 %); 3 more", largest first.

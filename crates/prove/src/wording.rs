@@ -7,7 +7,7 @@ use super::Difference;
 /// The number of decimals that the interval's width justifies: "71 %", but "1.4 %" if the interval is narrow.
 fn decimals(interval: Option<Interval>) -> usize {
     match interval.map(|interval| interval.high - interval.low) {
-        // At most one: the variation between proofs on one host is in no interval.
+        // At most one decimal: no interval includes the variation between proofs on one host.
         Some(width) if width < 2.0 => 1,
         _ => 0,
     }
@@ -44,8 +44,7 @@ pub fn interval_in_words(interval: Interval) -> String {
     }
 }
 
-/// The unit that this emulator counts as a cycle. The laboratories' Bochs advances the TSC by one for each
-/// instruction, their QEMU by eight.
+/// The unit of this emulator's cycles. In labs, Bochs advances the TSC by one per instruction, and QEMU by eight.
 pub fn emulated_cycles(emulator: &str) -> &'static str {
     if emulator.starts_with("Bochs") {
         "instructions of an emulator"
@@ -54,19 +53,19 @@ pub fn emulated_cycles(emulator: &str) -> &'static str {
     }
 }
 
-/// Cycles from VMRUN to the end of its exit on an AMD EPYC: 1,344 to 1,376 (Michael Roth on the Linux kernel's mailing list,
-/// "x86/kvm/svm: use direct vmload/vmsave", December 2020).
+/// The cycles from VMRUN to the end of its #VMEXIT on an AMD EPYC: 1,344 to 1,376 (Michael Roth on the Linux kernel's
+/// mailing list, "x86/kvm/svm: use direct vmload/vmsave", December 2020).
 pub const EPYC_SWITCH_CYCLES: u32 = 1350;
 
-/// The cost of a switch between guest and host that an emulator was set to charge: "1,350 instructions for
-/// each VM exit with its entry, an AMD EPYC's cycles". `None` if none was set.
+/// The cost of a switch between guest and host that the emulator was configured to charge: "1,350 instructions for each VM
+/// exit with its entry, an AMD EPYC's cycles". `None` if none was configured.
 pub fn charged_switch(cycles: Option<u32>) -> Option<String> {
     let cycles = cycles.filter(|&cycles| cycles > 0)?;
     let whose = if cycles == EPYC_SWITCH_CYCLES { ", an AMD EPYC's cycles" } else { "" };
     Some(format!("{} instructions for each VM exit with its entry{whose}", exits::grouped(cycles.into())))
 }
 
-/// Formats a number without the "-0" to which a small negative number rounds.
+/// Formats a number. A small negative number rounds to "0", not "-0".
 fn number(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.strip_prefix('-') {

@@ -5,15 +5,15 @@ use crate::{CommandReadiness, Part, State};
 /// The parts that a command uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Needs {
-    /// The command, by its words after `exitless`.
+    /// The command: the words after `exitless`.
     pub command: &'static str,
-    /// The parts that it cannot do without.
+    /// The parts without which it fails.
     pub needed: &'static [Part],
-    /// The parts without which its answer has gaps.
+    /// The parts without which its result is incomplete.
     pub wanted: &'static [Part],
 }
 
-/// Nothing but files that the user names.
+/// No parts: only files that the user names.
 const NONE: &[Part] = &[];
 
 /// The commands, in the order of the help.
@@ -57,7 +57,7 @@ const fn needs(command: &'static str, needed: &'static [Part], wanted: &'static 
 }
 
 impl Needs {
-    /// Tests whether this is meant by a name that a user typed: the command, or its first words.
+    /// Tests whether a name that a user typed means this command: it is the command, or its first words.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         self.command.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))

@@ -1,7 +1,7 @@
-//! The commands that work for this user on this host, and what the others lack.
+//! The readiness of each command for this user on this host, and the reasons why some do not work.
 //!
-//! Each [`Part`] is tried, not guessed: its check is the first step of the commands that need it, in the crate that takes
-//! it. Nothing on the host is changed, and all that is made for a check is gone after it.
+//! Each [`Part`] is tried, not guessed: its check runs the code with which the commands that need it start. Nothing on the
+//! host is changed, and everything that a check creates is removed after it.
 
 mod commands;
 mod part;
@@ -18,7 +18,7 @@ pub struct Checked {
     pub part: Part,
     /// Its title for people.
     pub title: &'static str,
-    /// It works.
+    /// True if it works.
     pub works: bool,
     /// The reason why it does not, with the next step.
     pub why: Option<String>,
@@ -28,26 +28,26 @@ pub struct Checked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// All that it can use is there.
+    /// All parts that it uses work.
     Works,
-    /// It runs, without what it lacks.
+    /// It runs, but its result is incomplete.
     Limited,
-    /// It lacks something that it cannot do without.
+    /// A part that it needs does not work.
     Fails,
 }
 
 /// A command, and what it lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CommandReadiness {
-    /// The command, by its words after `exitless`.
+    /// The command: the words after `exitless`.
     pub command: &'static str,
     /// Its readiness.
     pub state: State,
-    /// The parts that do not work, the indispensable ones first.
+    /// The parts that do not work, needed ones first.
     pub lacks: Vec<Part>,
-    /// The smallest set of capabilities with which it works in full for a user other than root.
+    /// The smallest set of capabilities with which it works fully for a user other than root.
     pub capabilities: Vec<&'static str>,
-    /// It needs root: its changes and its journal are root's.
+    /// True if it needs root, because its changes and its journal do.
     pub needs_root: bool,
 }
 
@@ -86,7 +86,7 @@ impl Readiness {
         Self { user: rustix::process::geteuid().as_raw(), kernel, parts, commands }
     }
 
-    /// Capabilities with which commands would work that lack something now, without those that need root.
+    /// The capabilities that limited or failing commands need, without commands that need root.
     #[must_use]
     pub fn missing_capabilities(&self) -> Vec<&'static str> {
         let lacking = self.commands.iter().filter(|one| one.state != State::Works && !one.needs_root);

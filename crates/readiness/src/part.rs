@@ -16,17 +16,17 @@ use serde::Serialize;
 pub enum Part {
     /// `/dev/kvm` opens for reading and writing.
     Device,
-    /// A micro VM can be made.
+    /// A micro VM can be created.
     MicroVm,
-    /// The eBPF programs pass the verifier and can be attached, to system calls.
+    /// The eBPF programs pass the verifier and can be attached (to system calls, which every kernel has).
     Programs,
-    /// They can be attached to KVM's events.
+    /// The eBPF programs can be attached to KVM's events.
     Exits,
-    /// The kernel's type information (BTF), without which stable tracepoints are used.
+    /// The kernel's type information (BTF); without it the stable tracepoints are used.
     Types,
     /// perf's events of tracepoints, with tracefs.
     PerfEvents,
-    /// Stacks of all CPUs can be sampled.
+    /// Stacks can be sampled on all CPUs.
     Sampling,
     /// The addresses of the kernel's functions.
     Symbols,
@@ -34,7 +34,7 @@ pub enum Part {
     Processes,
     /// The kernel's log.
     KernelLog,
-    /// io_uring, in whose place threads do the disk I/O.
+    /// io_uring; without it threads do the disk I/O.
     IoUring,
     /// The control tree can be mounted (FUSE).
     Tree,
@@ -82,14 +82,14 @@ impl Part {
         }
     }
 
-    /// The capabilities that it takes for a user other than root, on Linux 5.8 and later.
+    /// The capabilities that a user other than root needs, on Linux 5.8 and later.
     #[must_use]
     pub const fn capabilities(self) -> &'static [&'static str] {
         match self {
-            // The device's group decides.
+            // Access to /dev/kvm depends on the device's group; io_uring and BTF need no capability.
             Self::Device | Self::MicroVm | Self::Types | Self::IoUring | Self::Root => &[],
             Self::Programs | Self::Exits | Self::Sampling => &["CAP_BPF", "CAP_PERFMON"],
-            // tracefs belongs to root, and its files are for root alone.
+            // Only root can read tracefs.
             Self::PerfEvents => &["CAP_DAC_READ_SEARCH", "CAP_PERFMON"],
             Self::Symbols | Self::KernelLog => &["CAP_SYSLOG"],
             Self::Processes => &["CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"],
@@ -98,7 +98,7 @@ impl Part {
         }
     }
 
-    /// Tries it. The error is the reason with the next step.
+    /// Tries the part. The error has the reason and the next step.
     pub(crate) fn check(self) -> Result<(), String> {
         let host = Path::new(HOST);
         match self {
@@ -146,7 +146,7 @@ fn said(error: &dyn Error) -> String {
     text
 }
 
-/// An event that every kernel has, of this thread.
+/// Opens an event that every kernel has, on this process's main thread.
 fn perf_events(host: &Path) -> Result<(), live::Error> {
     let event = Tracefs::find(host)?.format("sched", "sched_switch")?;
     let own = i32::try_from(std::process::id()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Exits counted while they happen: `exitless stat`.
+//! Exits counted live: `exitless stat`.
 
 mod json;
 mod terminal;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::text::printable;
 
-/// A line of fields; fields with special characters are quoted.
+/// A line of fields. Fields with special characters are quoted.
 #[derive(Default)]
 pub(crate) struct Line {
     text: String,
@@ -21,10 +21,9 @@ impl Line {
             self.text.push(',');
         }
         self.fields += 1;
-        // Names come from the recording, and the text may go to a terminal, so control characters and line
-        // breaks are removed.
+        // Names come from the recording, and the text may go to a terminal: remove control characters and line breaks.
         let mut value = printable(&value.to_string());
-        // A spreadsheet would evaluate such a text as a formula, unless it is a number.
+        // Unless it is a number, a spreadsheet would evaluate such a text as a formula.
         if value.starts_with(['=', '+', '-', '@']) && value.parse::<f64>().is_err() {
             value.insert(0, '\'');
         }

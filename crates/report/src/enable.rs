@@ -1,4 +1,4 @@
-//! The switch of interrupt virtualization: `exitless enable` and `exitless disable`.
+//! Enabling and disabling interrupt virtualization: `exitless enable` and `exitless disable`.
 
 mod json;
 pub mod terminal;

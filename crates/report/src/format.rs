@@ -4,15 +4,15 @@ use conclusions::RelativeChange;
 pub(crate) use pages::format::{NONE, count, counted, cycles, per_second, share, time, whole_time};
 use stats::Interval;
 
-/// Percent with its sign: "-71.3", "+2.0", "+1,234"; from a hundred on without decimals, and without a sign if it rounds
-/// to zero.
+/// A percentage with its sign: "-71.3", "+2.0", "+1,234". It has no decimals from a hundred on, and no sign if it rounds to
+/// zero.
 pub(crate) fn percent(value: f64) -> String {
     if value.abs() < 99.95 {
         let text = format!("{value:+.1}");
         return if text == "-0.0" || text == "+0.0" { "0.0".to_owned() } else { text };
     }
     if value < 0.0 {
-        // -99.97 must not be rounded to -100, because some exits are left.
+        // Do not round -99.97 to -100, because some exits are left.
         return if value > -100.0 && value < -99.95 {
             format!("{:.2}", value.max(-99.99))
         } else {
@@ -40,7 +40,7 @@ pub(crate) fn interval_of(of: Option<Interval>) -> String {
     of.map_or_else(|| NONE.to_owned(), interval)
 }
 
-/// A change in percent, or a word if it is the whole or cannot be given in percent.
+/// A change in percent, or a word if it is -100 % or has no percentage.
 pub(crate) fn change(change: Option<RelativeChange>) -> String {
     match change {
         Some(RelativeChange::Percent(-100.0)) => "gone".to_owned(),
@@ -56,12 +56,12 @@ pub(crate) fn count_of(value: Option<u64>) -> String {
     value.map_or_else(|| NONE.to_owned(), count)
 }
 
-/// Exits for each operation: "2.002", and "<0.001" instead of a misleading zero.
+/// Exits per operation: "2.002", and "<0.001" instead of a misleading zero.
 pub(crate) fn per_operation(value: f64) -> String {
     if value > 0.0 && value < 0.0005 { "<0.001".to_owned() } else { format!("{value:.3}") }
 }
 
-/// Exits for each operation, or a dash.
+/// Exits per operation, or a dash.
 pub(crate) fn per_operation_of(value: Option<f64>) -> String {
     value.map_or_else(|| NONE.to_owned(), per_operation)
 }

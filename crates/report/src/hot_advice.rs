@@ -1,4 +1,4 @@
-//! Advice with the functions that take the time of its exits: `exitless advise --profile`.
+//! Advice with the functions in which its exits spend their time: `exitless advise --profile`.
 
 mod json;
 mod terminal;

@@ -1,5 +1,5 @@
-//! Documents for programs: JSON with a format number. Within one number fields are added, never changed.
-//! `docs/report.md` describes them.
+//! Documents for programs: JSON with a format number. Within one format fields are added, never changed. `docs/report.md`
+//! describes them.
 
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
 //! Presentation of results: tables for the terminal, pages that open offline, and documents for programs.
 //!
-//! Nothing is computed here. A module is a result; it is written by `RESULT::MEDIUM`, as in
-//! [`comparison::terminal()`], [`comparison::page()`], [`comparison::json()`] and [`comparison::csv()`]. JSON of a
-//! result that is not here is the result itself, such as [`::prove::Proof`].
+//! Nothing is computed here. Each module presents a result; `RESULT::MEDIUM` writes it, for example
+//! [`comparison::terminal()`], [`comparison::page()`], [`comparison::json()`] and [`comparison::csv()`]. A result without a
+//! `json` function here is serialized itself, for example [`::prove::Proof`].
 
 pub mod advice;
 pub mod comparison;

@@ -1,4 +1,4 @@
-//! Parts of pages that results share: each page is one file, without scripts, fonts or pictures from elsewhere.
+//! Parts of pages that results share. Each page is one file that loads no scripts, fonts or images.
 
 pub(crate) use pages::format::round;
 pub(crate) use pages::{axis, chart, document, stacked, table};

@@ -1,4 +1,4 @@
-//! The exits that interrupt virtualization would take away: `exitless predict`.
+//! The exits that interrupt virtualization would avoid: `exitless predict`.
 
 mod json;
 mod terminal;

@@ -12,7 +12,7 @@ use crate::prove::words;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text;
 
-/// Rarer exits of an operation are the host's own interrupts and are left out.
+/// The minimum exits per operation of a listed reason: rarer ones are the host's own interrupts.
 const RAREST: f64 = 0.005;
 
 /// The costs of the micro VM's measures, in each available arm.
@@ -22,7 +22,7 @@ pub fn terminal(outcome: &Proof, recording: &Recording, width: usize) -> String 
     let width = width.max(NARROWEST);
     let mut text = wrapped("Cost of one operation in TSC cycles", width, "", "");
     text.push('\n');
-    // Eight columns leave no room for the long names.
+    // Eight columns leave no room for long titles.
     let header = ["operation", "arm", "min", "p50", "p90", "p99", "p99.9", "max"];
     text.push_str(&drawn(&header, &costs(outcome), width, false));
     text.push_str("\nVM exits an operation, by reason\n\n");
@@ -58,7 +58,7 @@ fn costs(outcome: &Proof) -> Vec<Line> {
     .collect()
 }
 
-/// Cycles in at most seven columns, so that six of them fit beside the names.
+/// Cycles in at most seven characters, so that six of them fit beside the names.
 fn compact(value: f64) -> String {
     const MILLION: f64 = 1e6;
     match value {
@@ -68,7 +68,7 @@ fn compact(value: f64) -> String {
     }
 }
 
-/// Exits by the tracepoints' reasons if known, else by KVM's statistics.
+/// The exits per operation: by reason if tracepoints counted them, else by KVM's statistics.
 fn exits(run: &CountedRun) -> String {
     let operations = run.operations() as f64;
     let counted: Vec<(String, u64)> = match &run.exits {

@@ -8,18 +8,18 @@ pub use self::terminal::terminal;
 
 use ::readiness::Readiness;
 
-/// The line that gives a program file capabilities, such as those of a whole answer.
+/// The command that gives a program file these capabilities.
 fn setcap(capabilities: &[&str], program: &str) -> String {
     format!("setcap {}=ep {program}", capabilities.join(",").to_lowercase())
 }
 
-/// The lines of a systemd unit with the same capabilities.
+/// The lines of a systemd unit that give a service these capabilities.
 fn systemd(capabilities: &[&str]) -> [String; 2] {
     let list = capabilities.join(" ");
     [format!("AmbientCapabilities={list}"), format!("CapabilityBoundingSet={list}")]
 }
 
-/// The capabilities that would help now; `None` where there are none.
+/// The capabilities that would help now; `None` without any.
 fn missing(readiness: &Readiness) -> Option<Vec<&'static str>> {
     Some(readiness.missing_capabilities()).filter(|all| !all.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Facts of recordings, and the data that they lack: what all results of recordings share.
+//! Facts of recordings, and the data that they lack, for all results of recordings.
 
 pub(crate) mod course;
 pub(crate) mod json;

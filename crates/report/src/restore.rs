@@ -1,4 +1,4 @@
-//! Changes of the host that the journal keeps, and those that were undone: `exitless restore`.
+//! The host's changes in the journal, and changes that were reverted: `exitless restore`.
 
 pub mod json;
 pub mod terminal;

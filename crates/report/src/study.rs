@@ -1,4 +1,4 @@
-//! A study: `exitless experiment`, and two results of one plan side by side.
+//! The results of a study (`exitless experiment`), and of two studies with the same plan side by side.
 
 mod csv;
 pub mod difference;

@@ -1,4 +1,4 @@
-//! The outcome of a suite: published figures beside measured ones.
+//! The outcome of a suite: published figures next to measured ones.
 
 mod markdown;
 mod page;
@@ -42,7 +42,7 @@ fn row(outcome: &FigureOutcome) -> Row<'_> {
     }
 }
 
-/// "off 412, on 430 MB/s" without the names: "412, 430 MB/s".
+/// The levels of the baseline and the arm: "412, 430 MB/s".
 fn levels(metric: &str, measured: &Measured) -> String {
     let [before, after] = measured.levels;
     let measure = Measure::of_metric(metric, measured.unit, before.abs().max(after.abs()));
@@ -67,7 +67,7 @@ fn contrast(scale: Scale, estimate: f64, interval: Option<Interval>) -> Contrast
     Contrast { scale, estimate, interval, p_value: None, test: None, repeats: 0, is_paired: true }
 }
 
-/// "+0.29 to +2.73 %", "-47 %".
+/// The published change, or its range: "-47 %", "+0.29 to +2.73 %".
 fn published(outcome: &FigureOutcome) -> String {
     let in_points = outcome.measured.is_some_and(|measured| measured.in_points);
     let unit = if in_points { " points" } else { " %" };
@@ -90,7 +90,7 @@ fn agreement(agreement: Agreement) -> &'static str {
     }
 }
 
-/// The number of figures by their relation: "Of 20 published figures 6 agree, ...".
+/// The number of figures by their agreement: "Of 20 published figures 6 agree, ...".
 fn answer(outcome: &SuiteOutcome) -> String {
     let all = || outcome.studies.iter().flat_map(|study| &study.figures);
     let published = all().filter(|figure| !figure.published.published.is_empty()).count();
@@ -127,14 +127,14 @@ fn runs(study: &StudyOutcome) -> String {
     format!("{made}{failed}, on {}", study.study.target)
 }
 
-/// The names of the studies that were not begun; `None` if all were.
+/// The names of the studies that were not started; `None` if all were.
 fn not_made(outcome: &SuiteOutcome) -> Option<String> {
     let missing = outcome.studies.iter().filter(|study| study.planned == 0);
     let names: Vec<&str> = missing.map(|study| study.study.name.as_str()).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// The command that makes a study again, after the one that makes the whole suite again.
+/// The command that repeats one study; `again` is the command that repeats the whole suite.
 fn command(again: &str, study: &StudyOutcome) -> String {
     format!("{again} --only {}", study.study.name)
 }

@@ -1,4 +1,4 @@
-//! Parts of texts for the terminal that results share.
+//! Parts of terminal output that results share.
 
 pub(crate) mod columns;
 pub(crate) mod curve;
@@ -8,7 +8,7 @@ use textwrap::Options;
 
 use crate::text::printable;
 
-/// The least width of tables, however narrow the terminal.
+/// The minimum width of tables, even if the terminal is narrower.
 pub(crate) const NARROWEST: usize = 72;
 
 /// The text in lines of at most `width` columns, without control characters.

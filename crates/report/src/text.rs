@@ -1,6 +1,6 @@
-//! Names and sentences as text that fits its place, the same in every medium.
+//! Names and sentences: escaped, shortened or wrapped, the same in every medium.
 
-/// Removes control characters that a file could send to the reader's terminal.
+/// Removes control characters, with which a file could control the reader's terminal.
 pub(crate) use exits::printable;
 pub(crate) use pages::format::minus;
 
@@ -22,8 +22,8 @@ pub(crate) fn elided(text: &str, width: usize) -> String {
     format!("{}…{tail}", text.chars().take(head).collect::<String>())
 }
 
-/// Breaks `text` into lines of at most `width` characters, at blanks, and after characters that join words in
-/// names. Words are never cut.
+/// Breaks `text` into lines of at most `width` characters, at spaces and after separators within names. Words are never
+/// cut.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut length = 0;
@@ -42,7 +42,7 @@ pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The characters of the longest word that [`folded`] keeps whole.
+/// The length of the longest word, which [`folded`] does not break.
 pub(crate) fn longest_word(text: &str) -> usize {
     words(text).map(|word| word.trim_end().chars().count()).max().unwrap_or(0)
 }
@@ -52,7 +52,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive([' ', '-', '_', '.', '/', ','])
 }
 
-/// The text with a capital letter first.
+/// The text with its first letter in upper case.
 pub(crate) fn capital(text: &str) -> String {
     let mut characters = text.chars();
     characters

@@ -1,7 +1,7 @@
-//! The page of `exitless top`: its content and its look.
+//! The page of `exitless top`: its content and its drawing.
 //!
-//! [`Top`] receives observations and the user's actions, independent of clocks, terminals and the kernel;
-//! [`draw()`] renders it to a frame. Both depend only on their inputs, so that every screen can be tested.
+//! [`Top`] receives observations and the user's actions, and [`draw()`] renders it to a frame. Both depend only on their
+//! inputs, not on clocks, terminals or the kernel, so that every screen can be tested.
 
 mod accesses;
 mod cells;

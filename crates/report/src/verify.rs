@@ -21,7 +21,7 @@ use host::vms::AS_ROOT;
 /// Width of the first column of a VM's lines.
 const LABEL: usize = 16;
 
-/// The verdict on each VM with its evidence, the host first and the sum last.
+/// The verdict on each VM with its evidence, after the host's facts and before the summary.
 ///
 /// No line is wider than `width` columns if `width` is at least 80. Without `colour` it has no escape
 /// sequences.
@@ -190,7 +190,7 @@ impl Page {
                     text += &self.line("  fix", &told);
                 }
             }
-            // Who uses a program with words of its own edits neither of these.
+            // The user of a management program edits neither QEMU's arguments nor libvirt's XML.
             let shown = |cure: &&Cure| known.managed.is_empty() || !hides(cure.place);
             for cure in known.cures.iter().filter(shown) {
                 text += &self.line("  fix", &format!("{}: {}", cure.place.name(), cure.change));

@@ -1,19 +1,19 @@
-//! The block bootstrap: what figures a recording might have given, had its time been dealt differently.
+//! The block bootstrap: how far the figures of a recording may be off if events come in bursts.
 //!
-//! A recording is a row of cells of time, each with a count or a sum: of exits, or of the time they took. Exits come in bursts, so neighbouring cells of time are alike, and intervals that take each exit, or each cell,
-//! for an independent one are far too narrow. Blocks of neighbouring cells keep what is alike together: they are
-//! drawn with replacement until they are as long as the recording (the circular block bootstrap: Politis and
-//! Romano, "A circular block-resampling procedure for stationary data", 1992, in LePage and Billard, "Exploring the
-//! Limits of Bootstrap").
+//! A recording is divided into cells of equal time. A cell holds a count of exits or a sum of their handling times. Exits
+//! come in bursts, so neighbouring cells are correlated, and intervals that assume independent exits or cells are far too
+//! narrow. Blocks of neighbouring cells preserve the correlation: they are drawn with replacement until they are as long as
+//! the recording (the circular block bootstrap: Politis and Romano, "A circular block-resampling procedure for stationary
+//! data", 1992, in LePage and Billard, "Exploring the Limits of Bootstrap").
 //!
-//! A block is a tenth of the recording. Ten blocks know little of the tails of their distribution, so the interval
-//! between the percentiles is stretched as Student's quantile is wider than the normal one, and by sqrt(10/9), as
-//! the variance of ten means about their own mean is too small by that. Overlapping blocks have 1.5 times the
+//! A block is a tenth of the recording. Ten blocks underestimate the tails, so the percentile interval is widened by the
+//! ratio of Student's quantile to the normal one, and by sqrt(10/9), because the variance of ten values about their own
+//! mean is too small by 10/9. Overlapping blocks have 1.5 times the
 //! degrees of freedom of as many separate ones (Meketon and Schmeiser, "Overlapping batch means: something for
 //! nothing?", Winter Simulation Conference 1984).
 //!
-//! A simulation chose the length: the share of intervals of a rate ratio that hold the truth, of 400 with 1000
-//! cells a side, and in brackets their median width (of the logarithm):
+//! The length was chosen by a simulation of 400 comparisons with 1000 cells a side. The table has the share of intervals of
+//! the rate ratio that contain the true value, and in brackets their median width (of the logarithm):
 //!
 //! | exits | Poisson | blocks of n^(1/3) cells | of n/20 | of n/10, as here |
 //! |---|---|---|---|---|
@@ -24,22 +24,22 @@
 //! | a rate that drifts (AR(1), 0.9) | 12 % (0.04) | 80 % (0.24) | 93 % (0.36) | 94 % (0.40) |
 //! | one that drifts slowly (0.98) | 8 % (0.04) | 42 % (0.26) | 74 % (0.52) | 86 % (0.67) |
 //!
-//! Lengths chosen from the data (Politis and White, 2004) did no better than n/20. What changes over times as long
-//! as a tenth of the recording, no method can tell from that recording alone.
+//! Lengths chosen from the data (Politis and White, 2004) did no better than n/20. No method can account for changes that
+//! take a tenth of the recording or longer from that recording alone.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use crate::{Interval, TAIL, normal, quantile, student};
 
-/// A recording is drawn in so many blocks.
+/// The number of blocks that make up a resample.
 pub const BLOCKS: usize = 10;
-/// So often a recording is dealt anew.
+/// The number of resamples of a recording.
 pub const RESAMPLES: usize = 2000;
-/// Fewer cells than these are too few: a block has two then.
+/// The minimum number of cells of a recording: a block has two cells then.
 pub const FEWEST_CELLS: usize = 20;
 
-/// The draws of one side, the same for all of its figures: what varies together stays together.
+/// The resamples of one side. All figures of the side use the same draws, which preserves their correlation.
 #[derive(Debug)]
 pub struct Resampling {
     recordings: Vec<Draws>,
@@ -54,7 +54,7 @@ struct Draws {
 }
 
 impl Resampling {
-    /// Draws for recordings of so many cells; `None` where one has too few.
+    /// Draws resamples of recordings with these numbers of cells; `None` if one has fewer than [`FEWEST_CELLS`].
     #[must_use]
     pub fn new(cells: &[usize], seed: u64) -> Option<Self> {
         if cells.is_empty() || cells.iter().any(|&cells| cells < FEWEST_CELLS) {
@@ -68,7 +68,8 @@ impl Resampling {
         Some(Self { recordings: recordings.collect() })
     }
 
-    /// The sum over the drawn cells, once for each resample. `cells` gives those of one recording; none are zeros.
+    /// The sum over the drawn cells of each resample. `cells` returns the cells of a recording by its index; an empty slice
+    /// counts as all zeros.
     #[must_use]
     pub fn sums<'a>(&self, cells: impl Fn(usize) -> &'a [f64]) -> Vec<f64> {
         let mut sums = vec![0.0; RESAMPLES];
@@ -85,14 +86,14 @@ impl Resampling {
         sums
     }
 
-    /// Degrees of freedom of a variance over the blocks.
+    /// The degrees of freedom of a variance over the blocks.
     fn freedom(&self) -> f64 {
         1.5 * (BLOCKS * self.recordings.len() - self.recordings.len()) as f64
     }
 }
 
 impl Draws {
-    /// The sum of the block that begins at each cell; past the last cell it goes on with the first.
+    /// The sum of the block that starts at each cell. Blocks wrap around the end of the recording.
     fn block_sums(&self, cells: &[f64]) -> Vec<f64> {
         // Cells hold whole numbers, so differences of running sums are exact up to 2^53.
         let mut up_to = Vec::with_capacity(self.cells + self.block + 1);
@@ -106,11 +107,12 @@ impl Draws {
     }
 }
 
-/// The distance of the truth from the ln(after / before) that was found, given the ratios of the resamples of each
-/// side. `None` where too many of these are no number to be of use.
+/// The interval of the true ln(after / before) relative to `found`, from the ratios of each side's resamples. `None` if
+/// more than 1 % of the differences of resamples are not finite.
 ///
-/// Both sides draw with the same seed, so equal recordings have equal resamples. Each resample of one side
-/// therefore meets its neighbour of the other, and the other way round: exchanging the sides exchanges the ends.
+/// Both sides draw with the same seed, so equal recordings have equal resamples. Therefore each resample is paired with the
+/// other side's next one, not with the one of the same index. Both directions are used, so swapping the sides swaps the
+/// ends of the interval.
 #[must_use]
 pub fn offsets(before: (&Resampling, &[f64]), after: (&Resampling, &[f64]), found: f64) -> Option<Interval> {
     let logarithms = |ratios: &[f64]| -> Vec<f64> { ratios.iter().map(|ratio| ratio.ln()).collect() };
@@ -119,7 +121,7 @@ pub fn offsets(before: (&Resampling, &[f64]), after: (&Resampling, &[f64]), foun
     let mut differences: Vec<f64> =
         (0..RESAMPLES).flat_map(|index| [b[index] - a[next(index)], b[next(index)] - a[index]]).collect();
     differences.retain(|difference| difference.is_finite());
-    // A resample without exits has no ratio. Where that is likely, the rest are not a fair sample of all.
+    // A resample without exits has no finite ratio. If there are many of these, the others are a biased sample.
     if differences.len() < 2 * RESAMPLES * 99 / 100 {
         return None;
     }

@@ -1,20 +1,22 @@
-//! Contrasts: how much a figure differs between a baseline and an arm, and how sure that is.
+//! Contrasts: the difference of a figure between a baseline and an arm, with its interval and p value.
 //!
-//! The unit of replication is the block: within one, each arm's levels are set once, and whatever the host was like then
-//! is common to both. So a block gives one difference, and the interval is Student's t over the blocks' differences.
-//! Figures that are positive are compared as logarithms of ratios; percentages, and figures that may be nothing or less,
-//! as differences in their unit. Results that share no block (of two hosts) are compared by Welch's t.
+//! The unit of replication is the block: within a block each arm's levels are set once, and all arms see the same state of
+//! the host. So a block gives one difference, and the interval is Student's t over the blocks' differences. Positive
+//! figures are compared as logarithms of ratios; percentages, and figures that may be zero or negative, as differences in
+//! their unit. Results without common blocks (for example of two hosts) are compared by Welch's t.
 //!
-//! Counts of which some are none, or that are few, are compared as differences too, but Student's t of those does not see
-//! "always none", nor that 3 events more may be chance ([`counted`]). They pass two tests, and the one that is less sure
-//! counts: Student's t (or the permutation) over the blocks' logarithms, half an event added to each, which knows how runs
-//! scatter; and the exact one of Poisson counts over all blocks together, which knows how few the events are. The interval
-//! is made of those of both arms (Zou and Donner, "Construction of confidence limits about effect measures: a general
-//! approach", Statistics in Medicine 27, 2008), each of which is the wider one by the same two.
+//! Counts that are small or zero are compared as differences too, but by [`counted`]: Student's t fails if all counts of an
+//! arm are 0, and does not know that 3 more events may be chance. Two tests are made, and the larger p value is used:
+//! Student's t (or a permutation test) over the blocks' logarithms, with half an event added to each count, which accounts
+//! for the scatter of runs; and the exact test of Poisson counts over all blocks together, which accounts for the small
+//! number of events. The interval combines the intervals of both arms (Zou and Donner, "Construction of confidence limits
+//! about effect measures: a general approach", Statistics in Medicine 27, 2008), each of which is the wider one of the same
+//! two methods.
 //!
-//! A simulation of whole studies chose the method: `study_coverage.rs`, among the tests of `study`, prints this table.
-//! 600 studies a row, runs that scatter by 3 % and blocks by 10 %, truth 2 %; the share of intervals that hold the
-//! truth, and in brackets their median width in percentage points:
+//! The method was chosen by a simulation of whole studies: `study_coverage.rs`, among the tests of `study`, prints this
+//! table. Each row is 600 studies with a true change of 2 %, runs that scatter by 3 % and blocks that scatter by 10 %. The
+//! figures are the share of intervals that contain the true change, and in brackets their median width in percentage
+//! points:
 //!
 //! | scenario | blocks | pairs, t (chosen) | percentile bootstrap | not paired, Welch |
 //! |---|---|---|---|---|
@@ -30,8 +32,8 @@
 //! | the arms differ by block | 3 | 95 % (21.2) | 72 % (7.7) | 100 % (44.9) |
 //! | the arms differ by block | 8 | 95 % (8.5) | 86 % (6.4) | 100 % (22.1) |
 //!
-//! The percentile bootstrap (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3) knows
-//! nothing of the tails of a handful of blocks. Runs that are not paired carry the whole scatter of the blocks.
+//! The percentile bootstrap (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3)
+//! underestimates the tails if there are few blocks. Without pairs the scatter of the blocks widens the interval.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,21 +41,21 @@ use crate::permutation::{Labels, labels_p_value, signs_p_value};
 use crate::student::{Error, Moments, SMALLEST_P};
 use crate::{Interval, mean, normal, percent, poisson};
 
-/// Fewer blocks (or, without blocks, repeats of a side) than these give a change without an interval.
+/// The minimum number of blocks (without blocks: of repeats of each side) for an interval.
 pub const MINIMUM_REPEATS: usize = 3;
 
-/// The figure by which two are compared.
+/// The quantity by which two figures are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// Their ratio; changes are in percent of the baseline.
+    /// The ratio of the figures; changes are in percent of the baseline.
     Ratio,
-    /// Their difference; changes are in the figure's unit, those of percentages in percentage points.
+    /// The difference of the figures; changes are in the figure's unit, those of percentages in percentage points.
     Difference,
 }
 
 impl Scale {
-    /// A value as it enters the statistics.
+    /// The value on the scale of the statistics: its logarithm for ratios.
     #[must_use]
     pub fn enter(self, value: f64) -> f64 {
         match self {
@@ -62,8 +64,8 @@ impl Scale {
         }
     }
 
-    /// An entered value in the figure's unit again. Of a mean of entered values it is the level that changes are of: the
-    /// geometric mean of ratios, the mean of differences.
+    /// The inverse of [`Self::enter`]: a value in the figure's unit. The mean of entered values becomes the level to which
+    /// changes refer: the geometric mean for ratios, the arithmetic mean for differences.
     #[must_use]
     pub fn leave(self, entered: f64) -> f64 {
         match self {
@@ -72,7 +74,7 @@ impl Scale {
         }
     }
 
-    /// A difference of entered values as it is told.
+    /// The change to report for a difference of entered values: in percent for ratios.
     #[must_use]
     pub fn tell(self, difference: f64) -> f64 {
         match self {
@@ -81,8 +83,8 @@ impl Scale {
         }
     }
 
-    /// The size of a told change, the same for a change and for the one back: the logarithm of a ratio, or the difference,
-    /// without the sign. -40 % and +66.7 % are of one size.
+    /// The size of a reported change, which is the same for a change and its reversal: the absolute logarithm of the ratio,
+    /// or the absolute difference. -40 % and +66.7 % have the same size.
     #[must_use]
     pub fn size(self, told: f64) -> f64 {
         match self {
@@ -96,13 +98,14 @@ impl Scale {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Test {
-    /// The arms' names dealt again, within blocks where there are blocks. It assumes no shape of the noise.
+    /// A permutation test: the arms' labels are permuted, within blocks if there are blocks. It makes no assumption about
+    /// the distribution of the noise.
     Permutation,
-    /// Student's t (Welch's without blocks), where so few repeats have too few dealings for a p value below
-    /// [`LEVEL`](crate::LEVEL). It takes the noise for normal.
+    /// Student's t (Welch's without blocks), if there are too few permutations for a p value below [`LEVEL`](crate::LEVEL).
+    /// It assumes normal noise.
     Student,
-    /// The exact one of Poisson counts, where events are so few that it is less sure than the others. For two changes of
-    /// such counts: the interval of their difference.
+    /// The exact test of Poisson counts, if its p value is larger than that of the other test because there are few events.
+    /// For the difference of two changes of such counts: a p value from its interval.
     Counts,
 }
 
@@ -113,21 +116,21 @@ pub struct Contrast {
     pub scale: Scale,
     /// The best estimate, in percent of the baseline or in the figure's unit, as the scale says.
     pub estimate: f64,
-    /// The 95 % interval about it; none with fewer than [`MINIMUM_REPEATS`].
+    /// The 95 % interval of the estimate; none with fewer than [`MINIMUM_REPEATS`] repeats.
     pub interval: Option<Interval>,
-    /// The probability that noise alone shows a change at least as large; none without an interval.
+    /// The probability of a change at least as large if the arms do not differ; none without an interval.
     pub p_value: Option<f64>,
     /// The source of the p value.
     pub test: Option<Test>,
-    /// Blocks that hold both arms; without blocks, repeats of the side that has fewer.
+    /// The number of blocks that contain both arms; without blocks, of repeats of the side with fewer.
     pub repeats: usize,
-    /// True if blocks were compared within themselves.
+    /// True if the arms were compared within blocks.
     pub is_paired: bool,
 }
 
 impl Contrast {
-    /// Tests whether a difference is seen: the p value is below `level`, and the interval is without 0. One may hold without
-    /// the other, because dealings assume no shape of the noise and the interval takes it for normal.
+    /// Tests whether the difference is significant: the p value is below `level`, and the interval excludes 0. The two may
+    /// disagree, because the interval assumes normal noise and a permutation test does not.
     #[must_use]
     pub fn is_seen(&self, level: f64) -> bool {
         self.p_value.is_some_and(|p_value| p_value < level)
@@ -135,10 +138,10 @@ impl Contrast {
     }
 }
 
-/// The change over blocks, each of which gave one value of the baseline and one of the arm, both as [`Scale::enter`]
-/// makes them; `differences` are arm less baseline.
+/// The change over blocks, each with one value of the baseline and one of the arm. `differences` are arm minus baseline, of
+/// values from [`Scale::enter`].
 ///
-/// `None` without blocks. `seed` decides the dealings where there are too many to try all.
+/// `None` without blocks. `seed` is used to draw permutations if there are too many to try all.
 #[must_use]
 pub fn paired(differences: &[f64], scale: Scale, seed: u64) -> Option<Contrast> {
     let moments = Moments::of(differences)?;
@@ -147,12 +150,12 @@ pub fn paired(differences: &[f64], scale: Scale, seed: u64) -> Option<Contrast> 
     Some(Contrast { is_paired: true, ..found })
 }
 
-/// The change from `before` to `after`, which share no blocks; both as [`Scale::enter`] makes them.
+/// The change from `before` to `after`, which share no blocks. Both are values from [`Scale::enter`].
 ///
-/// The interval holds the truth in 94 to 96 of 100 cases where both sides have as many values, whatever they scatter by. Of 3
-/// values against 10 it holds it in 93 of 100, unless the 10 scatter more (`tests/coverage.rs`).
+/// The interval contains the true value in 94 to 96 of 100 cases if both sides have the same number of values, even if one
+/// side scatters more. With 3 values against 10 it does in 93 of 100, unless the 10 scatter more (`tests/coverage.rs`).
 ///
-/// `None` where a side is empty.
+/// `None` if a side is empty.
 #[must_use]
 pub fn unpaired(before: &[f64], after: &[f64], scale: Scale, seed: u64) -> Option<Contrast> {
     let sides = [Moments::of(before)?, Moments::of(after)?];
@@ -162,7 +165,7 @@ pub fn unpaired(before: &[f64], after: &[f64], scale: Scale, seed: u64) -> Optio
     Some(contrast(scale, sides[1].mean - sides[0].mean, error, by_dealing, repeats))
 }
 
-/// With the p value by dealing, where there is one, or else Student's.
+/// A contrast with the p value of the permutation test, or Student's if there is none.
 fn contrast(
     scale: Scale,
     difference: f64,
@@ -185,14 +188,14 @@ fn contrast(
 }
 
 /// The 95 % interval of the change in percent over blocks, each with the baseline's value and the arm's, both positive;
-/// `None` with fewer than [`MINIMUM_REPEATS`].
+/// `None` with fewer than [`MINIMUM_REPEATS`] blocks.
 #[must_use]
 pub fn interval_of_ratios(blocks: &[[f64; 2]]) -> Option<Interval> {
     let steps: Vec<f64> = blocks.iter().map(|[baseline, arm]| (arm / baseline).ln()).collect();
     Some(interval_of_mean(&steps)?.map(|end| Scale::Ratio.tell(end)))
 }
 
-/// Events of one run or block, and over how long (in seconds, or operations) they were counted.
+/// The events of one run or block, and the seconds or operations over which they were counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Count {
     /// The number of events.
@@ -202,13 +205,13 @@ pub struct Count {
 }
 
 impl Count {
-    /// Events a second, or an operation.
+    /// Events per second, or per operation.
     #[must_use]
     pub fn rate(self) -> f64 {
         self.events / self.over
     }
 
-    /// The logarithm of the rate with half an event more, so that none is a number too (Haldane, "The estimation and
+    /// The logarithm of the rate with half an event added, so that it is finite for 0 events (Haldane, "The estimation and
     /// significance of the logarithm of a ratio of frequencies", Annals of Human Genetics 20, 1956).
     fn entered(self) -> f64 {
         ((self.events + 0.5) / self.over).ln()
@@ -222,12 +225,12 @@ impl Count {
     }
 }
 
-/// The change of rates that are made of few events, or of none. The interval holds the truth in 96 to 100 of 100 cases
-/// (`tests/coverage.rs`: 3 to 10 blocks of 0.7 to 100 events): that of so few events cannot be narrower.
+/// The change of a rate if there are few events, or none. The interval contains the true change in 96 to 100 of 100 cases
+/// (`tests/coverage.rs`: 3 to 10 blocks of 0.7 to 100 events); with so few events it cannot be narrower.
 ///
 /// `are_pairs` says that both sides have the same blocks, in the same order.
 ///
-/// `None` where a side is empty.
+/// `None` if a side is empty.
 #[must_use]
 pub fn counted(before: &[Count], after: &[Count], are_pairs: bool, seed: u64) -> Option<Contrast> {
     let [first, second] =
@@ -254,7 +257,7 @@ pub fn counted(before: &[Count], after: &[Count], are_pairs: bool, seed: u64) ->
     })
 }
 
-/// The interval of the difference of two figures that each have one, which may lie askew (Zou and Donner).
+/// The interval of the difference of two figures, from their own intervals, which may be asymmetric (Zou and Donner).
 fn of_both(figures: [f64; 2], [before, after]: [Interval; 2]) -> Interval {
     let difference = figures[1] - figures[0];
     Interval {
@@ -263,9 +266,10 @@ fn of_both(figures: [f64; 2], [before, after]: [Interval; 2]) -> Interval {
     }
 }
 
-/// The difference between two changes of few counts ([`counted`]) that share no block. Only their intervals say how sure it
-/// is, because those know how few the events are: p is that of a normal distribution with the interval's width on the side
-/// of 0. The interval holds the truth in 96 to 100 of 100 cases (`tests/coverage.rs`).
+/// The difference between two changes of small counts ([`counted`]) that share no block. The p value is derived from the
+/// interval, because only the intervals of the changes account for the small number of events: it is that of a normal
+/// distribution whose 95 % interval is as wide on the side of 0. The interval contains the true difference in 96 to 100 of
+/// 100 cases (`tests/coverage.rs`).
 #[must_use]
 pub fn between_counted(before: &Contrast, after: &Contrast) -> Contrast {
     let estimate = after.estimate - before.estimate;
@@ -290,23 +294,23 @@ pub fn between_counted(before: &Contrast, after: &Contrast) -> Contrast {
     }
 }
 
-/// The 95 % interval of the mean rate: the wider one by how few the events are, and by how the counts scatter. `None` with
-/// fewer than [`MINIMUM_REPEATS`].
+/// The 95 % interval of the mean rate: it spans the interval by the number of events and the one by the scatter of the
+/// counts. `None` with fewer than [`MINIMUM_REPEATS`] counts.
 ///
-/// It holds the truth in 93 to 99 of 100 cases where runs scatter by up to 10 % and blocks by up to 30 %
-/// (`tests/coverage.rs`). What scatters more is skewed, and the mean of logarithms lies below that of the rates: where both
-/// scatter by 50 %, it holds the truth in 91 of 100 cases with five blocks of 100 events, and in 85 with ten. The interval of
-/// the difference ([`counted`]) is made of two such and does not suffer from it.
+/// It contains the true rate in 93 to 99 of 100 cases if runs scatter by up to 10 % and blocks by up to 30 %
+/// (`tests/coverage.rs`). With more scatter the distribution is skewed, and the mean of the logarithms is below the
+/// logarithm of the mean rate: if both scatter by 50 %, it contains the true rate in 91 of 100 cases with five blocks of
+/// 100 events, and in 85 with ten. The interval of the difference ([`counted`]) combines two of these and is not affected.
 #[must_use]
 pub fn interval_of_counts(counts: &[Count]) -> Option<Interval> {
     let sum = Count::sum(counts);
     let mean = mean_rate(counts);
     let entered: Vec<f64> = counts.iter().map(|count| count.entered()).collect();
     let scatter = interval_of_level(&entered, Scale::Ratio)?;
-    // Of a number that is not whole because the run's time is not that of the count to the digit.
+    // Events may be fractional: they are a rate times the time of a run, which may differ from the time of the count.
     let exact = poisson::count(sum.events.round() as u64).times(1.0 / sum.over);
     if sum.events <= 0.0 {
-        // They do not scatter.
+        // Zero counts do not scatter.
         return Some(Interval { low: 0.0, high: exact.high });
     }
     Some(Interval { low: exact.low.min(scatter.low).min(mean), high: exact.high.max(scatter.high).max(mean) })
@@ -316,14 +320,14 @@ fn mean_rate(counts: &[Count]) -> f64 {
     mean(&counts.iter().map(|count| count.rate()).collect::<Vec<_>>())
 }
 
-/// The 95 % interval of the mean of `values`, in their unit; `None` with fewer than [`MINIMUM_REPEATS`].
+/// The 95 % interval of the mean of `values`, in their unit; `None` with fewer than [`MINIMUM_REPEATS`] values.
 #[must_use]
 pub fn interval_of_mean(values: &[f64]) -> Option<Interval> {
     interval_of_level(values, Scale::Difference)
 }
 
 /// The 95 % interval of the level ([`Scale::leave`]) of `entered` values, in the figure's unit; `None` with fewer than
-/// [`MINIMUM_REPEATS`].
+/// [`MINIMUM_REPEATS`] values.
 #[must_use]
 pub fn interval_of_level(entered: &[f64], scale: Scale) -> Option<Interval> {
     let interval = Moments::of(entered).filter(|_| entered.len() >= MINIMUM_REPEATS)?.interval()?;

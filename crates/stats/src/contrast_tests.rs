@@ -23,7 +23,7 @@ fn students_sleep_data_agrees_with_r() {
     let interval = found.interval.unwrap();
     near(interval.low, 0.700_114_2, 1e-6);
     near(interval.high, 2.459_885_8, 1e-6);
-    // No patient slept less, and one neither more nor less: 2 x 2 of 1024 dealings.
+    // No patient slept less with the second drug, and one slept the same: 2 x 2 of 1024 permutations are as extreme.
     assert_eq!((found.p_value, found.test), (Some(4.0 / 1024.0), Some(Test::Permutation)));
 }
 
@@ -35,7 +35,7 @@ fn sides_without_blocks_agree_with_r() {
     let interval = found.interval.unwrap();
     near(interval.low, -0.205_483_2, 1e-6);
     near(interval.high, 3.365_483_2, 1e-6);
-    // Welch's own p value is 0.07939; the dealings need not agree to the digit.
+    // Welch's own p value is 0.07939; that of the permutation test only has to be close.
     near(found.p_value.unwrap(), 0.0794, 0.01);
 }
 
@@ -79,7 +79,7 @@ fn counts(events: &[f64]) -> Vec<Count> {
 
 #[test]
 fn what_is_always_gone_is_told_from_chance() {
-    // Accesses to ports in two seconds each, of a guest that got another disk.
+    // Port accesses in runs of two seconds, of a guest whose disk was replaced.
     let found = counted(&counts(&[290.0, 286.0, 122.0]), &counts(&[0.0; 3]), true, 0).unwrap();
     near(found.estimate, -349.0 / 3.0, 1e-9);
     assert!(found.p_value.unwrap() < 0.01, "{found:?}");
@@ -89,7 +89,7 @@ fn what_is_always_gone_is_told_from_chance() {
         "{found:?}"
     );
     assert_eq!((found.scale, found.test, found.repeats), (Scale::Difference, Some(Test::Student), 3));
-    // The other way round, and of results that share no block.
+    // With the sides swapped, and without common blocks.
     let back = counted(&counts(&[0.0; 3]), &counts(&[290.0, 286.0, 122.0]), true, 0).unwrap();
     near(back.interval.unwrap().low, -interval.high, 1e-9);
     let apart = counted(&counts(&[290.0, 286.0, 122.0]), &counts(&[0.0; 3]), false, 0).unwrap();
@@ -98,7 +98,7 @@ fn what_is_always_gone_is_told_from_chance() {
 
 #[test]
 fn few_events_are_no_surer_than_their_number() {
-    // Student's t takes what does not scatter for certain.
+    // Student's t alone would call counts that do not scatter certain.
     for (before, p_value) in [(1.0, 0.25), (2.0, 0.03125)] {
         let found = counted(&counts(&[before; 3]), &counts(&[0.0; 3]), true, 0).unwrap();
         near(found.p_value.unwrap(), p_value, 1e-9);

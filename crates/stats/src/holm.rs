@@ -1,7 +1,8 @@
-//! Many tests at once: some of them give small p values by chance.
+//! Corrections for many tests at once, some of which have small p values by chance.
 
-/// The p values as Holm adjusts them ("A simple sequentially rejective multiple test procedure", Scandinavian Journal of
-/// Statistics 6, 1979), in the order given: what is below a level then is a false alarm at all at most that often.
+/// The p values with Holm's correction ("A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+/// Statistics 6, 1979), in the order given. The probability of any false alarm is at most the level to which they are
+/// compared.
 #[must_use]
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
@@ -26,7 +27,7 @@ mod tests {
         for (found, expected) in adjusted.iter().zip([0.05, 0.08, 0.09, 0.09, 0.09]) {
             assert!((found - expected).abs() < 1e-12, "{adjusted:?}");
         }
-        // In another order, and no more than certain.
+        // In another order, and limited to 1.
         assert_eq!(holm(&[0.6, 0.001, 0.7]), [1.0, 0.003, 1.0]);
         assert_eq!(holm(&[]), [0.0; 0]);
     }

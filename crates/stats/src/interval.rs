@@ -1,16 +1,16 @@
-//! A figure's interval.
+//! Confidence intervals of figures.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The share of intervals that are to hold the truth: 95 in 100.
+/// The share of intervals that should contain the true value.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The parts beyond each end of an interval.
+/// The probability beyond each end of an interval.
 pub const TAIL: f64 = (1.0 - CONFIDENCE) / 2.0;
 
-/// The ends of a 95 % interval, in the unit of the figure that it is about.
+/// The ends of a 95 % interval, in the unit of its figure.
 ///
-/// An end that is not there is infinite. JSON has no infinity: such an end is `null` there.
+/// An open end is infinite. JSON has no infinity: there an open end is `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The lower end.
@@ -30,52 +30,52 @@ fn upper_end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error
 }
 
 impl Interval {
-    /// Half as wide as `half` to both sides of `centre`; `None` without a finite width.
+    /// The interval from `half` below to `half` above `centre`; `None` if `half` is not finite.
     #[must_use]
     pub fn around(centre: f64, half: f64) -> Option<Self> {
         half.is_finite().then_some(Self { low: centre - half, high: centre + half })
     }
 
-    /// Both ends by so much higher.
+    /// The interval shifted up by `by`.
     #[must_use]
     pub fn moved(self, by: f64) -> Self {
         self.map(|end| end + by)
     }
 
-    /// The change in percent, of the logarithm of a ratio: from -100, where nothing is believable too, to infinity, where
-    /// there was nothing before. `None` where an end is no number.
+    /// Converts the interval of a logarithm of a ratio to a change in percent. The lower end is -100 if a rate of 0 is
+    /// plausible, the upper end infinite if there was nothing before. `None` if an end is not a number.
     #[must_use]
     pub fn percent(self) -> Option<Self> {
         let found = self.map(percent);
         (found.low.is_finite() && !found.high.is_nan()).then_some(found)
     }
 
-    /// Both ends changed by a function that keeps their order.
+    /// The interval with both ends changed by an increasing function.
     #[must_use]
     pub fn map(self, change: impl Fn(f64) -> f64) -> Self {
         Self { low: change(self.low), high: change(self.high) }
     }
 
-    /// From end to end.
+    /// The width from end to end.
     #[must_use]
     pub fn width(self) -> f64 {
         self.high - self.low
     }
 
-    /// Tests whether this value is believable.
+    /// Tests whether the interval contains this value.
     #[must_use]
     pub fn holds(self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// Tests whether no change at all is still believable.
+    /// Tests whether the interval contains 0, so that there may be no change.
     #[must_use]
     pub fn holds_zero(self) -> bool {
         self.holds(0.0)
     }
 }
 
-/// The change in percent that the logarithm of a ratio is.
+/// Converts the logarithm of a ratio to a change in percent.
 #[must_use]
 pub fn percent(log_ratio: f64) -> f64 {
     log_ratio.exp_m1() * 100.0
@@ -93,16 +93,16 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The estimate of nothing.
+    /// The estimate 0, with both ends at 0.
     pub const ZERO: Self = Self { low: 0.0, value: 0.0, high: 0.0 };
 
-    /// The same in another unit.
+    /// The estimate and its ends multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self { low: self.low * factor, value: self.value * factor, high: self.high * factor }
     }
 
-    /// Its ends alone.
+    /// The ends without the figure.
     #[must_use]
     pub fn interval(self) -> Interval {
         Interval { low: self.low, high: self.high }

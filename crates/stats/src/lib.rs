@@ -1,26 +1,26 @@
-//! The certainty of a figure: the intervals, tests and quantiles of the whole workspace.
+//! Confidence intervals, tests and quantiles for the whole workspace.
 //!
 //! | question | answer |
 //! |---|---|
 //! | What is the middle of these samples, what their tail? | [`quantile`], [`median`], [`Summary`] |
 //! | How far may the mean of a handful of figures be off? | [`student`] |
 //! | How far does an arm differ from the baseline? | [`contrast`]: [`contrast::paired`], [`contrast::unpaired`] |
-//! | And where events are counted that are few, or none? | [`contrast::counted`] |
-//! | And if two counts are all there is? | [`poisson`] |
-//! | How large a share is it of all? | [`share`] |
-//! | And if what is counted over time comes in bursts? | [`blocks`] |
+//! | And if the arms' events are few, or none? | [`contrast::counted`] |
+//! | And if there is only one count before and one after? | [`poisson`] |
+//! | How large is a share? | [`share`] |
+//! | And if events come in bursts over time? | [`blocks`] |
 //! | How often would chance alone show this? | [`permutation`], [`student::Error::p_value`], [`poisson::p_value`] |
-//! | And if many things were compared? | [`holm`] |
+//! | And if there are many comparisons? | [`holm`] |
 //! | Was the measurement disturbed? | [`outliers`], [`half_shift`], [`noise`] |
 //!
 //! Samples of one run share that run's state (where its pages lay, which core it had, how warm the machine was): they are
-//! not independent, and ten times more of them do not make the answer ten times more certain. The unit of replication is
-//! the run, or the block of runs: each gives one figure. See Kalibera and Jones, "Rigorous Benchmarking in Reasonable
+//! not independent, and more samples of a run do not make the interval narrower. The unit of replication is the run, or the
+//! block of runs: each gives one figure. See Kalibera and Jones, "Rigorous Benchmarking in Reasonable
 //! Time", ISMM 2013, <https://doi.org/10.1145/2491894.2464160>.
 //!
-//! Intervals are to hold the truth in 95 of 100 cases, and tests to call what is alike different in 5 of 100 at most.
-//! `tests/coverage.rs` simulates each method at the sizes that it is used at and counts. Where a method misses that, its
-//! own documentation says by how much. Nothing here drops a sample.
+//! Intervals should contain the true value in 95 of 100 cases, and tests should have at most 5 false alarms in 100.
+//! `tests/coverage.rs` simulates each method with realistic numbers of samples and checks this. If a method misses the
+//! target, its documentation says by how much. No method drops samples.
 
 pub mod blocks;
 pub mod contrast;

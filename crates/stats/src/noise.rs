@@ -1,14 +1,13 @@
-//! The noise floor: what averages of one and the same arm differ by.
+//! The noise floor: the difference to expect between averages of the same arm.
 
 use crate::Scale;
 
-/// The difference of two averages of `repeats` runs of one arm (root of the mean square), from how runs of the same arm in
-/// neighbouring blocks differ; on the told scale. `arms` are values as [`Scale::enter`] makes them, in the order of
-/// blocks.
+/// The root mean square difference of two averages of `repeats` runs of one arm, as a change to report ([`Scale::tell`]).
+/// It is derived from the differences between runs of the same arm in neighbouring blocks. `arms` are values from
+/// [`Scale::enter`], in the order of blocks.
 ///
-/// Neighbours, because a drift over the whole study is not what tells repeats apart (the mean square successive
-/// difference of von Neumann and others, "The Mean Square Successive Difference", Annals of Mathematical Statistics 12,
-/// 1941). `None` without two neighbours.
+/// Neighbours are compared so that a drift over the whole study does not count as noise (von Neumann and others, "The Mean
+/// Square Successive Difference", Annals of Mathematical Statistics 12, 1941). `None` without two neighbours.
 #[must_use]
 pub fn floor(arms: [&[f64]; 2], repeats: usize, scale: Scale) -> Option<f64> {
     let squares: Vec<f64> = arms
@@ -28,7 +27,8 @@ mod tests {
 
     #[test]
     fn it_is_the_standard_error_of_a_difference_of_means() {
-        // Neighbours 2 apart: a variance of 2, so of the mean of four 0.5, and of the difference of two such means 1.
+        // Neighbours differ by 2: the variance is 2, that of a mean of four is 0.5, and that of the difference of two means
+        // is 1.
         let values = [1.0, 3.0, 1.0, 3.0];
         let found = floor([&values, &values], 4, Scale::Difference).unwrap();
         assert!((found - 1.0).abs() < 1e-12, "{found}");

@@ -4,16 +4,16 @@ use std::f64::consts::SQRT_2;
 
 use statrs::function::erf::erfc;
 
-/// The quantile that leaves [`TAIL`](crate::TAIL) above it: 95 % lie within so many standard deviations.
+/// The quantile that leaves [`TAIL`](crate::TAIL) above it: 95 % lie within this many standard deviations of the mean.
 pub const QUANTILE: f64 = 1.959_963_984_540_054;
 
-/// The median absolute deviation of a normal distribution in its standard deviations is one over this.
+/// The ratio of a normal distribution's standard deviation to its median absolute deviation.
 pub(crate) const MEDIAN_DEVIATION: f64 = 1.4826;
 
-/// The mean absolute deviation of a normal distribution in its standard deviations is one over this.
+/// The ratio of a normal distribution's standard deviation to its mean absolute deviation.
 pub(crate) const MEAN_DEVIATION: f64 = 1.253_314;
 
-/// The number of times that a value is at least so many standard deviations from the mean, to either side.
+/// The probability of a value at least this many standard deviations above or below the mean.
 #[must_use]
 pub fn p_value(deviations: f64) -> f64 {
     erfc(deviations.abs() / SQRT_2)

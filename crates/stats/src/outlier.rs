@@ -1,12 +1,12 @@
-//! Signs that a measure was disturbed. They lead to warnings; nothing is ever dropped for them.
+//! Signs that a measurement was disturbed. They cause warnings; no sample is dropped.
 
 use crate::median;
 use crate::normal::{MEAN_DEVIATION, MEDIAN_DEVIATION};
 
-/// Ten standard deviations of a normal distribution, measured by its median absolute deviation.
+/// Ten standard deviations of a normal distribution, in units of its median absolute deviation.
 const THRESHOLD: f64 = 10.0 * MEDIAN_DEVIATION;
 
-/// The factor that makes the mean absolute deviation comparable to the median one where the latter is zero.
+/// The factor from the mean absolute deviation to the median one of a normal distribution, used if the median one is 0.
 const MEAN_FOR_MEDIAN: f64 = MEAN_DEVIATION / MEDIAN_DEVIATION;
 
 /// The number of samples that lie far from the rest.
@@ -19,15 +19,15 @@ pub struct Outliers {
 }
 
 impl Outliers {
-    /// The far ones as a share of all, 0 to 1.
+    /// The share of far samples, from 0 to 1.
     #[must_use]
     pub fn share(self) -> f64 {
         if self.samples == 0 { 0.0 } else { self.far as f64 / self.samples as f64 }
     }
 }
 
-/// Counts samples that are far out by the modified z-score of Iglewicz and Hoaglin, "How to Detect and Handle
-/// Outliers", 1993, with the wide threshold that benchmark tools use: latencies have long tails by nature.
+/// Counts outliers by the modified z-score of Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993, with the
+/// high threshold of benchmark tools: latencies naturally have long tails.
 #[must_use]
 pub fn outliers(samples: &[u64]) -> Outliers {
     let values: Vec<f64> = samples.iter().map(|&sample| sample as f64).collect();
@@ -41,8 +41,9 @@ pub fn outliers(samples: &[u64]) -> Outliers {
     Outliers { far, samples: samples.len() }
 }
 
-/// By how many percent the last half of `values`, in order of time, lies above the first half, by their medians.
-/// A middle value belongs to neither half. `None` for fewer than four values or a first half of nothing.
+/// The drift of `values`, which are in order of time: the difference in percent between the median of the last half and
+/// that of the first. A middle value belongs to neither half. `None` for fewer than four values, or if the first median is
+/// not positive.
 #[must_use]
 pub fn half_shift(values: &[f64]) -> Option<f64> {
     if values.len() < 4 {

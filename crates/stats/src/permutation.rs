@@ -1,37 +1,38 @@
-//! p values by dealing the arms' names again. They assume no shape of the noise.
+//! Permutation tests. They make no assumption about the distribution of the noise.
 //!
-//! If the arms did not differ, which value is called the arm's would be arbitrary. The p value is the share of all dealings
-//! of the names whose statistic is at least as far from 0 as the one seen (Fisher, "The Design of Experiments", 1935,
-//! section 21). Up to [`DEALINGS`] all are tried; above, so many are drawn at random, and what was seen counts as one of
-//! them, so that a p value is never 0 (Phipson and Smyth, "Permutation P-values Should Never Be Zero", 2010,
+//! If the arms do not differ, their labels are arbitrary. A dealing is one way to assign the labels to the values. The p
+//! value is the share of dealings whose statistic is at least as far from 0 as the observed one (Fisher, "The Design of
+//! Experiments", 1935, section 21). If there are at most [`DEALINGS`], all are tried. Otherwise that many are drawn at
+//! random, and the observed one is added, so that a p value is never 0 (Phipson and Smyth, "Permutation P-values Should
+//! Never Be Zero", 2010,
 //! <https://doi.org/10.2202/1544-6115.1585>).
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-/// A p value below this is taken for a difference.
+/// The significance level: a p value below this counts as a difference.
 pub const LEVEL: f64 = 0.05;
 
-/// Up to this many dealings all are tried; above, this many are drawn at random.
+/// The maximum number of dealings to try exhaustively, and the number to draw at random if there are more.
 pub const DEALINGS: u64 = 20_000;
 
-/// Rounding must not make a dealing look smaller than its mirror image: this share of the sum of all differences.
+/// The relative tolerance of comparisons: rounding must not make a dealing look less extreme than its mirror image.
 const TOLERANCE: f64 = 1e-12;
 
 /// Values of two sides that share no blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Labels<'a> {
-    /// Those of one side.
+    /// The values of one side.
     pub before: &'a [f64],
-    /// Those of the other.
+    /// The values of the other side.
     pub after: &'a [f64],
 }
 
-/// The two-sided p value for "the mean of these differences is 0", by turning their signs: which value of a block is called
-/// the arm's decides the sign of the block's difference.
+/// The two-sided p value for "the mean of these differences is 0", by flipping signs: exchanging the labels of a block
+/// flips the sign of the block's difference.
 ///
-/// `None` where the dealings are too few for a p value below [`LEVEL`]: fewer than six differences. `seed` decides the
-/// dealings where there are too many to try all.
+/// `None` if there are too few dealings for a p value below [`LEVEL`]: with fewer than six differences. `seed` is used to
+/// draw dealings if there are too many to try all.
 #[must_use]
 pub fn signs_p_value(differences: &[f64], seed: u64) -> Option<f64> {
     let all = 1_u64.checked_shl(u32::try_from(differences.len()).ok()?).unwrap_or(u64::MAX);
@@ -52,17 +53,18 @@ fn turned_sum(differences: &[f64], mut is_turned: impl FnMut(usize) -> bool) -> 
     differences.iter().enumerate().map(|(at, value)| if is_turned(at) { -value } else { *value }).sum()
 }
 
-/// The two-sided p value for "both sides are alike", by dealing all values to the sides again.
+/// The two-sided p value for "both sides have the same mean", by assigning all values to the sides anew.
 ///
-/// What is compared is the difference of the means over its standard error, so that sides of unlike scatter do no harm
-/// (Janssen, "Studentized permutation tests for non-i.i.d. hypotheses", Statistics and Probability Letters 36, 1997).
+/// The statistic is the difference of the means divided by its standard error, which keeps the test valid if the sides
+/// scatter differently (Janssen, "Studentized permutation tests for non-i.i.d. hypotheses", Statistics and Probability
+/// Letters 36, 1997).
 ///
-/// Small sides of unlike scatter are too much for that as well (`tests/coverage.rs`). At the level of 5 % sides that are alike
-/// are told apart in 8 of 100 cases where one of 5 values scatters four times as much as the other 5, in 7 with 10 a side, and
-/// in 14 where there are 3 against 10 and the 3 scatter more.
+/// That does not suffice for small sides (`tests/coverage.rs`). At the level of 5 %, there are false alarms in 8 of 100
+/// cases with 5 values a side if one side scatters four times as much, in 7 with 10 a side, and in 14 with 3 values against
+/// 10 if the 3 scatter more.
 ///
-/// `None` where the dealings are too few for a p value below [`LEVEL`]: three values a side. `seed` decides the dealings
-/// where there are too many to try all.
+/// `None` if there are too few dealings for a p value below [`LEVEL`] (three values a side), or if a side has fewer than
+/// two values. `seed` is used to draw dealings if there are too many to try all.
 #[must_use]
 pub fn labels_p_value(labels: Labels<'_>, seed: u64) -> Option<f64> {
     let values: Vec<f64> = labels.before.iter().chain(labels.after).copied().collect();
@@ -78,13 +80,13 @@ pub fn labels_p_value(labels: Labels<'_>, seed: u64) -> Option<f64> {
         each_choice(&values, first, &mut |before, after| {
             extreme += u64::from(studentized(before, after) >= seen);
         });
-        // Values so large that their sums overflow compare with nothing; what was seen is one of the dealings.
+        // If sums overflow, all comparisons with NaN are false. The observed dealing is always one of the extreme ones.
         extreme.max(1) as f64 / all as f64
     } else {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut dealt = values;
         drawn(|| {
-            // The first places of a shuffle are enough.
+            // A partial Fisher-Yates shuffle: only the values of the first side matter.
             for at in 0..first {
                 let other = random.random_range(at..dealt.len());
                 dealt.swap(at, other);
@@ -98,10 +100,11 @@ pub fn labels_p_value(labels: Labels<'_>, seed: u64) -> Option<f64> {
 const OF_FOUR: [u8; 6] = [0b0011, 0b0101, 0b1001, 0b0110, 0b1010, 0b1100];
 
 /// The two-sided p value for "the arms do not differ", over blocks of four runs, the first two of which are the arm's, by
-/// dealing the names again within each block.
+/// permuting the labels within each block.
 ///
-/// It is at least 2/36 with two blocks and 2/216 with three: the mirror image of a dealing is as extreme as itself. `None`
-/// without blocks or with a value that is not finite. `seed` decides the dealings where there are too many to try all.
+/// It is at least 2/36 with two blocks and 2/216 with three, because the mirror image of a dealing is equally extreme.
+/// `None` without blocks or with a value that is not finite. `seed` is used to draw dealings if there are too many to try
+/// all.
 #[must_use]
 pub fn blocks_p_value(blocks: &[[f64; 4]], seed: u64) -> Option<f64> {
     if blocks.is_empty() || !blocks.iter().flatten().all(|value| value.is_finite()) {
@@ -127,7 +130,7 @@ pub fn blocks_p_value(blocks: &[[f64; 4]], seed: u64) -> Option<f64> {
     })
 }
 
-/// The mean over the blocks of the runs called "on" less the others.
+/// The mean over the blocks of the sum of the runs labelled "on" minus the sum of the others.
 fn dealt_mean(blocks: &[[f64; 4]], mut dealing: impl FnMut(usize) -> u8) -> f64 {
     let sum: f64 = blocks
         .iter()
@@ -141,18 +144,18 @@ fn dealt_mean(blocks: &[[f64; 4]], mut dealing: impl FnMut(usize) -> u8) -> f64 
     sum / blocks.len() as f64
 }
 
-/// Tests whether the most extreme dealing and its mirror image alone are rare enough.
+/// Tests whether there are enough dealings for a p value below [`LEVEL`]: the most extreme one and its mirror image count.
 fn can_be_small(all: u64) -> bool {
     2.0 / (all as f64) < LEVEL
 }
 
-/// The share of extreme ones among dealings drawn at random.
+/// The p value from dealings drawn at random.
 fn drawn(mut is_extreme: impl FnMut() -> bool) -> f64 {
     let extreme = (0..DEALINGS).filter(|_| is_extreme()).count();
     (extreme + 1) as f64 / (DEALINGS + 1) as f64
 }
 
-/// The difference of means over its standard error, without its sign.
+/// The absolute difference of the means, divided by its standard error.
 fn studentized(before: &[f64], after: &[f64]) -> f64 {
     let moments = |values: &[f64]| {
         let count = values.len() as f64;
@@ -162,7 +165,7 @@ fn studentized(before: &[f64], after: &[f64]) -> f64 {
     };
     let ((first, of_first), (second, of_second)) = (moments(before), moments(after));
     let (distance, error) = ((second - first).abs(), (of_first + of_second).sqrt());
-    // Without any scatter every distance is infinitely many standard errors, and none is no distance.
+    // Without scatter the standard error is 0: any distance is extreme, and no distance is 0.
     if distance <= TOLERANCE * (first.abs() + second.abs()) {
         0.0
     } else {
@@ -170,14 +173,14 @@ fn studentized(before: &[f64], after: &[f64]) -> f64 {
     }
 }
 
-/// The number of ways that there are to choose `few` of `all`; the largest number where there are more.
+/// The binomial coefficient "`all` choose `few`"; `u64::MAX` if it overflows.
 fn choices(all: u64, few: u64) -> u64 {
     (0..few.min(all - few))
         .try_fold(1_u64, |count, at| Some(count.checked_mul(all - at)? / (at + 1)))
         .unwrap_or(u64::MAX)
 }
 
-/// Calls `seen` with every way to deal `values` to two sides, the first of which gets `first`.
+/// Calls `seen` with every assignment of `values` to two sides, the first of which gets `first` values.
 fn each_choice(values: &[f64], first: usize, seen: &mut dyn FnMut(&[f64], &[f64])) {
     fn deal(
         values: &[f64],
@@ -239,7 +242,7 @@ mod tests {
         assert_eq!(signs_p_value(&[1.0; 40], 3), Some(1.0 / 20_001.0));
         let (before, after) =
             ([1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.1, 0.9, 1.0], [9.0, 9.1, 8.9, 9.05, 9.2, 9.0, 9.1, 8.8, 9.3]);
-        // Of all 48,620 dealings two are as extreme, so some of those drawn may be.
+        // Two of all 48,620 dealings are as extreme, so a few of those drawn may be.
         let found = labels_p_value(Labels { before: &before, after: &after }, 3).unwrap();
         assert!((1.0 / 20_001.0..6.0 / 20_001.0).contains(&found), "{found}");
         assert_eq!((choices(18, 9), choices(400, 200)), (48_620, u64::MAX));

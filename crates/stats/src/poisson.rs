@@ -1,13 +1,13 @@
-//! The certainty of counts of events that come independently of each other, or nearly so.
+//! Intervals and tests of counts of independent, or nearly independent, events.
 
 use statrs::function::beta::checked_beta_reg;
 
 use crate::normal::{self, QUANTILE};
 use crate::{Estimate, Interval, TAIL};
 
-/// From so many counts on each side on, a normal distribution does as well as the exact one, to three digits.
+/// The count on each side from which the normal distribution replaces the exact one. They agree to three digits there.
 const MANY: f64 = 1000.0;
-/// Halvings of a range of 160 natural logarithms: beyond these a double has no finer steps.
+/// The number of bisections of a range of 160 (from -80 to 80), after which a double has no finer steps.
 const HALVINGS: u32 = 64;
 const WIDEST: f64 = 80.0;
 
@@ -15,12 +15,11 @@ const WIDEST: f64 = 80.0;
 ///
 /// Given the sum of two Poisson counts, the second is binomial with odds that are the ratio of the rates
 /// (Przyborowski and Wilenski, "Homogeneity of results in testing samples from Poisson series", Biometrika 31,
-/// 1940); the ends are those of Clopper and Pearson, Biometrika 26, 1934. Counts need not be whole: divided by
-/// their dispersion they are the number of independent counts that say as much. A count of zero leaves one end
-/// open. Both zero: both are.
+/// 1940); the ends are those of Clopper and Pearson, Biometrika 26, 1934. Counts may be fractional: a count divided by its
+/// dispersion is the equivalent number of independent events. If a count is zero, one end is open; if both are, both ends.
 ///
-/// It holds the truth in more than 95 of 100 cases where the counts are small (`tests/coverage.rs`): in all for 1 event a side, in 99
-/// for 3, in 97 for 10, in 95 from 100 on.
+/// It contains the true value in more than 95 of 100 cases if the counts are small (`tests/coverage.rs`): in all for 1
+/// event a side, in 99 for 3, in 97 for 10, in 95 from 100 on.
 #[must_use]
 pub fn log_ratio(before: f64, after: f64) -> Interval {
     if before >= MANY && after >= MANY {
@@ -31,8 +30,8 @@ pub fn log_ratio(before: f64, after: f64) -> Interval {
     Interval { low: low(before, after), high: -low(after, before) }
 }
 
-/// The interval of the change of a rate in percent, by the number of its events alone: those before and after, each with
-/// what they are counted over (seconds, operations). `None` where that is nothing, or where there is no event at all.
+/// The interval of the change of a rate in percent, from the numbers of events before and after alone, each counted `over`
+/// a number of seconds or operations. `None` if that number is 0 on a side, or if there are no events at all.
 #[must_use]
 pub fn rate_change(events: [u64; 2], over: [u64; 2]) -> Option<Interval> {
     let [before, after] = events.map(|events| events as f64);
@@ -41,11 +40,11 @@ pub fn rate_change(events: [u64; 2], over: [u64; 2]) -> Option<Interval> {
     log_ratio(before, after).moved(longer).percent()
 }
 
-/// A number of events that come independently of each other: Byar's approximation of the exact interval of a Poisson
-/// count (Breslow and Day, "Statistical methods in cancer research", volume II, 1987, equation 2.13).
+/// The estimate of a Poisson mean from one count: Byar's approximation of the exact interval (Breslow and Day, "Statistical
+/// methods in cancer research", volume II, 1987, equation 2.13).
 ///
-/// A whole number cannot be cut at 2.5 %, so it holds the truth more often where that is small: in 99 of 100 cases for 0.5
-/// and 3 events, in 98 for 10, in 96 for 100 (`tests/coverage.rs`).
+/// Counts are whole numbers, so the tails are rarely exactly 2.5 %, and the interval of a small mean contains it more
+/// often: in 99 of 100 cases for 0.5 and 3 events, in 98 for 10, in 96 for 100 (`tests/coverage.rs`).
 #[must_use]
 pub fn count(events: u64) -> Estimate {
     let value = events as f64;
@@ -57,9 +56,9 @@ pub fn count(events: u64) -> Estimate {
     Estimate { low, value, high: cube(value + 1.0, 1.0) }
 }
 
-/// The factor by which the counts of some parts of a recording vary more than those of independent events would: the variance
-/// over the mean, by Pearson's chi-squared over its degrees of freedom. Parts that were watched for less than half
-/// as long as others say too little. `None` without events.
+/// The dispersion of the counts of a recording's parts: Pearson's chi-squared divided by its degrees of freedom, which is
+/// about 1 for independent events. Parts that were observed for less than half as long as the longest are left out. `None`
+/// without events.
 #[must_use]
 pub fn dispersion(counts: &[f64], observed: &[f64]) -> Option<f64> {
     let longest = observed.iter().copied().fold(0.0, f64::max);
@@ -73,22 +72,22 @@ pub fn dispersion(counts: &[f64], observed: &[f64]) -> Option<f64> {
     Some(chi_squared / (parts().count().max(2) - 1) as f64)
 }
 
-/// The probability that counts as far apart as these, or further, come from one and the same rate: twice the smaller tail of
-/// the binomial distribution of [`log_ratio`]. `longer` is ln of how many times longer the second was counted.
+/// The two-sided p value for "both counts have the same rate": twice the smaller tail of the binomial distribution of
+/// [`log_ratio`]. `longer` is the logarithm of the ratio of the counting times, after to before.
 #[must_use]
 pub fn p_value(before: f64, after: f64, longer: f64) -> f64 {
     if before >= MANY && after >= MANY {
         let error = (1.0 / before + 1.0 / after).sqrt();
         return normal::p_value(((after / before).ln() - longer) / error);
     }
-    // As many as this count, or more.
+    // The probability of this count or a larger one.
     let tail = |count: f64, other: f64, log_odds: f64| {
         if count <= 0.0 { 1.0 } else { cumulative(count, other + 1.0, log_odds) }
     };
     (2.0 * tail(after, before, longer).min(tail(before, after, -longer))).min(1.0)
 }
 
-/// The lower end: the odds of a binomial whose upper tail at `after` is [`TAIL`].
+/// The lower end: the log odds of the binomial distribution whose upper tail at `after` is [`TAIL`].
 fn low(before: f64, after: f64) -> f64 {
     if after <= 0.0 {
         return f64::NEG_INFINITY;
@@ -106,16 +105,15 @@ fn log_odds_below(a: f64, b: f64, tail: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// The share of the beta distribution below the x of these log odds, from the side that loses no digits.
+/// The cumulative beta distribution at the x with these log odds, computed from the side that does not lose digits.
 fn cumulative(a: f64, b: f64, log_odds: f64) -> f64 {
     let smaller = 1.0 / (1.0 + log_odds.abs().exp());
     let share = |a, b| checked_beta_reg(a, b, smaller).unwrap_or(f64::NAN);
     if log_odds < 0.0 { share(a, b) } else { 1.0 - share(b, a) }
 }
 
-/// So many events may have been missed by chance where none was seen: with 95 % certainty not more. The rule of
-/// three (Hanley and Lippman-Hand, "If nothing goes wrong, is everything all right?", JAMA 249, 1983), for
-/// events that come `dispersion` at a time.
+/// The 95 % upper bound of the expected number of events if none was seen: the rule of three (Hanley and Lippman-Hand, "If
+/// nothing goes wrong, is everything all right?", JAMA 249, 1983), for events that come `dispersion` at a time.
 #[must_use]
 pub fn upper_bound_of_none(dispersion: f64) -> f64 {
     -0.05_f64.ln() * dispersion
@@ -163,7 +161,7 @@ mod tests {
     #[test]
     fn the_exact_and_the_normal_interval_meet() {
         let (exact, normal) = (log_ratio(MANY - 1.0, 2.0 * MANY), log_ratio(MANY, 2.0 * MANY));
-        // A thousandth is the count that they differ by.
+        // The counts of the two differ by a thousandth.
         assert!((exact.low - normal.low).abs() < 3e-3 && (exact.high - normal.high).abs() < 3e-3);
     }
 
@@ -203,7 +201,7 @@ mod tests {
         assert_eq!(dispersion(&even, &observed), Some(0.0));
         assert!(dispersion(&clumps, &observed).unwrap() > 100.0);
         assert_eq!(dispersion(&[0.0; 100], &observed), None);
-        // One event in the sliver of a part that a recording ends in is no clump.
+        // One event in the tiny last part of a recording is not a clump.
         let (mut even, mut observed) = (even, observed);
         even.push(1.0);
         observed.push(1e-6);

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The shape of a pile of samples, in their unit.
+/// Key figures of a distribution of samples, in the samples' unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The number of samples that there were.
+    /// The number of samples.
     pub samples: usize,
     /// The smallest.
     pub minimum: u64,
@@ -26,7 +26,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarises `samples`, in any order; `None` where there are none.
+    /// Summarises `samples`, in any order; `None` without samples.
     #[must_use]
     pub fn of(samples: &[u64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
@@ -47,9 +47,9 @@ impl Summary {
     }
 }
 
-/// A sample of which quantiles are made.
+/// A type of samples that quantiles are computed from.
 pub trait Sample: Copy {
-    /// The value as a floating-point number; the nearest one above 2^53.
+    /// The value as a floating-point number; integers above 2^53 are rounded to the nearest.
     fn value(self) -> f64;
 }
 
@@ -69,7 +69,7 @@ impl Sample for u64 {
 /// nearest ranks: definition 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", The American
 /// Statistician 50 (1996), which is also the default of R and NumPy.
 ///
-/// `None` for no samples.
+/// `None` without samples.
 #[must_use]
 pub fn quantile<S: Sample>(sorted: &[S], fraction: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
@@ -80,7 +80,7 @@ pub fn quantile<S: Sample>(sorted: &[S], fraction: f64) -> Option<f64> {
     Some(low + (high - low) * (rank - below as f64))
 }
 
-/// The median of values in any order; `None` for none.
+/// The median of values in any order; `None` without values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();

@@ -1,14 +1,14 @@
-//! The certainty of a share.
+//! The interval of a share.
 
 use crate::Estimate;
 use crate::normal::QUANTILE;
 
-/// The share of `part` among `all` that come independently of each other, between 0 and 1: Wilson's score interval
-/// ("Probable inference, the law of succession, and statistical inference", Journal of the American Statistical Association
-/// 22, 1927). `None` where `all` is none.
+/// The share of `part` among `all` independent events, between 0 and 1, with Wilson's score interval ("Probable inference,
+/// the law of succession, and statistical inference", Journal of the American Statistical Association 22, 1927). `None` if
+/// `all` is 0.
 ///
-/// Of few, shares near 0 or 1 miss 95 in 100 to either side (`tests/coverage.rs`): 91.6 for 0.02 among 50, 93.2 for 0.1 and
-/// 97.8 for 0.5 among 10; 94.7 to 95.5 for what was simulated among more.
+/// With few events the coverage differs from 95 % (`tests/coverage.rs`): 91.6 % for a share of 0.02 among 50, 93.2 % for
+/// 0.1 and 97.8 % for 0.5 among 10. It is 94.7 to 95.5 % for the larger numbers that were simulated.
 #[must_use]
 pub fn share(part: u64, all: u64) -> Option<Estimate> {
     if all == 0 {

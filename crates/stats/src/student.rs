@@ -1,22 +1,22 @@
-//! Student's t: what a handful of figures says of their mean.
+//! Student's t: the interval and the p value of a mean of few figures.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::normal::QUANTILE;
 use crate::{CONFIDENCE, Interval};
 
-/// Below this a p value says more than a handful of figures can know.
+/// The smallest p value to report: a few figures cannot prove more.
 pub const SMALLEST_P: f64 = 1e-9;
 
-/// From so many degrees of freedom on, the quantile is worked out from the normal one. That of statrs 0.18 loses digits from
-/// 10^6 on (1.83 instead of 1.96 at 10^7) and does not end from 3 * 10^7 on.
+/// The degrees of freedom from which the quantile is computed from the normal one. The quantile of statrs 0.18 loses digits
+/// from 10^6 degrees of freedom on (1.83 instead of 1.96 at 10^7) and loops forever from 3 * 10^7 on.
 const MANY: f64 = 1e4;
 
-/// The quantile that leaves [`TAIL`](crate::TAIL) above it; `None` where `freedom` is not positive.
+/// The quantile that leaves [`TAIL`](crate::TAIL) above it; `None` if `freedom` is not positive.
 #[must_use]
 pub fn quantile(freedom: f64) -> Option<f64> {
     if freedom >= MANY {
-        // Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5: what follows is below 10^-11.
+        // Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5; the remaining terms are below 10^-11.
         let normal = QUANTILE;
         let first = (normal.powi(3) + normal) / 4.0;
         let second = (5.0 * normal.powi(5) + 16.0 * normal.powi(3) + 3.0 * normal) / 96.0;
@@ -40,8 +40,9 @@ pub struct Error {
 }
 
 impl Error {
-    /// The error of the difference of two means, each with the variance of its mean and its degrees of freedom: Welch, "The
-    /// generalization of Student's problem when several different population variances are involved", Biometrika 34, 1947.
+    /// The error of the difference of two means, each given by the variance of the mean and its degrees of freedom: Welch,
+    /// "The generalization of Student's problem when several different population variances are involved", Biometrika 34,
+    /// 1947.
     #[must_use]
     pub fn welch(sides: [(f64, f64); 2]) -> Self {
         let variance: f64 = sides.iter().map(|side| side.0).sum();
@@ -64,7 +65,7 @@ impl Error {
         Interval::around(centre, self.half_width()?)
     }
 
-    /// The number of times that a difference at least as large as this one is seen where there is none.
+    /// The probability of a difference at least as large as this one, to either side, if the true difference is 0.
     #[must_use]
     pub fn p_value(self, difference: f64) -> Option<f64> {
         if difference == 0.0 {
@@ -78,7 +79,7 @@ impl Error {
     }
 }
 
-/// A mean, and what its certainty is made of.
+/// The mean of some figures with their number and variance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments {
     /// The number of figures.
@@ -90,7 +91,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// `None` without values, or where their sum is not finite.
+    /// The moments of `values`; `None` without values, or if their sum is not finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
@@ -113,15 +114,15 @@ impl Moments {
     }
 }
 
-/// The arithmetic mean; no number without values.
+/// The arithmetic mean; NaN without values.
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The variance of ln(sum of the first / sum of the second) over parts that each gave both, with its degrees of freedom:
-/// from how far each part is from the common ratio (Cochran, "Sampling Techniques", 1977, section 6.4). `None` where a sum
-/// is not positive.
+/// The variance of ln(sum of the first values / sum of the second) over parts with one value of each, and its degrees of
+/// freedom: from the distance of each part from the common ratio (Cochran, "Sampling Techniques", 1977, section 6.4).
+/// `None` if a sum is not positive.
 #[must_use]
 pub fn ratio_variance(parts: &[(f64, f64)]) -> Option<(f64, f64)> {
     let (top, bottom) = parts.iter().fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
@@ -167,7 +168,8 @@ mod tests {
         assert_eq!((quantile(0.0), quantile(f64::NAN)), (None, None));
     }
 
-    /// A recording has as many degrees of freedom as exits: the quantile of statrs alone was too small, and then endless.
+    /// A recording may have as many degrees of freedom as exits. The quantile of statrs is too small there, and then never
+    /// returns.
     #[test]
     fn millions_of_degrees_of_freedom_are_nearly_the_normal_distribution() {
         near(quantile(MANY - 1.0).unwrap(), quantile(MANY).unwrap(), 1e-7);

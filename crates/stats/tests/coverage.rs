@@ -1,8 +1,8 @@
-//! How often intervals hold the truth, and how often tests call what is alike different, over simulated figures.
+//! The coverage of intervals and the false alarms of tests, by simulation.
 //!
-//! Each method is simulated at the sizes that it is used at. `cargo test -p stats --test coverage -- --nocapture` prints the
-//! tables. An interval is nominal where it holds the truth in 93 to 97 of 100 cases; what is wider or narrower than that is
-//! named here one by one, and the method's documentation says so.
+//! Each method is simulated with realistic numbers of samples. `cargo test -p stats --test coverage -- --nocapture` prints
+//! the tables. An interval is nominal if it contains the true value in 93 to 97 of 100 cases. Cases with another coverage
+//! are listed here one by one, and the method's documentation names them.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -14,10 +14,10 @@ use stats::contrast::{paired, unpaired};
 use stats::student::{Error, Moments, ratio_variance};
 use stats::{Contrast, Interval, LEVEL, Scale, holm, permutation, poisson, share};
 
-/// Repeats of each simulation; of a share of 95 % the standard error is 0.3 %, of one of 5 % as well.
+/// The repeats of each simulation. The standard error of a share of 95 %, or of 5 %, is 0.3 %.
 const REPEATS: usize = 4000;
 const NOMINAL: std::ops::RangeInclusive<f64> = 93.0..=97.0;
-/// Five in a hundred, and three standard errors.
+/// The accepted false alarms: 5 % plus three standard errors.
 const FALSE_ALARMS: f64 = 5.0 + 3.0 * 0.345;
 
 fn seeded(seed: u64) -> ChaCha8Rng {
@@ -32,7 +32,8 @@ fn poisson_of(mean: f64, random: &mut ChaCha8Rng) -> f64 {
     if mean > 0.0 { Poisson::new(mean).unwrap().sample(random) } else { 0.0 }
 }
 
-/// So many figures with this mean and standard deviation; `freedom` of Student's distribution make heavy tails.
+/// Random figures with this mean and standard deviation. If `freedom` is given, they follow Student's distribution with
+/// that many degrees of freedom, which has heavy tails.
 fn figures(
     count: usize,
     mean: f64,
@@ -47,7 +48,7 @@ fn figures(
     (0..count).map(figure).collect()
 }
 
-/// The share of the repeats in which `holds` says yes, in percent, of those in which it says anything.
+/// The share in percent of repeats in which `holds` is true, among those in which it is not `None`.
 fn percent(repeats: usize, mut holds: impl FnMut() -> Option<bool>) -> f64 {
     let all: Vec<bool> = (0..repeats).filter_map(|_| holds()).collect();
     assert!(all.len() * 2 > repeats, "{} of {repeats} say anything", all.len());
@@ -86,7 +87,7 @@ fn intervals_of_a_mean_and_of_a_level() {
     }
 }
 
-/// Whether the interval holds the truth (percent), and whether the test tells the arms apart.
+/// The verdicts: the interval contains the true change (in percent), and the test reports a difference.
 fn verdicts(found: Contrast, truth: f64) -> (bool, bool) {
     (found.interval.unwrap().holds(truth), found.p_value.unwrap() < LEVEL)
 }
@@ -106,7 +107,7 @@ fn contrasts_of_blocks() {
             check(&format!("contrast of {count} blocks"), held, NOMINAL);
             check_alarms(&format!("contrast of {count} blocks"), 100.0 * alarms as f64 / repeats as f64);
         } else {
-            // Dealings that are drawn take long; 200 repeats tell a share of 5 % by 1.5 %.
+            // Drawing dealings at random is slow. With 200 repeats the standard error of a share of 5 % is 1.5 %.
             assert!(100 * alarms <= 10 * repeats, "{alarms} of {repeats}");
         }
     }
@@ -115,8 +116,8 @@ fn contrasts_of_blocks() {
 #[test]
 fn contrasts_of_results_that_share_no_block() {
     let mut random = seeded(3);
-    // 3 against 10 is less than nominal, and sides of unlike scatter are more than the dealing of names bears: `unpaired` and
-    // `labels_p_value` say so.
+    // The coverage with 3 against 10 is below nominal, and permutation tests have too many false alarms if the sides
+    // scatter differently: see `unpaired` and `labels_p_value`.
     for (sizes, deviations, repeats, within, most_alarms) in [
         ([3, 3], [0.05, 0.05], REPEATS, 93.0..=98.0, 5.0),
         ([5, 5], [0.05, 0.05], REPEATS, NOMINAL, 5.0),
@@ -172,7 +173,7 @@ fn pairs_of_neighbours_and_names_dealt_within_blocks() {
     }
 }
 
-/// Rates by ratio of sums over recordings.
+/// Rate ratios from sums over recordings.
 #[test]
 fn ratios_of_sums_over_recordings() {
     let mut random = seeded(5);
@@ -202,7 +203,7 @@ fn ratios_of_sums_over_recordings() {
 fn counts_of_independent_events() {
     const REPEATS: usize = 2000;
     let mut random = seeded(6);
-    // At least 95 of 100: a whole number cannot be cut at 2.5 %.
+    // At least 95 of 100: counts are whole numbers, so the tails are rarely exactly 2.5 %.
     for (mean, within) in
         [(0.5, 95.0..=100.0), (3.0, 95.0..=99.0), (10.0, 95.0..=98.0), (100.0, NOMINAL), (1e4, NOMINAL)]
     {
@@ -239,7 +240,7 @@ fn counts_of_independent_events() {
 
 #[test]
 fn none_seen_is_at_most_the_bound() {
-    // Nothing is seen of the bound in 5 of 100 cases.
+    // With the bound as the mean, no event is seen in 5 of 100 cases.
     assert!(((-poisson::upper_bound_of_none(1.0)).exp() - 0.05).abs() < 1e-12);
 }
 
@@ -260,7 +261,7 @@ fn shares() {
     }
 }
 
-/// Counts of two seconds each, of which some are none: blocks and runs scatter beside chance.
+/// Counts of two seconds each, some of them 0. The rate scatters by block and by run, in addition to the Poisson noise.
 fn counts(expected: [f64; 2], scatter: [f64; 2], blocks: usize, random: &mut ChaCha8Rng) -> [Vec<Count>; 2] {
     let mut sides = [Vec::new(), Vec::new()];
     for _ in 0..blocks {
@@ -295,7 +296,7 @@ fn counts_of_few_and_none() {
                 let what = format!("counts of {expected}, scatter {scatter:?}, {blocks} blocks");
                 let error = 3.0 * (5.0 * 95.0 / repeats as f64).sqrt();
                 assert!(held >= 95.0 - error, "{what}: {held} % hold the truth");
-                // `interval_of_counts` says what it cannot do.
+                // The documentation of `interval_of_counts` has its lower coverage with much scatter.
                 let least = if scatter[1] > 0.1 { 85.0 } else { 93.0 };
                 assert!(
                     levels >= least - error,
@@ -307,7 +308,7 @@ fn counts_of_few_and_none() {
     }
 }
 
-/// A factor that does the same to few counts in two results.
+/// A factor with the same effect on small counts in two results.
 #[test]
 fn changes_of_few_counts_that_share_no_block() {
     let mut random = seeded(14);
@@ -334,7 +335,7 @@ fn changes_of_few_counts_that_share_no_block() {
     }
 }
 
-/// What the method is for: something that is gone is told from chance.
+/// The purpose of the method: events that disappeared are distinguished from chance.
 #[test]
 fn what_is_gone_is_seen() {
     let mut random = seeded(9);
@@ -401,12 +402,12 @@ fn blocks_of_time() {
             Some(drawn_in_blocks([&before, &after], random.random())?.holds(0.8_f64.ln()))
         });
         println!("{name}: {:.1} % of those that count events alone", 100.0 * naive as f64 / REPEATS as f64);
-        // Of 400 repeats the standard error is 1.1 %.
+        // The standard error with 400 repeats is 1.1 %.
         check(&format!("{name} in blocks of time"), held, 92.0..=98.5);
     }
 }
 
-/// Among many comparisons of arms that are alike, Holm's method lets one through in 5 of 100 cases.
+/// With Holm's correction, a family of comparisons of equal arms has a false alarm in 5 of 100 cases.
 #[test]
 fn families_of_comparisons() {
     let mut random = seeded(11);
@@ -419,7 +420,7 @@ fn families_of_comparisons() {
     }
 }
 
-/// The simulation can fail: it catches methods that are too sure of themselves.
+/// Tests the simulation itself: it detects intervals that are too narrow.
 #[test]
 fn an_interval_that_is_too_sure_of_itself_is_caught() {
     let mut random = seeded(12);

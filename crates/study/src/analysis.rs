@@ -1,4 +1,4 @@
-//! Analysis of a result folder: the figures that differ between arms, by how much, and with what certainty.
+//! Analysis of a result folder: which figures differ between arms, by how much, and how certain that is.
 
 mod compare;
 mod difference;
@@ -40,7 +40,7 @@ use values::Unused;
 
 /// The metric of workloads with a requested rate: the attained share of it, in percent.
 pub const ATTAINED: &str = "attained";
-/// Attained share of the requested rate, in percent, from which a load counts as one of that rate.
+/// The attained share of the requested rate, in percent, from which on the load counts as attained.
 const ENOUGH_PERCENT: f64 = 99.0;
 
 /// The reason why a study has no findings.
@@ -70,8 +70,8 @@ pub enum NotAnalysed {
 /// Compares every arm with the baseline.
 ///
 /// # Errors
-/// [`NotAnalysed`]; runs of different hosts are compared only if `allow_unlike` is set, and the findings then
-/// say so.
+/// [`NotAnalysed`]. Runs of different hosts are compared only if `allow_unlike` is set, and the findings then contain a
+/// warning.
 pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, NotAnalysed> {
     let study = &collected.facts;
     if collected.runs.is_empty() {
@@ -87,7 +87,7 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
     let gates = Gates::default();
     let workloads: Vec<String> = study.workloads.iter().map(|workload| workload.name.clone()).collect();
     let (series, unused) = values::series(&collected.runs, &arms, &workloads);
-    // Without the baseline nothing is compared: the first arm that ran does not replace it.
+    // Without runs of the baseline nothing is compared: no other arm replaces it.
     let baselines = baselines(study, &arms, &counts, &collected.runs);
     let rules = Rules { arms: &arms, counts: &counts, baselines: &baselines, gates, seed: study.seed };
     let mut figures: Vec<Figure> = series.iter().map(|series| compare::figure(series, &rules)).collect();
@@ -121,9 +121,9 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
     Ok(findings)
 }
 
-/// The arm that others are compared with, for each number of guests: the baseline, or, if levels of a factor
-/// set the number of guests and the baseline has another number, the only arm that shares most levels with
-/// it.
+/// The arm that the others are compared with, for each number of guests. It is the baseline, except where levels set
+/// the number of guests and the baseline has another one: there it is the arm that shares the most levels with the
+/// baseline, if only one does.
 fn baselines(study: &StudyFacts, arms: &[Arm], counts: &[u32], runs: &[StoredRun]) -> BTreeMap<u32, usize> {
     let of_baseline = |arm: &Arm| {
         let levels = study.factors.iter();
@@ -142,7 +142,7 @@ fn baselines(study: &StudyFacts, arms: &[Arm], counts: &[u32], runs: &[StoredRun
     each.collect()
 }
 
-/// The numbers of guests of runs, ascending.
+/// The numbers of guests that runs have, ascending.
 fn counts(runs: &[StoredRun]) -> Vec<u32> {
     let counts: BTreeSet<u32> = runs.iter().map(|stored| stored.run.cell.guests).collect();
     counts.into_iter().collect()
@@ -157,7 +157,7 @@ fn other_baselines(baselines: &BTreeMap<u32, usize>, arms: &[Arm]) -> Vec<Warnin
     others.filter_map(warning).collect()
 }
 
-/// Tests whether the first of the arms that ran is the baseline.
+/// Tests whether the baseline ran: it is then the first arm.
 fn has_baseline(study: &StudyFacts, arms: &[Arm]) -> bool {
     let is_baseline =
         |arm: &Arm| study.factors.iter().all(|factor| arm.levels.get(&factor.name) == Some(&factor.baseline));
@@ -242,8 +242,8 @@ fn behind(findings: &Findings) -> impl Iterator<Item = Warning> + '_ {
     })
 }
 
-/// The numbers of complete and incomplete blocks. A complete block has a run of every arm, for each number of
-/// guests and workload that the arm has.
+/// The numbers of complete and incomplete blocks. A complete block has a run of every cell, that is, of each
+/// combination of arm, number of guests and workload that ran anywhere.
 fn blocks(findings: &Findings) -> (usize, usize) {
     let runs = &findings.method.runs;
     let cells: BTreeSet<_> = runs.iter().map(|run| (run.arm, run.guests, &run.workload)).collect();

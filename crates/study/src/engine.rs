@@ -1,4 +1,4 @@
-//! Carries out a schedule: levels, guests, warm-up, runs, and the handling of failures.
+//! Execution of a schedule: levels, guests, warm-up, runs, and the handling of failures.
 
 mod attempt;
 mod facts;
@@ -32,10 +32,11 @@ use super::workload::Workload;
 use attempt::Ending;
 use guests::Guest;
 
-/// The result of a session; by default, that it was interrupted before its first run.
+/// The result of a session. The default is that of a session that was interrupted before its first run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conclusion {
-    /// The reason why no further block was begun; `None` if it was interrupted, or a change could not be undone.
+    /// The reason why no further block was started; `None` if the session was interrupted or a change could not be
+    /// undone.
     pub enough: Option<Enough>,
     /// The number of runs made in this session.
     pub made: u32,
@@ -45,7 +46,7 @@ pub struct Conclusion {
     pub not_undone: Vec<String>,
 }
 
-/// The reason why a study stopped before its end; all runs made until then are kept.
+/// The reason why a study stopped early; all runs made until then are stored.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// Levels could not be applied.
@@ -73,8 +74,8 @@ pub enum EngineError {
     Plan(String),
 }
 
-/// Carries out the rest of a plan's schedule, until the stop rule is met or `stop` is set. Stops guests and
-/// undoes levels before it returns.
+/// Executes the rest of a plan's schedule until the stop rule is met or `stop` is set. Stops guests and undoes levels
+/// before it returns.
 ///
 /// # Errors
 /// [`EngineError`].
@@ -123,7 +124,7 @@ struct Engine<'a> {
     rig: &'a mut dyn Rig,
     sink: &'a mut dyn Sink,
     stop: &'a AtomicBool,
-    /// The machine of the host's steps.
+    /// The host, for the steps that run there.
     host: Box<dyn Guest>,
     running: Running,
     past: Past,
@@ -133,13 +134,13 @@ struct Engine<'a> {
     finished: u32,
     /// The last reported phase.
     phase: Phase,
-    /// Arms and numbers of guests that do not start, with the reason.
+    /// Arms and numbers of guests that could not be started, with the reason.
     left_out: BTreeMap<(BTreeMap<String, String>, u32), String>,
     told: ToldReasons,
     conclusion: Conclusion,
 }
 
-/// The running guests, and the work that was done in them.
+/// The running guests, and the steps that have already been run in them.
 #[derive(Default)]
 struct Running {
     guests: Vec<Box<dyn Guest>>,
@@ -157,7 +158,7 @@ impl Engine<'_> {
             }
             for arm in self.schedule.block(self.block) {
                 self.arm(&arm)?;
-                // What is left of an arm would be in force in the next one.
+                // Changes that could not be undone would still be in force in the next arm.
                 if self.stopped() || !self.conclusion.not_undone.is_empty() {
                     return Ok(());
                 }
@@ -189,7 +190,7 @@ impl Engine<'_> {
 
     fn stop_guests(&mut self) {
         let running = std::mem::take(&mut self.running);
-        // Stop the last one first: it may use resources of the first one.
+        // In reverse order: a guest may use resources of one that was started before it.
         for mut guest in running.guests.into_iter().rev() {
             if let Err(error) = guest.stop() {
                 tracing::warn!("{error}");
@@ -228,12 +229,12 @@ impl Engine<'_> {
             if let Some(line) = self.told.line(&run.name, &run.why) {
                 tracing::warn!("{line}");
             }
-            // Processes and half-written files of a failed run would disturb the next one.
+            // Processes and partly written files of a failed run would disturb the next one.
             self.stop_guests();
             let last = attempt + 1 == self.plan.order.attempts;
             if last || run.hopeless {
                 if run.guests_do_not_start {
-                    // The first reason is the relevant one.
+                    // Keep the first reason: later ones only refer to it.
                     let place = (slot.cell.arm.clone(), slot.cell.guests);
                     self.left_out.entry(place).or_insert_with(|| run.why.clone());
                 }

@@ -15,12 +15,12 @@ use crate::sampling::{SamplePlan, SampledGuest, Samples};
 use crate::workload::Output;
 use guests::{Armed, Finished, GuestError, GuestPlan};
 
-/// Instructions for the mocks, and what they saw.
+/// Instructions for the mocks, and a record of their calls.
 #[derive(Default)]
 struct World {
     /// The number of steps of runs that were released, over all guests.
     runs: AtomicU32,
-    /// The numbers, counted from 0, of steps that print nothing that can be parsed.
+    /// The numbers of steps, counted from 0, whose output cannot be parsed.
     bad: Vec<u32>,
     /// The number of the step at which a signal arrives.
     signal_at: Option<u32>,
@@ -28,7 +28,7 @@ struct World {
     endless: Vec<u32>,
     /// No guest starts beyond this number.
     most_guests: Option<u32>,
-    /// What is told when the first arm is taken back, and when a session begins.
+    /// The result of undoing the first arm, and the changes left over when a session begins.
     not_undone: Option<&'static str>,
     left_over: Option<&'static str>,
     stop: AtomicBool,
@@ -265,7 +265,7 @@ fn every_cell_is_run_once_with_its_figures_and_skew() {
 #[test]
 fn warm_up_runs_are_made_each_time_guests_were_added_and_thrown_away() {
     let runs = |plan: &Plan| go(plan, Past::default(), World::default()).2.runs.load(Ordering::SeqCst);
-    // An arm of a block has 1 + 2 guests under two workloads: 6 steps, and as many for each warm-up.
+    // In a block, an arm has 1 + 2 guests and two workloads: 6 steps, and as many in each warm-up.
     assert_eq!(runs(&plan("warm_up = 0")), 24);
     assert_eq!(runs(&plan("warm_up = 2")), 72);
 }
@@ -293,7 +293,7 @@ fn a_run_that_fails_as_often_as_the_plan_allows_has_failed_and_the_others_go_on(
 
 #[test]
 fn a_run_that_never_ends_fails_by_its_limit_and_is_made_again() {
-    // In the warm-up of the first run, and in the measured step of the second.
+    // Endless steps in the warm-up of the first run and in the measured step of the second.
     let world = World { endless: vec![0, 4], ..World::default() };
     let (conclusion, kept, world) = go(&plan("run_limit = \"2s\""), Past::default(), world);
     assert_eq!((conclusion.made, conclusion.failed.len()), (16, 0));

@@ -1,4 +1,4 @@
-//! Factors: settings that differ between the arms of a study, applied before the guests start and undone
+//! Factors: settings that differ between the arms of a study. They are applied before the guests start, and undone
 //! after they end.
 
 mod cpufreq;

@@ -1,4 +1,4 @@
-//! The forecast of a plan's cost, without running it.
+//! A forecast of a plan's cost and requirements, without running it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::schedule::Schedule;
 use super::workload::{Place, Scene, Workload as _, WorkloadPlan};
 use guests::{GuestPlan, pass_through_obstacle};
 
-/// The approximate time from a start of the guest image on hardware to its first answer.
+/// The approximate boot time of a guest with the guest image on hardware.
 const GUEST_START: Duration = Duration::from_secs(10);
 
 /// The size of a plan, and its requirements on the host.
@@ -22,7 +22,7 @@ pub struct Forecast {
     pub arms: usize,
     /// The least number of blocks.
     pub blocks: u32,
-    /// The reason why there may be more blocks, if any.
+    /// A stop rule may require more blocks.
     pub more_blocks: bool,
     /// The number of runs in these blocks.
     pub runs: u64,
@@ -32,15 +32,13 @@ pub struct Forecast {
     pub guest_starts: u64,
     /// Approximate seconds for these blocks on hardware, with guests that start in 10 s.
     pub seconds_about: u64,
-    /// Upper bound of the seconds for these blocks, with every step at its limit: the duration of a run is
-    /// known only after the first one.
+    /// The upper bound of the seconds for these blocks, if every step takes as long as its limit.
     pub seconds_at_most: u64,
     /// Programs that the plan needs and this host lacks.
     pub missing_programs: Vec<MissingProgram>,
     /// Rights that the plan needs.
     pub rights: Vec<Right>,
-    /// Reasons why domains of Xen could not get the devices and files that their definitions name, each a
-    /// sentence.
+    /// Reasons why Xen domains could not get the devices and files that their definitions name, as sentences.
     pub obstacles: Vec<String>,
 }
 
@@ -84,13 +82,13 @@ pub struct Right {
 /// The host of the forecast.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
-    /// Folders of programs.
+    /// The directories of the search path.
     pub programs: Vec<PathBuf>,
     /// This process runs as root.
     pub is_root: bool,
     /// `/dev/kvm` can be opened.
     pub has_kvm: bool,
-    /// The root directory of the host's files, if it is a control domain of Xen.
+    /// The root directory of the host's files, if the host is a control domain of Xen.
     pub xen: Option<PathBuf>,
 }
 
@@ -139,7 +137,7 @@ pub fn forecast(plan: &Plan, host: &Host) -> Forecast {
     }
 }
 
-/// Seconds of one block, from the time of one run of a workload.
+/// The seconds of one block; `one` is the duration of a workload's run.
 fn seconds(plan: &Plan, schedule: &Schedule, one: impl Fn(&WorkloadPlan) -> Duration) -> u64 {
     let all: Duration = plan.workloads.iter().map(one).sum();
     let all = all.as_secs().saturating_mul(u64::from(1 + plan.order.warm_up));
@@ -160,7 +158,7 @@ fn all_guests(plan: &Plan) -> Vec<GuestPlan> {
     all
 }
 
-/// The programs that a plan needs on its host and in its guests, each once, in the order of their names.
+/// The programs that a plan needs on its host and in its guests, each once, sorted by name.
 pub fn needed_programs(plan: &Plan) -> Vec<NeededProgram> {
     let mut needed: BTreeMap<(Place, String, String), String> = BTreeMap::new();
     for workload in &plan.workloads {
@@ -199,8 +197,7 @@ fn missing(plan: &Plan, host: &Host) -> Vec<MissingProgram> {
         .collect()
 }
 
-/// Obstacles to creating domains from the definitions below `root`: files that cannot be read, devices that
-/// are not free.
+/// Obstacles to creating domains from the definitions below `root`: files that cannot be read, devices that are in use.
 fn obstacles(plan: &Plan, root: &Path) -> Vec<String> {
     let below = |path: &str| root.join(path.trim_start_matches('/'));
     let mut obstacles = Vec::new();
@@ -266,7 +263,7 @@ mod tests {
         assert_eq!(forecast.missing_programs[0].package, "qemu-system-x86");
         let rights: Vec<_> = forecast.rights.iter().map(|right| (right.what.as_str(), right.there)).collect();
         assert_eq!(rights, [("root", false), ("/dev/kvm", false), ("root", false)]);
-        // 192 runs of 5 tests that go over 100 MB twice, and the starts.
+        // 192 runs of 6 s (5 tests with two passes over 100 MB), and the guests' starts.
         assert_eq!(forecast.seconds_about, 192 * 6 + 960);
         assert!(forecast.seconds_at_most > forecast.seconds_about);
     }

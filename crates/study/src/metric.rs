@@ -69,7 +69,7 @@ pub enum Combine {
 }
 
 impl Combine {
-    /// The combined figure; `None` without values.
+    /// The combined figure; `None` if there are no values.
     pub fn apply(self, values: &[f64]) -> Option<f64> {
         let sum = || values.iter().sum::<f64>();
         (!values.is_empty()).then(|| match self {

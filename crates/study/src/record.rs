@@ -41,7 +41,7 @@ pub struct Study {
     pub target: String,
     /// The target's host when the study began.
     pub fingerprint: Fingerprint,
-    /// The emulator of the target's processors, if they are emulated: times then mean nothing.
+    /// The emulator of the target's CPUs, if they are emulated: times are then meaningless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
     /// Start of the study, in seconds since 1970.
@@ -57,7 +57,7 @@ pub struct Resumption {
     /// Seconds since 1970.
     pub at: u64,
     /// Fields in which the host differed from [`Study::fingerprint`], and `exitless` if its version differed from
-    /// [`Study::version`]: name, earlier value, value at the resumption. Empty unless such differences were allowed.
+    /// [`Study::version`]: name, earlier value, value at the resumption. Empty unless --allow-unlike was given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlike: Vec<(String, Option<String>, Option<String>)>,
 }
@@ -86,13 +86,14 @@ pub struct Run {
     pub attempt: u32,
     /// Its start, in seconds since 1970.
     pub started: u64,
-    /// Seconds that the study had taken at its end, without pauses between sessions.
+    /// The seconds that the study had taken when the run ended, without pauses between sessions.
     #[serde(default)]
     pub spent: f64,
-    /// Its duration in seconds, from the guests' release to the last one's end.
+    /// Its duration in seconds, from the first guest's start to the last one's end.
     pub took: f64,
-    /// Seconds for which the host was sampled: more than [`Self::took`] by the guests' release and until their end is noticed.
-    /// `None` if it was not, and in results from before it was kept.
+    /// The seconds for which the host was sampled. Longer than [`Self::took`] by the release of the guests, and by the
+    /// time until their end is noticed. `None` if the host was not sampled, and in results of versions that did not
+    /// store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<f64>,
     /// The time from the first guest's start to the last one's, in seconds.
@@ -101,20 +102,20 @@ pub struct Run {
     pub guests: Vec<Vec<Metric>>,
     /// The figures sampled on the host, over the run.
     pub host: Vec<Metric>,
-    /// The host at the run, for the check that runs are comparable.
+    /// The host at the time of the run, to check that runs are comparable.
     pub fingerprint: Fingerprint,
     /// The facts of each guest (kernel, CPU model, tool versions).
     pub guest_facts: Vec<BTreeMap<String, String>>,
     /// The reason of its failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Faults that do not invalidate it: lost events, missing samples.
+    /// Problems that do not invalidate the run: lost events, missing samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 impl Run {
-    /// An attempt at a run that begins now, without figures.
+    /// A new attempt at a run that starts now, without figures.
     pub(crate) fn begun(cell: Cell, position: u32, attempt: u32) -> Self {
         Self {
             cell,
@@ -134,7 +135,7 @@ impl Run {
         }
     }
 
-    /// The guests' figures combined for the run, in the order of the first guest that has them.
+    /// The combined figures of all guests, in the order of the first guest that has them.
     pub(crate) fn of_guests(&self) -> Vec<Metric> {
         let mut names: Vec<&Metric> = Vec::new();
         for metric in self.guests.iter().flatten() {
@@ -148,7 +149,7 @@ impl Run {
                 .filter_map(|guest| guest.iter().find(|metric| metric.name == first.name))
                 .map(|metric| metric.value)
                 .collect();
-            // If a guest lacks the figure, the sum would be too small.
+            // Drop figures that some guest lacks: a sum would be too small.
             if values.len() != self.guests.len() {
                 return None;
             }
@@ -157,14 +158,14 @@ impl Run {
         combined.collect()
     }
 
-    /// The seconds that the rates of [`Self::host`] are over.
+    /// The duration in seconds over which the rates of [`Self::host`] were taken.
     pub(crate) fn host_seconds(&self) -> f64 {
         self.sampled.unwrap_or(self.took)
     }
 }
 
 impl Cell {
-    /// The name of its run's folder at this position in the order: the position first, so that names sort in
+    /// The name of the run's folder at this position in the order. It begins with the position, so that names sort in
     /// the order of runs.
     pub fn folder_name(&self, position: u32) -> String {
         // File names have at most 255 bytes; the position alone makes them unique.

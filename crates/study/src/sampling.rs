@@ -47,7 +47,7 @@ pub trait Samples {
     /// The run's figures: CPU by state, run-queue wait, exits by reason.
     fn metrics(&self) -> Vec<Metric>;
 
-    /// The time over which they were sampled, in seconds.
+    /// The duration of sampling, in seconds.
     fn seconds(&self) -> f64;
 
     /// Missing and lost samples, with the reasons.

@@ -22,7 +22,7 @@ pub struct Schedule {
     workloads: Vec<String>,
 }
 
-/// The runs of one arm in a block.
+/// The runs of one arm, in any block.
 #[derive(Debug, Clone)]
 struct Visit {
     arm: Arm,
@@ -75,7 +75,7 @@ impl Schedule {
         self.visits.iter().filter_map(|visit| visit.counts.last()).map(|&most| u64::from(most)).sum()
     }
 
-    /// The number of times that guests are added in a block, each of which is followed by warm-up runs.
+    /// The number of times in a block that guests are started or added, each of which is followed by warm-up runs.
     pub(crate) fn counts_per_block(&self) -> u64 {
         self.visits.iter().map(|visit| visit.counts.len() as u64).sum()
     }
@@ -105,8 +105,7 @@ impl Schedule {
             .collect()
     }
 
-    /// Fisher and Yates' shuffle, implemented here because the order must not depend on the version of a
-    /// library.
+    /// A Fisher–Yates shuffle. Our own, because the order must not change with the version of a library.
     fn order(&self, block: u32) -> Vec<usize> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(u64::from(block));

@@ -1,8 +1,7 @@
-//! Writes a study's result folder: complete runs only.
+//! Writing a study's result folder, which contains complete runs only.
 //!
-//! A run's files are written below `.unfinished`, synced to the disk, and moved to their place by one rename.
-//! However the writer ends, the folder holds complete runs and at most one unfinished run, which the next
-//! writer removes.
+//! A run's files are written below `.unfinished`, synced, and renamed to their place. If the writer dies, the folder
+//! contains complete runs and at most one unfinished run, which the next writer removes.
 
 pub(crate) mod durable;
 mod error;
@@ -27,22 +26,22 @@ use super::record::{Resumption, Run, STUDY_FORMAT, Study};
 use super::stream::Asked;
 
 const PLAN: &str = "plan.toml";
-/// The file that makes a folder a study's.
+/// The file whose presence makes a folder the result of a study.
 pub(crate) const STUDY: &str = "study.json";
 const RUN: &str = "run.json";
 const RUNS: &str = "runs";
 const FAILED: &str = "failed";
 const UNFINISHED: &str = ".unfinished";
-/// The end of the name of a damaged run below `failed`.
+/// The suffix of the names of damaged runs below `failed`.
 const DAMAGED: &str = "-damaged";
 const LOCK: &str = ".lock";
-/// The field of the version of exitless among those in which hosts differ.
+/// The name of exitless's version in lists of differences between hosts.
 const EXITLESS: &str = "exitless";
 
 /// A result folder that this process writes.
 #[derive(Debug)]
 pub struct Store {
-    /// By the name that was given.
+    /// The path that the user gave.
     folder: PathBuf,
     place: Place,
     plan: Plan,
@@ -67,7 +66,7 @@ impl Store {
     pub fn open(folder: &Path, plan: &Plan, text: &str, target: &str, seed: u64) -> Result<Self, StoreError> {
         let place = Place::open(folder)?;
         let lock = lock(folder, &place)?;
-        // By the name that was given, which warnings and errors tell: nothing is written to what is read here.
+        // Open it by the user's path, which appears in warnings and errors; this only reads.
         let found = is_there(&place.path.join(STUDY)).then(|| StudyFolder::open(folder)).transpose()?;
         if found.is_none() {
             refuse_strangers(folder, &[PLAN, RUNS, FAILED, UNFINISHED, LOCK])?;
@@ -117,7 +116,7 @@ impl Store {
         self.runs = found.runs.into_iter().map(|kept| kept.run).collect();
         self.failed = found.failed.into_iter().map(|kept| kept.run).collect();
         self.warnings = found.warnings;
-        // Damaged runs are moved away, not deleted: their names are needed for the runs that are made again.
+        // Move damaged runs away instead of deleting them; the runs that replace them need their names.
         self.set_damaged_aside()
     }
 
@@ -138,7 +137,7 @@ impl Store {
         &self.plan
     }
 
-    /// The seed of the orders.
+    /// The seed of the random orders.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -158,13 +157,13 @@ impl Store {
         &self.warnings
     }
 
-    /// Tests whether the study had been started before.
+    /// Tests whether the study has been started.
     pub fn began(&self) -> bool {
         self.study.is_some()
     }
 
-    /// Records the host of the coming runs; for a study that continues, it must be the host on which it was
-    /// started, and this version the one that started it.
+    /// Records the host of the coming runs. A study that continues must be on the host and have the version of exitless
+    /// that it was started with.
     ///
     /// # Errors
     /// [`StoreError::OtherHost`] unless `allow_unlike` is set; or if `study.json` cannot be written.
@@ -189,7 +188,7 @@ impl Store {
             Some(study) => study,
         };
         if self.study.is_some() {
-            // What a version measures and how it starts guests can differ from another one.
+            // Versions may differ in what they measure and how they start guests.
             let version = env!("CARGO_PKG_VERSION").to_owned();
             let other_version = (study.version != version)
                 .then(|| (EXITLESS.to_owned(), Some(study.version.clone()), Some(version)));
@@ -218,7 +217,7 @@ impl Store {
         }
     }
 
-    /// The fields in which the hosts differ, without those that the plan itself varies.
+    /// The fields in which the hosts differ, except for parameters of modules that the plan itself varies.
     fn unlike(&self, then: &Fingerprint, now: &Fingerprint) -> Vec<host::Difference> {
         let levels = self.plan.factors.iter().flat_map(|factor| &factor.levels);
         let modules: Vec<String> = levels
@@ -229,10 +228,10 @@ impl Store {
         then.differences(now).into_iter().filter(|(field, ..)| !varied(field)).collect()
     }
 
-    /// An empty folder for the files of a run in progress.
+    /// Creates an empty folder for the files of a run in progress.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn unfinished(&mut self) -> Result<PathBuf, StoreError> {
         self.unfinished += 1;
         let path = self.place.path.join(UNFINISHED).join(self.unfinished.to_string());
@@ -240,13 +239,13 @@ impl Store {
         Ok(path)
     }
 
-    /// Stores a run whose files are in `unfinished`, as complete or as failed. A second run for the same
-    /// position is dropped: the first may have been read already.
+    /// Stores a run whose files are in `unfinished`, as complete or as failed. A second complete run for a position is
+    /// dropped: somebody may already have read the first.
     ///
     /// # Errors
     /// [`StoreError::Stranger`] for a run of another plan, or if it cannot be written.
     pub fn keep(&mut self, run: &Run, unfinished: &Path) -> Result<(), StoreError> {
-        // A run may come from another machine, and its folder's name is derived from its content.
+        // Check the run: it may come from another machine, and the folder's name is derived from it.
         if let Some(why) = folder::stranger(run, &self.plan, &Asked::of(&self.plan, self.seed)) {
             return Err(StoreError::Stranger { folder: self.folder.clone(), why });
         }
@@ -293,7 +292,7 @@ fn lock(folder: &Path, place: &Place) -> Result<File, StoreError> {
     }
 }
 
-/// Makes a directory, or keeps the one that is there. A link would lead the runs elsewhere.
+/// Creates a directory, or keeps an existing one. A link is refused: it would redirect the runs.
 fn make(path: &Path) -> Result<(), StoreError> {
     let made = fs::create_dir(path).or_else(|error| match path.symlink_metadata() {
         Ok(found) if found.is_dir() => Ok(()),
@@ -303,10 +302,10 @@ fn make(path: &Path) -> Result<(), StoreError> {
     made.map_err(StoreError::file("Could not create", path))
 }
 
-/// A folder without a description of its content may only hold files of a writer that was stopped before it
-/// wrote the description.
+/// Refuses a folder without `study.json` that contains anything but the files of a writer that was stopped before it
+/// wrote that file.
 pub(crate) fn refuse_strangers(folder: &Path, ours: &[&str]) -> Result<(), StoreError> {
-    // A file that was being written has such a name; earlier versions gave the first one.
+    // Temporary names of files that are being written; ".writing-" was used by earlier versions.
     let unfinished =
         |name: &str| name.starts_with(".writing-") || name.starts_with('.') && name.contains(".new-");
     let strange = |name: &String| !ours.contains(&name.as_str()) && !unfinished(name);

@@ -248,7 +248,7 @@ fn our_folder_in_a_directory_of_others_is_written_to_and_its_name_is_told() {
     fs::set_permissions(above.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let (folder, elsewhere) = (above.path().join("result"), above.path().join("elsewhere"));
     let mut store = began(&folder);
-    // Somebody puts another directory in its place.
+    // Somebody replaces the folder by a link to another directory.
     fs::rename(&folder, above.path().join("away")).unwrap();
     fs::create_dir(&elsewhere).unwrap();
     symlink(&elsewhere, &folder).unwrap();

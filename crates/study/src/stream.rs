@@ -1,8 +1,8 @@
 //! The stream of runs from the machine that makes them to the one that stores them.
 //!
-//! One side sends frames: a letter, a length, and so many bytes. A marker line precedes the first frame, so
-//! that output of a login shell is skipped. A run's files follow its record; a run counts when all of them
-//! have arrived, so a broken connection costs only the run in progress.
+//! A stream consists of frames: a letter, a length, and that many bytes. A marker line precedes the first frame, so
+//! that output of a login shell is skipped. A run's files follow its record; the run counts once all of them have
+//! arrived, so a broken connection costs only the run in progress.
 
 mod asked;
 mod frame;
@@ -22,7 +22,7 @@ use super::engine::{Conclusion, StudyProgress};
 use super::record::Run;
 use host::Fingerprint;
 
-/// Format version of the stream; both sides are the same binary, and report if they are not.
+/// Format version of the stream; both sides should be the same binary, and report it if they are not.
 pub const STREAM_FORMAT: u32 = 2;
 
 /// A message of the side with the guests.
@@ -33,28 +33,28 @@ pub enum Message {
     Hello {
         /// [`STREAM_FORMAT`].
         format: u32,
-        /// Its version.
+        /// The version of exitless.
         version: String,
-        /// Its host, before any change.
+        /// The host's fingerprint, before any change.
         fingerprint: Box<Fingerprint>,
     },
     /// The progress of the study.
     Progress(StudyProgress),
     /// A sign of life during long operations.
     Alive,
-    /// A line of its log.
+    /// A warning from its log.
     Warning {
         /// The text.
         text: String,
     },
-    /// A run; its `files` follow, each in chunks.
+    /// A run; the contents of `files` follow in chunks.
     Run {
         /// The record.
         run: Box<Run>,
         /// Its files.
         files: Vec<SentFile>,
     },
-    /// The end.
+    /// The end of the session.
     End {
         /// The result, or the reason why it stopped.
         conclusion: Result<Conclusion, String>,

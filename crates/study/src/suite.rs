@@ -1,4 +1,4 @@
-//! Suites: studies that are made one after the other, each beside figures that others published.
+//! Suites: several studies, each shown beside figures that others have published.
 
 mod outcome;
 
@@ -43,7 +43,8 @@ pub struct SuiteStudy {
     /// Settings of the guests that are merged over the plan's, as in a level of a factor.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub guests: toml::Table,
-    /// An earlier study of the suite with the same plan and guests: figures are changes from that one to this.
+    /// An earlier study of the suite with the same plan and guests; the figures are then changes from that study to
+    /// this one.
     pub against: Option<String>,
     /// The publication: author, title, year.
     #[serde(default)]
@@ -51,7 +52,7 @@ pub struct SuiteStudy {
     /// The published setup.
     #[serde(default)]
     pub setup: String,
-    /// The reasons why the figures differ, where they do.
+    /// Reasons why the figures may differ.
     #[serde(default)]
     pub differs: String,
     /// The figures.
@@ -69,13 +70,13 @@ pub struct Published {
     pub workload: String,
     /// The study's metric.
     pub metric: String,
-    /// The number of guests; over all numbers if not given, which a study with `against` does not have.
+    /// The number of guests. If not given, the change over all numbers, which studies with `against` do not have.
     pub guests: Option<u32>,
-    /// The arm; it may be left out where only one differs from the baseline, and without factors.
+    /// The arm. May be omitted if only one differs from the baseline, or without factors.
     #[serde(default)]
     pub arm: BTreeMap<String, String>,
-    /// The published change, in percent of the baseline, or in points for figures in percent: one value, or
-    /// the lowest and the highest. Empty if nothing was published for it.
+    /// The published change in percent of the baseline, or in points for percentages: one value, or the lowest and the
+    /// highest. Empty if there is no published value.
     #[serde(default)]
     pub published: Vec<f64>,
 }
@@ -89,7 +90,7 @@ pub struct ShippedSuite {
     pub text: &'static str,
 }
 
-/// All of them.
+/// All shipped suites.
 pub const SUITES: [ShippedSuite; 1] =
     [ShippedSuite { name: "seeds", text: include_str!("../../../plans/suites/seeds.toml") }];
 
@@ -99,7 +100,7 @@ impl ShippedSuite {
         SUITES.into_iter().find(|suite| suite.name == name)
     }
 
-    /// Parses it.
+    /// Parses the suite.
     ///
     /// # Errors
     /// None for those in [`SUITES`], which a test reads.

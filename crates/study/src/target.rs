@@ -1,4 +1,4 @@
-//! Machines on which the same binary carries out a study.
+//! Machines on which a study can be run by the same binary.
 
 mod chunks;
 mod coordinate;
@@ -22,7 +22,7 @@ use super::stream::Request;
 pub enum Target {
     /// This machine.
     Local,
-    /// A machine that is reached by ssh.
+    /// A machine that is reached over ssh.
     Ssh {
         /// `[user@]host` as ssh takes it.
         destination: String,
@@ -33,8 +33,8 @@ pub enum Target {
     Lab {
         /// Its name.
         name: String,
-        /// `cpus=N`, `speed=MIPS`, `memory=MIB`, `switch-cycles=N`, `device=NAME` and `kernel=VERSION` for its machine; others are arguments of its Xen, or
-        /// of its kernel if it has none.
+        /// `cpus=N`, `speed=MIPS`, `memory=MIB`, `switch-cycles=N`, `device=NAME` and `kernel=VERSION` for its machine.
+        /// Others are arguments of its Xen, or of its kernel if it has none.
         arguments: Vec<String>,
     },
 }
@@ -64,7 +64,7 @@ impl FromStr for Target {
         }
         let rest = text.strip_prefix("ssh://").ok_or_else(none)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
-        // An IPv6 address is in brackets, so that its last group is not mistaken for a port.
+        // An IPv6 address must be in brackets, or its last group would look like a port.
         let (destination, port) = match rest.rsplit_once(':') {
             Some((before, port)) if !port.ends_with(']') => {
                 (before, Some(port.parse::<u16>().map_err(|_| none())?))
@@ -72,7 +72,7 @@ impl FromStr for Target {
             _ => (rest, None),
         };
         let destination = destination.replace(['[', ']'], "");
-        // ssh would take a word that begins with a hyphen as an option.
+        // ssh would treat a word that begins with a hyphen as an option.
         let plain = !destination.is_empty()
             && !destination.starts_with('-')
             && !destination.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/');
@@ -94,7 +94,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A machine that accepts requests, one connection after the other.
+/// A machine that accepts requests, one connection at a time.
 pub trait Remote {
     /// Starts this binary there with a request.
     ///
@@ -105,20 +105,20 @@ pub trait Remote {
 
 /// A connection to a machine that makes runs; reading returns its stream. Dropping it ends the runs.
 pub trait Connection: Read + Send {
-    /// Asks the other side to end the run in progress, to undo all changes, and to confirm that.
+    /// Asks the other side to end the run in progress, undo all changes, and confirm that.
     fn ask_to_stop(&mut self);
 
-    /// The time that the other side has had so far, if it has less than passes here: on a machine that has other things to
-    /// do, an emulator gets on slowly. Limits are on this time. `None` for the time that passes here.
+    /// The time that has passed for the other side, if that is less than here: on a busy machine an emulator falls
+    /// behind. Limits apply to this time. `None` if it is the time here.
     fn time(&self) -> Option<Duration> {
         None
     }
 
-    /// Closes the connection, and returns other output of the remote side that may explain a failure.
+    /// Closes the connection, and returns the remote side's other output, which may explain a failure.
     fn end(self: Box<Self>) -> Option<String>;
 }
 
-/// The reason why a connection could not be made.
+/// The reason why no connection was established.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// A retry may help.

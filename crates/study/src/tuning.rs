@@ -1,6 +1,6 @@
-//! The tuning loop: one candidate change after the other is compared with the best so far, each in a study of
-//! its own, and kept or reverted by the study's three gates. The plan lists the candidates, or they are
-//! advised for the exits of the best so far.
+//! The tuning loop: tries one candidate change at a time. Each is compared with the best configuration so far in a
+//! study of its own, and kept or reverted by the study's three gates. The plan lists the candidates, or they are
+//! derived from the exits of the best configuration so far.
 //!
 //! After "Extending Xen with Intel Virtualization Technology" (Intel Technology Journal 10, 2006), whose
 //! authors ran a workload, traced its exits, changed the device model that caused them, and measured again.

@@ -45,14 +45,14 @@ use super::factor::Switch;
 
 /// One workload of a plan, with its settings.
 pub trait Workload: Send + Sync {
-    /// The programs that it needs, and where.
+    /// The programs that the workload needs, with the machines that need them.
     fn needs(&self) -> Vec<Program>;
 
-    /// The figures that [`Self::parse`] returns, known before a run: for stop rules, and for the titles of
+    /// Descriptions of the figures that [`Self::parse`] returns, known before a run: for stop rules and titles of
     /// charts.
     fn metrics(&self) -> Vec<MetricDescription>;
 
-    /// A doubt about figures of its runs, which its settings cause.
+    /// A warning about the runs' figures, if the settings cause one.
     fn warning(&self) -> Option<String> {
         None
     }
@@ -63,7 +63,7 @@ pub trait Workload: Send + Sync {
     /// Parses the figures from the outputs of one guest's steps and of the host's.
     ///
     /// # Errors
-    /// If an output does not have the tool's known format; then the run has failed, and the text is kept.
+    /// If an output does not have the tool's known format; the run has then failed, and the outputs are kept.
     fn parse(&self, outputs: &Outputs) -> Result<Vec<Metric>, NotUnderstood>;
 }
 
@@ -91,7 +91,7 @@ pub enum Place {
     Host,
 }
 
-/// The guests' facts for a workload.
+/// The circumstances of a workload's steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scene {
     /// The guest of the steps, counted from 0.
@@ -104,8 +104,7 @@ pub struct Scene {
     pub address: Option<IpAddr>,
     /// The address at which this guest reaches the host.
     pub host_address: Option<IpAddr>,
-    /// The arm of a workload that creates its own VM, from the level's `interrupt_virtualization`; `None` if
-    /// no level sets it.
+    /// For a workload that creates its own VM: the level's `interrupt_virtualization`; `None` if no level sets it.
     pub interrupt_virtualization: Option<Switch>,
 }
 
@@ -116,7 +115,7 @@ pub struct Steps {
     pub prepare: Vec<Step>,
     /// Servers that run during `run` and are ended after it.
     pub serve: Vec<Step>,
-    /// The measured step: all guests' are released at the same time, and its output is parsed.
+    /// The measured step: released at the same time for all guests, and its output is parsed.
     pub run: Vec<Step>,
 }
 

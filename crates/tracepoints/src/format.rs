@@ -1,4 +1,4 @@
-//! The `format` file of a tracepoint: where each field lies in a record.
+//! The `format` file of a tracepoint, which describes the fields of its records.
 
 use crate::symbols::Symbols;
 
@@ -9,15 +9,15 @@ pub struct Field {
     pub name: String,
     /// Its C type as written, without name and array bounds.
     pub kind: String,
-    /// Bytes from the start of the record.
+    /// Offset in the record, in bytes.
     pub offset: usize,
-    /// Size in bytes, all elements of an array together.
+    /// Size in bytes; of an array, the size of all elements together.
     pub size: usize,
     /// True if it is a signed number.
     pub signed: bool,
     /// True if it is declared with `[...]`.
     pub array: bool,
-    /// True if it holds offset and length of data behind the fixed fields (`__data_loc`, `__rel_loc`).
+    /// True if it holds the offset and the length of data after the fixed fields (`__data_loc`, `__rel_loc`).
     pub located: bool,
 }
 
@@ -28,8 +28,8 @@ impl Field {
         !self.array && !self.located && matches!(self.size, 1 | 2 | 4 | 8)
     }
 
-    /// The number in a record of this machine's byte order: sign-extended when signed, else zero-extended.
-    /// `None` when the field is no number or the record ends before it.
+    /// The number in a record of this machine's byte order, sign-extended if the field is signed. `None` if the field
+    /// is not a number or the record is too short.
     #[must_use]
     pub fn read(&self, record: &[u8]) -> Option<u64> {
         if !self.is_number() {
@@ -52,7 +52,7 @@ impl Field {
 pub struct EventFormat {
     /// The event's name without its system.
     pub name: String,
-    /// The number that `perf_event_open` takes, and that records carry in `common_type`.
+    /// The ID, which `perf_event_open` takes and records carry in `common_type`.
     pub id: u16,
     /// All fields, the common ones first, in the file's order.
     pub fields: Vec<Field>,
@@ -60,14 +60,14 @@ pub struct EventFormat {
     pub print_fmt: String,
 }
 
-/// The reason why a text is not a tracepoint's format.
+/// The reason why a text is not the format of a tracepoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A line that must be there is not.
+    /// A mandatory line is missing.
     #[error("no line that begins with `{0}`")]
     NoLine(&'static str),
-    /// The ID is no number of 16 bits.
+    /// The ID is not a 16-bit number.
     #[error("`{0}` is no event ID, expected a number below 65536")]
     Id(String),
     /// A field line lacks a part.
@@ -79,7 +79,7 @@ impl EventFormat {
     /// Parses the text of a `format` file (`kernel/trace/trace_events.c`, `f_show`).
     ///
     /// # Errors
-    /// [`FormatError`] when name or ID are missing or a field line lacks a part.
+    /// [`FormatError`] if the name or the ID is missing, or a field line lacks a part.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let line = |prefix: &'static str| {
             let found = text.lines().find_map(|line| line.strip_prefix(prefix));
@@ -96,13 +96,13 @@ impl EventFormat {
         Ok(Self { name, id, fields, print_fmt })
     }
 
-    /// The field of this name.
+    /// The field with this name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The tables of names inside `print fmt`, in its order.
+    /// The symbol tables in `print fmt`, in their order.
     #[must_use]
     pub fn symbols(&self) -> Symbols<'_> {
         Symbols::new(&self.print_fmt)

@@ -3,7 +3,7 @@ use exits::ExitReason;
 use proptest::prelude::*;
 
 const EXIT: &str = include_str!("../tests/fixtures/kvm_exit.format");
-/// Events of KVM in Linux 6.12 with kvm_amd loaded.
+/// The number of KVM's events in Linux 6.12 with kvm_amd loaded.
 const EVENTS: usize = 91;
 const INHIBIT: &str = include_str!("../tests/fixtures/kvm_apicv_inhibit_changed.format");
 const EMULATE: &str = include_str!("../tests/fixtures/kvm_emulate_insn.format");

@@ -1,6 +1,6 @@
-//! The tables of names in a tracepoint's `print fmt`.
+//! The symbol tables in a tracepoint's `print fmt`.
 
-/// The way in which the kernel applies a table.
+/// The kernel's macro that uses a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymbolTable {
     /// `__print_symbolic`: one value, one name.
@@ -12,19 +12,19 @@ pub enum SymbolTable {
 /// One entry of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol<'a> {
-    /// Which kind of table it stands in.
+    /// The macro that uses the table.
     pub table: SymbolTable,
     /// The expression that the table is applied to, as written (`REC->exit_reason & 0xffff`).
     pub of: &'a str,
     /// The value as written (`0x040 + 1`).
     pub expression: &'a str,
-    /// The value, when the expression is made of numbers only; enumerators of the kernel are not known here.
+    /// The value, if the expression has only numbers: the values of the kernel's enumerators are not known here.
     pub value: Option<i64>,
     /// The name.
     pub name: &'a str,
 }
 
-/// Walks over every entry of every table in a `print fmt`.
+/// Iterates over the entries of all tables in a `print fmt`.
 #[derive(Debug, Clone)]
 pub struct Symbols<'a> {
     rest: &'a str,
@@ -71,7 +71,7 @@ impl<'a> Iterator for Symbols<'a> {
     }
 }
 
-/// Sums, shifts and unions of numbers, as C macros leave them (`((((1UL))) << (3))`, `0x040 + 1`, `-1`).
+/// Evaluates sums, shifts and ORs of numbers, as macros leave them (`((((1UL))) << (3))`, `0x040 + 1`, `-1`).
 fn evaluate(expression: &str) -> Option<i64> {
     if expression.contains('|') {
         return expression.split('|').try_fold(0, |sum, term| Some(sum | evaluate(term)?));

@@ -1,5 +1,5 @@
-//! Benchmark of our own recordings: the time to write and to read an exit, and its bytes. It repeats the exits of a
-//! test fixture, or of a recording whose path is given, at later times. A second path keeps what was written.
+//! Benchmark of our own recordings: the time to write and to read an exit, and its size. Repeats the exits of a test
+//! fixture, or of a recording whose path is given, with later times. A second path keeps the written file.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use traces::exitless::{Header, Summary, Writer};
 use traces::{AccessRecord, ExitRecord, Options, Sink, Source};
 
-/// Exits to write, at least.
+/// The minimum number of exits to write.
 const EXITS: usize = 4_000_000;
 const RUNS: usize = 3;
 /// Nanoseconds between two copies.
@@ -35,7 +35,7 @@ impl Sink for Kept {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` runs this program too, and test runners ask it for its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
@@ -81,14 +81,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Seconds for which this thread was on a processor: both ways are one thread, and others may be at work.
+/// The CPU time of this thread in seconds: writing and reading use one thread each, and other programs may be
+/// running.
 fn on_cpu() -> Result<f64, Box<dyn std::error::Error>> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let ns: f64 = text.split_whitespace().next().unwrap_or_default().parse()?;
     Ok(ns / 1e9)
 }
 
-/// Writes copies, each later than the one before, and says how many exits they have.
+/// Writes copies, each later than the one before, and returns the number of exits.
 fn write_copies(kept: &Kept, to: &mut (impl Write + Send)) -> Result<usize, traces::exitless::WriteError> {
     let times = kept.exits.iter().map(|exit| exit.time_ns);
     let length = times.clone().max().unwrap_or(0) - times.min().unwrap_or(0) + PAUSE;

@@ -1,5 +1,5 @@
-//! Benchmark of reading a recording of xentrace: one of the test fixtures, repeated with later ticks until it is large.
-//! `xenalyze --summary` can be timed on the same file: give a path to keep it.
+//! Benchmark of reading a recording of xentrace: a test fixture, repeated with later ticks until it is large. To
+//! compare with `xenalyze --summary`, give a path to keep the file.
 
 #[path = "xentrace/copies.rs"]
 mod copies;
@@ -10,12 +10,12 @@ use std::time::Instant;
 
 use traces::{Options, Source};
 
-/// Bytes to read.
+/// The number of bytes to read.
 const SIZE: usize = 128 << 20;
 const RUNS: usize = 5;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // `cargo test --benches` starts this too, and test runners ask it for its tests.
+    // `cargo test --benches` runs this program too, and test runners ask it for its tests.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }

@@ -1,9 +1,8 @@
 //! Puts the events of all readers in order and counts them.
 //!
-//! Recorders write one buffer a processor, one after the other, so a recording is in order for each
-//! processor but not over all. Only a thread's own events have to be in order here, and they are unless the
-//! thread changed processors: so events wait, thread by thread, until no older one can come, and are sorted
-//! only when they have to be.
+//! Recorders write one buffer per CPU, one after the other, so a recording is in order for each CPU but not overall.
+//! Only the events of each thread have to be in order here, and they are unless the thread moved to another CPU: so
+//! events wait by thread until no older one can arrive, and are sorted only if necessary.
 
 use exits::{Losses, Profile, Span, Timeline, Vcpu};
 use rustc_hash::FxHashMap;
@@ -16,28 +15,28 @@ use crate::rows;
 use crate::thread::Thread;
 use crate::{AccessRecord, ExitRecord, Options, Sink};
 
-/// Events that may wait; beyond it the older half is handed on early: 32 MiB.
+/// The most events that wait (32 MiB); beyond that the older half is processed early.
 const MOST_WAITING: usize = 1 << 20;
 /// Slots of the table that finds the thread of an event without hashing; a power of two.
 const RECENT: usize = 256;
 
-/// Takes events in the order of a recording and makes the profile.
+/// Takes events in the order of a recording and builds the profile.
 pub(crate) struct Assembly<'s, S> {
     sink: &'s mut S,
     options: Options,
     threads: Vec<Thread>,
     by_key: FxHashMap<u32, u32>,
     recent: Box<[(u32, u32); RECENT]>,
-    /// Threads with events that wait.
+    /// Threads with waiting events.
     active: Vec<u32>,
     waiting: usize,
-    /// Memory for events, to be used again.
+    /// Memory for events, for reuse.
     spare: Vec<Vec<Event>>,
-    /// Its end is known at the end.
+    /// `last_ns` is only set at the end.
     span: Option<Span>,
-    /// The times of records that are no events of interest.
+    /// The times of records other than events of interest.
     observed: Option<Span>,
-    /// Newest event so far, and what it was when the last round ended.
+    /// The time of the newest event, and that at the end of the last round.
     newest_ns: u64,
     newest_of_last_round_ns: u64,
     last_of_cpu: Vec<u64>,
@@ -78,7 +77,8 @@ impl<'s, S: Sink> Assembly<'s, S> {
         }
     }
 
-    /// Says whose events carry `key` from here on. Without it they are those of thread `key` of an unknown VM.
+    /// Sets the vCPU to which events with `key` belong from here on. Without this call, they belong to thread `key`
+    /// of an unknown VM.
     pub(crate) fn introduce(&mut self, key: u32, vcpu: Vcpu) {
         if let Some(&index) = self.by_key.get(&key) {
             let known = &mut self.threads[index as usize].vcpu;
@@ -90,16 +90,16 @@ impl<'s, S: Sink> Assembly<'s, S> {
                 return;
             }
         }
-        // A thread's number was used again, by another process.
+        // The thread ID was reused by another process.
         self.create(key, vcpu);
     }
 
-    /// Says that accesses have no time of their own, so that the whole exit counts as theirs.
+    /// Makes accesses take as long as their exits, because they have no times of their own.
     pub(crate) fn accesses_take_whole_exits(&mut self) {
         self.shared.whole_exits = true;
     }
 
-    /// The name of a VM.
+    /// Sets the name of a VM.
     pub(crate) fn name(&mut self, vm: u32, name: &str) {
         self.names.insert(vm, name.to_owned());
     }
@@ -119,8 +119,8 @@ impl<'s, S: Sink> Assembly<'s, S> {
         self.shared.losses.undecoded = self.shared.losses.undecoded.saturating_add(count);
     }
 
-    /// Says that the recorder was at work at these times, whatever it recorded then. Without it, a setting that
-    /// removes exits would shorten the time by which they are divided.
+    /// Records that the recorder was running at these times, even without events of interest. Otherwise a setting
+    /// that removes exits would shorten the time for which rates are calculated.
     pub(crate) fn observed(&mut self, times: Span) {
         Span::widen(&mut self.observed, times);
     }
@@ -140,8 +140,8 @@ impl<'s, S: Sink> Assembly<'s, S> {
         }
     }
 
-    /// Takes events in a row, all of the thread `key`, and leaves other memory in their place. `ordered` says
-    /// that they are in order of time. The caller tells of the last ones of each processor.
+    /// Adds a run of events of the thread `key`, and replaces `events` by other memory. `ordered` tells whether they
+    /// are in order of time. The caller must call [`Self::last_of_cpu`] itself.
     pub(crate) fn append(&mut self, key: u32, events: &mut Vec<Event>, ordered: bool, newest_ns: u64) {
         if self.shared.marks.wait_for_event() {
             for row in events.chunk_by(|one, next| one.cpu == next.cpu) {
@@ -159,7 +159,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
         }
     }
 
-    /// The last event of a processor so far was at this time.
+    /// Sets the time of the last event of a CPU so far.
     pub(crate) fn last_of_cpu(&mut self, cpu: u16, time_ns: u64) {
         let at = usize::from(cpu);
         if self.last_of_cpu.len() <= at {
@@ -168,8 +168,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
         self.last_of_cpu[at] = time_ns;
     }
 
-    /// The recorder dropped `count` events (zero: an unknown number) between the last event of `cpu` and
-    /// its next one.
+    /// Records that `count` events (0 if unknown) were dropped between the last event of `cpu` and its next one.
     pub(crate) fn lost(&mut self, cpu: u16, count: u64) {
         let after_ns = self.last_of_cpu.get(usize::from(cpu)).copied().unwrap_or(0);
         self.shared.marks.mark(cpu, after_ns);
@@ -177,8 +176,8 @@ impl<'s, S: Sink> Assembly<'s, S> {
         self.shared.losses.lost_events = self.shared.losses.lost_events.saturating_add(count);
     }
 
-    /// A processor's recorder dropped events from `from_ns` to `to_ns`, those perhaps of vCPUs that were on
-    /// other processors before and after.
+    /// Records that events of a CPU were dropped in this time. Among them may be those of vCPUs that were on other
+    /// CPUs before and after.
     pub(crate) fn lost_span(&mut self, from_ns: u64, to_ns: u64) {
         self.shared.marks.span(from_ns, to_ns);
     }
@@ -190,15 +189,15 @@ impl<'s, S: Sink> Assembly<'s, S> {
         losses.lost_exits = losses.lost_exits.saturating_add(exits);
     }
 
-    /// A place in the recording behind which no event is older than the newest event before the place of
-    /// the last call: the end of a round over the buffers of all processors.
+    /// The end of a round over the buffers of all CPUs: events after this place in the recording are not older than
+    /// the newest event before the place of the last call.
     pub(crate) fn round(&mut self) {
         let up_to_ns = self.newest_of_last_round_ns;
         self.newest_of_last_round_ns = self.newest_ns;
         self.flush(up_to_ns);
     }
 
-    /// No event up to and including `up_to_ns` will come any more.
+    /// Processes the events up to and including `up_to_ns`: no more of them can arrive.
     pub(crate) fn flush(&mut self, up_to_ns: u64) {
         self.start();
         let Self { threads, active, shared, sink, spare, .. } = self;
@@ -222,12 +221,12 @@ impl<'s, S: Sink> Assembly<'s, S> {
         self.waiting -= handed_on;
     }
 
-    /// Hands on everything and gives the profile.
+    /// Processes all events and returns the profile.
     pub(crate) fn finish(mut self) -> Profile {
         self.flush(u64::MAX);
         let Self { mut threads, mut shared, sink, names, events, .. } = self;
         let mut profile = Profile::new();
-        // In the profile's order, so that each goes to its end.
+        // In the profile's order, so that each vCPU is appended.
         threads.sort_by_key(|thread| thread.vcpu);
         for mut thread in threads {
             let who = thread.vcpu;
@@ -239,7 +238,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
                 rows::add_to(profile.vcpu(who), &reasons, &accesses);
             }
         }
-        // Recorders name every process of the host.
+        // Recorders name every process of the host, so keep only those with exits.
         let vms: std::collections::BTreeSet<_> =
             profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
         profile.names = names.into_iter().filter(|(vm, _)| vms.contains(vm)).collect();
@@ -251,7 +250,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
         profile
     }
 
-    /// Takes the recording's beginning from the oldest event or other record of its first round.
+    /// Sets the start of the recording to the oldest event or other record of the first round.
     fn start(&mut self) {
         if self.span.is_some() {
             return;
@@ -268,7 +267,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
         }
     }
 
-    /// Makes room where a recording has no rounds, or rounds without end.
+    /// Makes room if a recording has no rounds, or rounds that do not end.
     #[cold]
     fn hand_on_half(&mut self) {
         self.start();

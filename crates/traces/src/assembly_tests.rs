@@ -18,7 +18,7 @@ fn profile(options: Options, feed: impl FnOnce(&mut Assembly<'_, ()>)) -> Profil
 
 #[test]
 fn a_thread_that_changed_processors_is_put_in_order() {
-    // The buffer of processor 0 is written first, although the thread was on processor 1 before.
+    // The buffer of CPU 0 is written first, although the thread was on CPU 1 before.
     let profile = profile(Options::default(), |assembly| {
         for event in [event(Kind::Entry, 30, 9, 0), event(Kind::Exit, 40, 9, 0)] {
             assembly.push(&event);
@@ -92,7 +92,7 @@ fn rounds_hand_on_what_is_older_than_the_round_before() {
     assembly.push(&event(Kind::Exit, 25, 1, 1));
     assembly.round();
     assert_eq!(assembly.waiting, 2);
-    // Too late: its place was handed on.
+    // Too late: newer events were already processed.
     assembly.push(&event(Kind::Entry, 5, 1, 0));
     let profile = assembly.finish();
     assert_eq!(profile.losses.out_of_order, 1);
@@ -140,7 +140,7 @@ fn recordings_without_rounds_stay_in_bounds() {
     assert!(profile.losses.is_whole());
 }
 
-/// Exits and entries of a few threads in order of time, each with the processor it happened on.
+/// Exits and entries of a few threads in order of time, each on some CPU.
 fn history() -> impl Strategy<Value = Vec<Event>> {
     let step = (0..4u32, 0..3u16, 1..50u64, any::<bool>());
     proptest::collection::vec(step, 1..200).prop_map(|steps| {
@@ -151,7 +151,7 @@ fn history() -> impl Strategy<Value = Vec<Event>> {
             now += pause;
             let was = &mut inside[thread as usize];
             let kind = if *was { Kind::Exit } else { Kind::Entry };
-            // Now and then an event is missing.
+            // Sometimes an event is missing.
             if !(drop && pause == 1) {
                 events.push(event(kind, now, thread, cpu));
             }
@@ -199,9 +199,9 @@ proptest! {
         prop_assert_eq!(merged.counts(), whole.counts());
         let pairs = |profile: &Profile| profile.reasons().values().map(|exits| exits.handling.count()).sum::<u64>();
         let cut = pairs(&whole) - pairs(&merged);
-        // Each thread can have had one exit open at the cut.
+        // Each thread can have one unfinished exit at the cut.
         prop_assert!(cut <= 4);
-        // With nothing open at the cut the profiles are equal to the last bit.
+        // Without unfinished exits at the cut, the profiles are identical.
         if cut == 0 && whole.losses == merged.losses {
             prop_assert_eq!(merged, whole);
         }

@@ -1,12 +1,13 @@
-//! The limit of different accesses: a guest that goes through all MSRs or addresses must not fill the memory of whoever
-//! counts for hours.
+//! The limit of different accesses: a guest that accesses all MSRs or addresses must not exhaust the memory of a
+//! process that counts for hours.
 
 use exits::{Access, Exits, Profile};
 
-/// Different accesses kept apart, all vCPUs together; a row takes a few hundred bytes.
+/// The most different accesses that are counted separately, for all vCPUs together; a row takes a few hundred bytes.
 pub(crate) const MOST_ACCESSES: usize = 16_384;
 
-/// Room for different accesses. An access that finds none is [`Access::Other`] of its vCPU.
+/// The rows of accesses that can still be created. Without one, an access is counted as [`Access::Other`] of its
+/// vCPU.
 #[derive(Debug)]
 pub(crate) struct AccessRoom(pub(crate) usize);
 
@@ -17,27 +18,27 @@ impl Default for AccessRoom {
 }
 
 impl AccessRoom {
-    /// Takes room for one more access, if there is any.
+    /// Takes one row, if there is any left.
     pub(crate) fn take(&mut self) -> bool {
         let fits = self.0 > 0;
         self.0 -= usize::from(fits);
         fits
     }
 
-    /// The row that counts `access`: its own if it has one or there is room for it.
+    /// The row in which to count `access`: its own if it has one or can get one.
     pub(crate) fn row(&mut self, access: Access, is_known: bool) -> Access {
         if is_known || access == Access::Other || self.take() { access } else { Access::Other }
     }
 }
 
-/// The different accesses of all vCPUs, those summed up as others apart.
+/// The number of different accesses of all vCPUs, without [`Access::Other`].
 pub(crate) fn different_accesses(profile: &Profile) -> usize {
     let each = profile.vcpus().iter().flat_map(|of| of.accesses.keys());
     each.filter(|&&access| access != Access::Other).count()
 }
 
-/// Adds `other` to `profile` as [`Profile::merge`] does, with the limit that recordings have: once `profile` has 16,384
-/// different accesses, new ones are [`Access::Other`] of their vCPU.
+/// Adds `other` to `profile` as [`Profile::merge`] does, but with the limit that recordings have: once `profile` has
+/// 16,384 different accesses, new ones are counted as [`Access::Other`] of their vCPU.
 pub fn merge_bounded(profile: &mut Profile, other: &Profile) {
     let mut room = AccessRoom(MOST_ACCESSES.saturating_sub(different_accesses(profile)));
     if different_accesses(other) <= room.0 {
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
     use exits::{Direction, Vcpu};
 
-    /// One access of each address from `first` on, by each of two vCPUs.
+    /// One access to each address from `first` on, by each of two vCPUs.
     fn sweep(first: u64, count: u64) -> Profile {
         let mut profile = Profile::new();
         for number in [0, 1] {
@@ -91,7 +92,7 @@ mod tests {
         for round in 0..rounds {
             merge_bounded(&mut sum, &sweep(round * EACH, EACH));
         }
-        // Those that are known go on being counted for themselves.
+        // Known accesses are still counted separately.
         merge_bounded(&mut sum, &sweep(0, EACH));
         assert_eq!(different_accesses(&sum), MOST_ACCESSES);
         let all = sum.accesses();

@@ -1,4 +1,4 @@
-//! From a tracepoint's bytes to an event, by the offsets that the recording's own descriptions give.
+//! Decodes tracepoint records into events, with the offsets from the recording's own descriptions.
 
 use exits::{ExitReason, Isa};
 use tracepoints::{EventFormat, Field};
@@ -7,10 +7,10 @@ use crate::bytes::u16_at;
 use crate::event::{Event, Kind};
 use crate::quick::{Load, Quick};
 
-/// Event numbers are 16 bits wide.
+/// The number of event IDs, which have 16 bits.
 const IDS: usize = 1 << 16;
 
-/// The number of occurrences of each event of a [`Decoder`], by its slot.
+/// The number of occurrences of each event, by its slot in the [`Decoder`].
 pub(crate) type Counts = Vec<u64>;
 
 /// The result of decoding a record.
@@ -18,13 +18,13 @@ pub(crate) type Counts = Vec<u64>;
 pub(crate) enum Decoded {
     /// An event to pass on.
     Event,
-    /// An event that is only counted, or one without a description.
+    /// An event that is only counted, or has no description.
     Other,
-    /// An event of interest whose bytes cannot be.
+    /// An event of interest that could not be decoded.
     Undecoded,
 }
 
-/// The offset and the width of a field.
+/// The offset and size of a field.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     offset: u16,
@@ -32,7 +32,7 @@ struct Place {
 }
 
 impl Place {
-    /// The number there, zero-extended.
+    /// Reads the number, zero-extended.
     #[inline]
     fn read(self, raw: &[u8]) -> Option<u64> {
         let bytes = raw.get(usize::from(self.offset)..)?;
@@ -41,13 +41,13 @@ impl Place {
             8 => u64::from_le_bytes(*bytes.first_chunk()?),
             2 => u64::from(u16::from_le_bytes(*bytes.first_chunk()?)),
             1 => u64::from(*bytes.first()?),
-            // A field that this kernel does not have.
+            // The kernel does not have this field.
             _ => 0,
         })
     }
 }
 
-/// The recipe for reading one event.
+/// The fields to read from an event.
 #[derive(Debug, Clone, Copy)]
 enum Recipe {
     Exit { reason: Place, isa: Place, rip: Place },
@@ -62,16 +62,16 @@ enum Recipe {
     Counted,
 }
 
-/// Reads records of the tracepoints that were added to it.
+/// Decodes records of the tracepoints that were added to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoder {
-    /// Slot plus one of each event number; zero for events without a description.
+    /// The slot plus one of each event ID; zero for events without a description.
     slots: Vec<u16>,
     recipes: Vec<Recipe>,
     names: Vec<String>,
     /// The slot of `kvm_exit`.
     exits: Option<usize>,
-    /// The thread's field, the same for all events of a kernel.
+    /// The field with the thread, which is the same for all events of a kernel.
     thread: Place,
 }
 
@@ -81,10 +81,10 @@ impl Decoder {
         Self { slots: Vec::new(), recipes: Vec::new(), names: Vec::new(), exits: None, thread }
     }
 
-    /// Learns one event, of interest or not. An event that lacks a field it needs is only counted.
+    /// Adds an event, of interest or not. An event that lacks a field it needs is only counted.
     pub(crate) fn add(&mut self, system: &str, format: &EventFormat) {
         let slot = self.names.len();
-        // The number of slots fits: each belongs to one of 65536 event numbers.
+        // Always fits: there is at most one slot for each of the 65,536 event IDs.
         let Ok(stored) = u16::try_from(slot + 1) else { return };
         let recipe = if system == "kvm" { recipe(format) } else { None };
         if let Some(Recipe::Exit { .. }) = recipe {
@@ -102,12 +102,12 @@ impl Decoder {
         self.slots[id] = stored;
     }
 
-    /// Tests whether exits can be read.
+    /// Tests whether exits can be decoded.
     pub(crate) fn has_exits(&self) -> bool {
         self.exits.is_some()
     }
 
-    /// Tests whether the event of this number is an exit.
+    /// Tests whether the event with this ID is `kvm_exit`.
     pub(crate) fn is_exit(&self, id: u64) -> bool {
         self.slot(id).is_some_and(|slot| self.exits == Some(slot))
     }
@@ -122,8 +122,8 @@ impl Decoder {
         self.recipes.len()
     }
 
-    /// The short ways of those events that have one, for records whose bytes begin at `before` of a window; each with
-    /// the event's number and slot.
+    /// The fast paths of the events that have one, with the events' IDs and slots. Raw data begins at offset `before`
+    /// of a window.
     pub(crate) fn quick(&self, before: usize) -> impl Iterator<Item = (usize, usize, Quick)> {
         let described = self.slots.iter().enumerate();
         described.filter_map(move |(id, &slot)| {
@@ -132,19 +132,19 @@ impl Decoder {
         })
     }
 
-    /// The slot of an event number.
+    /// The slot of an event ID.
     #[inline(always)]
     pub(crate) fn slot(&self, id: u64) -> Option<usize> {
         usize::from(*self.slots.get(id as usize)?).checked_sub(1)
     }
 
-    /// The thread in which a record was made, as the tracepoint itself says.
+    /// The thread in which a record was made, from its common fields.
     pub(crate) fn thread(&self, raw: &[u8]) -> Option<u32> {
         self.thread.read(raw).map(|thread| thread as u32)
     }
 
-    /// Decodes a record, which begins with `common_type`, and counts it. Sets kind, value and extra of
-    /// `event`; the rest is the caller's.
+    /// Decodes a record, which begins with `common_type`, and counts it. Sets kind, value and extra of `event`; the
+    /// caller sets the rest.
     #[inline]
     pub(crate) fn decode(&self, raw: &[u8], event: &mut Event, counts: &mut Counts) -> Decoded {
         let slot = u16_at(raw, 0).and_then(|id| self.slot(u64::from(id)));
@@ -165,7 +165,7 @@ impl Decoder {
 }
 
 impl Recipe {
-    /// The short way for records whose bytes begin at `before` of a window.
+    /// The fast path, if raw data begins at offset `before` of a window.
     fn quick(&self, before: usize) -> Option<Quick> {
         let load = |place: Place| Load::new(before + usize::from(place.offset), place.size);
         let none = Load::default();
@@ -198,7 +198,7 @@ impl Recipe {
         Some(Quick { length: self.length(), value, extra, select, kinds, added })
     }
 
-    /// Bytes that a record must have for all fields to be there.
+    /// The minimum length of a record that has all fields.
     fn length(&self) -> u32 {
         let places = match *self {
             Self::Exit { reason, isa, rip } => [reason, isa, rip],
@@ -222,7 +222,7 @@ fn fill(recipe: &Recipe, raw: &[u8], event: &mut Event) -> Option<()> {
     (event.kind, event.value, event.extra) = match *recipe {
         Recipe::Exit { reason, isa, rip } => {
             let isa = Isa::from_kvm(u32::try_from(isa.read(raw)?).ok()?)?;
-            // Some kernels declare the field as long, and -1 (SVM's invalid state) fills it.
+            // Some kernels declare the field as long, and sign-extend -1 (SVM's VMEXIT_INVALID).
             let code = reason.read(raw)? as u32;
             (Kind::Exit, Event::exit(ExitReason { isa, code }), rip.read(raw)?)
         }
@@ -263,7 +263,7 @@ fn fill(recipe: &Recipe, raw: &[u8], event: &mut Event) -> Option<()> {
     Some(())
 }
 
-/// The recipe for this event of KVM (`arch/x86/kvm/trace.h`, `include/trace/events/kvm.h`).
+/// The recipe for an event of KVM (`arch/x86/kvm/trace.h`, `include/trace/events/kvm.h`).
 fn recipe(format: &EventFormat) -> Option<Recipe> {
     let must = |name: &str| format.field(name).and_then(place);
     let may = |name: &str| must(name).unwrap_or_default();
@@ -280,7 +280,7 @@ fn recipe(format: &EventFormat) -> Option<Recipe> {
         "kvm_avic_unaccelerated_access" => {
             Recipe::Unaccelerated { write: must("rw")?, register: must("offset")? }
         }
-        // Before Linux 5.13 the first has `exit_code` as well.
+        // Before Linux 5.13 the field of `kvm_nested_vmexit` is also named `exit_code`.
         "kvm_nested_vmexit" => Recipe::Nested {
             reason: must("exit_reason").or_else(|| must("exit_code"))?,
             isa: must("isa")?,

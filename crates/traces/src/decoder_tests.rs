@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Every event of KVM in Linux 6.12, one `format` file after the other.
+/// Every event of KVM in Linux 6.12: concatenated `format` files.
 const ALL: &str = include_str!("../../tracepoints/tests/fixtures/all-of-kvm.formats");
 
 fn formats() -> Vec<EventFormat> {
@@ -15,7 +15,7 @@ fn decoder() -> Decoder {
     decoder
 }
 
-/// A record of this event with these fields.
+/// A record of this event with these values in the named fields.
 fn record(name: &str, fields: &[(&str, u64)]) -> Vec<u8> {
     let formats = formats();
     let format = formats.iter().find(|format| format.name == name).unwrap();

@@ -1,85 +1,85 @@
-//! Events, the common form of all formats' records.
+//! Events, the common form of the records of all formats.
 
 use exits::{Access, Direction, ExitReason, Isa};
 
-/// The kind of an event. The comment of each says what an [`Event`] of it holds.
+/// The kind of an event. The comment of each tells what an [`Event`] of this kind contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// The guest was left. `value`: the reason, see [`Event::exit`]; `extra`: the guest's instruction pointer.
+    /// An exit. `value`: the reason, see [`Event::exit`]; `extra`: the guest's instruction pointer.
     Exit,
-    /// The guest was entered. `value`: the vCPU's number, or [`Event::NO_NUMBER`].
+    /// An entry. `value`: the vCPU's number, or [`Event::NO_NUMBER`].
     Entry,
-    /// The vCPU waits for a processor, so whatever it left the guest for is handled. `value`: 1 when it slept
-    /// until then, 0 when it was pushed off a processor. Only Xen's recordings say so.
+    /// The vCPU became runnable, so its exit has been handled. `value`: 1 if it was blocked before, 0 if it was
+    /// preempted. Only in recordings of Xen.
     Runnable,
-    /// A port was accessed. `value`: its number; `extra`: what was written or read.
+    /// An access to an I/O port. `value`: its number; `extra`: the data.
     PortRead,
     PortWrite,
-    /// An address without memory was accessed. `value`: the address; `extra`: what was written or read.
+    /// An access to an address without memory. `value`: the address; `extra`: the data.
     MmioRead,
     MmioWrite,
-    /// A read that user space has yet to answer. `value`: the address.
+    /// A read that user space has to complete. `value`: the address.
     MmioUnsatisfied,
-    /// A model-specific register was accessed. `value`: its number; `extra`: what was written or read.
+    /// An access to an MSR. `value`: its number; `extra`: the data.
     MsrRead,
     MsrWrite,
-    /// A register of the local APIC was emulated. `value`: its offset; `extra`: what was written or read.
+    /// An emulated access to a register of the local APIC. `value`: its offset; `extra`: the data.
     ApicRead,
     ApicWrite,
-    /// AVIC could not deliver an IPI. `value`: the cause; `extra`: the interrupt command.
+    /// An IPI that AVIC could not deliver. `value`: the cause; `extra`: the ICR.
     IncompleteIpi,
-    /// AVIC does not accelerate an access. `value`: the register's offset.
+    /// An access that AVIC does not accelerate. `value`: the register's offset.
     UnacceleratedRead,
     UnacceleratedWrite,
-    /// The exit is one of a nested guest. `value`: the reason, as of an exit.
+    /// The exit is that of a nested guest. `value`: the reason, as of an exit.
     NestedExit,
-    /// It is handed to the guest's own hypervisor. `value`: the reason, as that sees it.
+    /// The exit is injected into the guest hypervisor. `value`: the reason that it sees.
     NestedToL1,
 }
 
-/// One event of one vCPU, in 32 bytes: a chunk of them is written and read once for each exit.
+/// One event of one vCPU. Kept to 32 bytes, because chunks of them are written and read for each exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event {
     /// Nanoseconds of the recording's clock.
     pub(crate) time_ns: u64,
     pub(crate) value: u64,
     pub(crate) extra: u64,
-    /// Who: the thread under KVM, what the reader chooses elsewhere. See `Assembly::introduce`.
+    /// The thread under KVM; elsewhere a key that the reader chooses. See `Assembly::introduce`.
     pub(crate) thread: u32,
-    /// The processor on which it happened.
+    /// The CPU on which it occurred.
     pub(crate) cpu: u16,
     pub(crate) kind: Kind,
 }
 
 impl Event {
-    /// The `value` of an entry that does not say which vCPU it enters.
+    /// The `value` of an entry without the vCPU's number.
     pub(crate) const NO_NUMBER: u64 = u64::MAX;
 
-    /// The `value` of an exit of this reason.
+    /// The `value` of an exit with this reason.
     pub(crate) const fn exit(reason: ExitReason) -> u64 {
         let isa = match reason.isa {
             Isa::Vmx => 0,
             Isa::Svm => 1u64 << 32,
         };
-        // A widening that `From` cannot do in a constant function.
+        // Like `u64::from`, which is not const.
         #[allow(clippy::cast_lossless)]
         let code = reason.code as u64;
         isa | code
     }
 
-    /// The reason of an exit.
+    /// The reason of an exit event.
     pub(crate) const fn reason(&self) -> ExitReason {
         Self::reason_of(self.value)
     }
 
-    /// The reason of which this is the `value`.
+    /// The reason with this `value`.
     const fn reason_of(value: u64) -> ExitReason {
         let isa = if value >> 32 == 0 { Isa::Vmx } else { Isa::Svm };
         ExitReason { isa, code: value as u32 }
     }
 
-    /// The access of an event other than exit and entry.
+    /// The access of an event that is neither exit nor entry.
     pub(crate) fn access(&self) -> Option<Access> {
         self.kind.access(self.value)
     }
@@ -88,11 +88,11 @@ impl Event {
 impl Kind {
     pub(crate) const MSR: u8 = 2;
     pub(crate) const APIC: u8 = 3;
-    /// The sort of what AVIC's events tell: they say why there was an exit, so the whole exit is theirs.
+    /// The class of AVIC's events: they describe the exit itself, so they take as long as the exit.
     pub(crate) const WHOLE: u8 = 4;
-    /// The sort of what says whose exit it was: the whole exit is theirs too.
+    /// The class of nested exits: they take as long as the exit too.
     pub(crate) const NESTED: u8 = 5;
-    /// By kind. A table, since the kinds follow each other without a rule that a processor could learn.
+    /// The class by kind. A table, because the order of kinds is too irregular for branch prediction.
     const SORTS: [u8; 32] = {
         let mut sorts = [Self::WHOLE; 32];
         (sorts[Self::PortRead as usize], sorts[Self::PortWrite as usize]) = (0, 0);
@@ -104,13 +104,13 @@ impl Kind {
         sorts
     };
 
-    /// Which accesses take each other's place: those of the same sort in one exit.
+    /// The class of accesses: in one exit, a later access replaces an earlier one of the same class.
     #[inline]
     pub(crate) const fn sort(self) -> u8 {
         Self::SORTS[self as usize % 32]
     }
 
-    /// The port, address or register of an event of this kind and value, if it has one.
+    /// The port, address or register of an event with this kind and value, if it has one.
     pub(crate) fn access(self, value: u64) -> Option<Access> {
         let number = value as u32;
         let port = |direction| Access::Port { port: value as u16, direction };

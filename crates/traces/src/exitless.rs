@@ -1,11 +1,10 @@
-//! exitless's own recordings of exits: an Apache Arrow IPC stream with one row an exit.
+//! exitless's own recordings of exits: an Apache Arrow IPC stream with one row per exit.
 //!
-//! A stream needs nothing at its end: a file that a full disk or a kill cut short gives every whole batch, and
-//! every tool that knows Arrow reads it. `docs/format.md` describes columns and metadata.
+//! A stream needs no footer: if a full disk or a kill cuts the file, all complete batches can be read, by any tool
+//! that reads Arrow. `docs/format.md` describes columns and metadata.
 //!
-//! The reader takes from arrow-ipc only the verified messages and unpacks the few columns itself: the readers of
-//! arrow-ipc 59 allocate whatever a broken length says, which ends the process, and panic on schemas and buffers
-//! that are broken.
+//! The reader uses arrow-ipc only for verified messages and decodes the few columns itself: the readers of arrow-ipc
+//! 59 allocate whatever a corrupt length says, which aborts the process, and panic on corrupt schemas and buffers.
 
 mod annotate;
 mod batch;

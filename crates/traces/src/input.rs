@@ -1,4 +1,4 @@
-//! The bytes of a recording: of a file or of standard input, packed or not.
+//! The bytes of a recording, from a file or standard input, compressed or not.
 
 use std::fmt;
 use std::fs::File;
@@ -43,7 +43,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// An open recording. Packed ones are unpacked on the way.
+/// An open recording, which is decompressed while it is read.
 pub(crate) struct Input {
     pub(crate) name: String,
     start: Vec<u8>,
@@ -53,22 +53,22 @@ pub(crate) struct Input {
 
 enum Body {
     File(File),
-    /// The bytes that follow `start`.
+    /// The bytes after `start`.
     Stream(Box<dyn Read + Send>),
 }
 
-/// The error with which reading a stream ended early, for whoever reads last.
+/// The error that ended a stream early, for whoever reads last.
 #[derive(Clone, Default)]
 pub(crate) struct Failure(Arc<Mutex<Option<io::Error>>>);
 
 impl Failure {
-    /// The error, once.
+    /// Takes the error.
     pub(crate) fn take(&self) -> Option<io::Error> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Ends at an error as at the end of the stream, and keeps the error: what came before it is of use.
+/// Turns an error into the end of the stream and keeps it, because the bytes before it are useful.
 struct Lenient<R> {
     inner: R,
     failure: Failure,
@@ -88,7 +88,7 @@ impl<R: Read> Read for Lenient<R> {
 }
 
 impl Input {
-    /// Opens a recording and reads its beginning.
+    /// Opens a recording and reads its first bytes.
     pub(crate) fn open(source: &Source) -> Result<Self, Error> {
         let name = source.to_string();
         let failed = |source| Error::Read { name: name.clone(), source };
@@ -110,7 +110,7 @@ impl Input {
         Self::of_stream(name, reader)
     }
 
-    /// Reads the beginning of what can be read once only.
+    /// Reads the first bytes of a stream, which can be read only once.
     pub(crate) fn of_stream(name: String, mut reader: Box<dyn Read + Send>) -> Result<Self, Error> {
         let failed = |source| Error::Read { name: name.clone(), source };
         let failure = Failure::default();
@@ -144,13 +144,13 @@ impl Input {
         }
     }
 
-    /// The cell for the error of a stream that ended early.
+    /// The place where the error of a stream that ended early is kept.
     pub(crate) fn failure(&self) -> Failure {
         self.failure.clone()
     }
 
-    /// The whole recording as a file to read anywhere, with its length in bytes. Anything that is not a file is copied
-    /// to a nameless one in the directory for temporary files.
+    /// The whole recording as a seekable file, with its length in bytes. A stream is copied to an unnamed file in the
+    /// directory for temporary files, unless it decompresses to so much more than its size that it may never end.
     pub(crate) fn into_file(self) -> Result<(File, u64), Error> {
         let name = self.name.clone();
         let failed = |source| Error::Spool { name: name.clone(), source };

@@ -1,9 +1,9 @@
-//! Reads recordings of VM exits and makes one [`exits::Profile`] of them, whatever tool wrote them.
+//! Reads recordings of VM exits from various tools, and makes an [`exits::Profile`] of them.
 //!
-//! A recording is recognised by its content: `perf.data` in file and pipe mode, `trace.dat` of trace-cmd,
-//! the text of tracefs and of `trace-cmd report`, the binary output of `xentrace`, and what [`exitless`] writes
-//! itself. Each reader of what other tools wrote turns its format into the same few events; putting them in
-//! order, pairing exits with entries and counting is done in one place for all of them.
+//! A recording is recognised by its contents: `perf.data` in file and pipe mode, `trace.dat` of trace-cmd, the text
+//! of tracefs and of `trace-cmd report`, the binary output of `xentrace`, and what [`exitless`] writes. The readers
+//! of other tools' formats convert them to the same few events. One place puts these in order, pairs exits with
+//! entries, and counts them.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), traces::Error> {
@@ -57,18 +57,18 @@ pub use xentrace::follow as follow_xentrace;
 /// The part of a recording to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Only exits so many nanoseconds or more after the recording's first event.
+    /// Only exits at least this many nanoseconds after the recording's first event.
     pub from_ns: Option<u64>,
-    /// Only exits less than so many nanoseconds after the recording's first event.
+    /// Only exits less than this many nanoseconds after the recording's first event.
     pub to_ns: Option<u64>,
-    /// Threads to decode with; `None` takes as many as there are processors.
+    /// The number of threads for decoding; `None` uses as many as there are CPUs.
     pub threads: Option<std::num::NonZeroUsize>,
-    /// Ticks of the time stamp counter in a second, for recordings of xentrace, which hold no times but these
-    /// ticks. Without it, or when it is zero, the frequency is estimated from the recording's scheduler events,
-    /// and where it has none, taken to be 2.4 GHz as `xenalyze` does; a warning says so.
+    /// The TSC frequency for recordings of xentrace, which have no other times. If it is `None` or zero, the
+    /// frequency is estimated from the scheduler's events in the recording; if there are none, 2.4 GHz is assumed as
+    /// `xenalyze` does, with a warning.
     pub tsc_hz: Option<u64>,
-    /// The instruction set of the exits of a xentrace recording, where it does not say (before Xen 4.19);
-    /// `None` decides by what the recording shows.
+    /// The instruction set of the exits in a recording of xentrace before Xen 4.19, which does not contain it; `None`
+    /// infers it.
     pub isa: Option<exits::Isa>,
 }
 
@@ -77,19 +77,19 @@ pub struct Options {
 pub struct Reading {
     /// The exits.
     pub profile: exits::Profile,
-    /// The program and the machine that wrote the recording.
+    /// The program and the machine that made the recording.
     pub origin: Origin,
-    /// The place where reading had to end early. The profile holds everything before it.
+    /// The place where reading had to stop. The profile has everything before it.
     pub damage: Option<Damage>,
     /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Reads a recording of any known kind, from its first event to its end or to where it is damaged; `sink`
-/// gets every exit.
+/// Reads a recording of any known format, from its first event to its end or to where it is damaged; `sink` receives
+/// every exit.
 ///
 /// # Errors
-/// When nothing can be read: [`Error`] says why and what to do. Damage further in is not an error.
+/// If nothing can be read: [`Error`] has the reason and the next step. Later damage is not an error.
 pub fn read(source: &Source, options: &Options, sink: &mut impl Sink) -> Result<Reading, Error> {
     if let Source::Path(path) = source {
         if path.is_dir() {
@@ -99,7 +99,7 @@ pub fn read(source: &Source, options: &Options, sink: &mut impl Sink) -> Result<
     read_input(input::Input::open(source)?, options, sink)
 }
 
-/// Reads a recording that is in memory, as [`read`] does from standard input; for tests and fuzzing.
+/// Reads a recording in memory, as [`read`] does from standard input; for tests and fuzzing.
 ///
 /// # Errors
 ///
@@ -117,7 +117,7 @@ fn read_input(input: input::Input, options: &Options, sink: &mut impl Sink) -> R
         Format::TraceDat => trace_dat::read(input, *options, sink),
         Format::TracefsText => text::read(input, *options, sink),
         Format::Xentrace => xentrace::read(input, *options, sink),
-        // Not a file's, but no format is given for one that has no reader.
+        // Cannot happen: no file has this format.
         Format::Live => Err(recognise::unrecognised(&input)),
         Format::Exits => exitless::read(input, *options, sink),
         Format::Profile => exitless::profile::read(input, *options, sink),

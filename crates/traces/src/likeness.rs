@@ -1,4 +1,4 @@
-//! The comparability of recordings: the machines that they were made on.
+//! The comparability of recordings by the machines on which they were made.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::Recordings;
 
-/// The properties, beside exits, in which recordings may differ.
+/// Properties, besides exits, in which recordings may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Property {
-    /// The instruction set of the exits: their reasons have other meanings.
+    /// The instruction set of the exits, which gives reasons their meaning.
     InstructionSet,
-    /// KVM or Xen, which handle exits otherwise and say otherwise when they did.
+    /// KVM or Xen, which handle exits and measure their times differently.
     Hypervisor,
-    /// The processor: what an exit costs is a property of it.
+    /// The CPU, on which the cost of an exit depends.
     Processor,
     /// The host's name.
     Host,
@@ -25,8 +25,7 @@ pub enum Property {
 }
 
 impl Property {
-    /// Tests whether a difference makes the figures of two sides incomparable, unless the difference itself is to be
-    /// measured.
+    /// Tests whether a difference makes the figures of two sides incomparable, unless its effect is to be measured.
     #[must_use]
     pub const fn forbids_comparison(self) -> bool {
         matches!(self, Self::InstructionSet | Self::Hypervisor | Self::Processor)
@@ -45,14 +44,14 @@ impl fmt::Display for Property {
     }
 }
 
-/// A property that differs between two sides, as far as both are known.
+/// A property that is known on both sides and differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unlike {
-    /// Which.
+    /// The property.
     pub property: Property,
-    /// The values in the recordings of the first side.
+    /// The values on the first side.
     pub before: BTreeSet<String>,
-    /// The values in those of the second side.
+    /// The values on the second side.
     pub after: BTreeSet<String>,
 }
 
@@ -63,7 +62,7 @@ impl fmt::Display for Unlike {
     }
 }
 
-/// The differences between two sets of recordings. A property that one side lacks is not a difference.
+/// The differences between two sets of recordings. A property that is unknown on one side is not a difference.
 #[must_use]
 pub fn unlike(before: &[Recordings], after: &[Recordings]) -> Vec<Unlike> {
     let properties = [
@@ -138,7 +137,7 @@ mod tests {
         assert_eq!(said(&one), [""; 0]);
     }
 
-    /// What `exitless record` writes on a host, read back: single exits, and sums.
+    /// The recordings that `exitless record` writes on a host, read back: single exits, and sums.
     fn recorded(header: &Header) -> [Recordings; 2] {
         let mut exits = Vec::new();
         Writer::new(&mut exits, header).unwrap().finish(Summary::default()).unwrap();
@@ -173,7 +172,7 @@ mod tests {
             assert_eq!(said, ["hypervisor: KVM before, Xen after"]);
             assert_eq!(unlike(&[of_xen], std::slice::from_ref(&xentrace)), []);
         }
-        // Where the host is not known, the clock of single exits tells.
+        // If the host is not known, the clock of single exits identifies Xen.
         let clock = Header { clock: Some("TSC".to_owned()), ..Header::default() };
         assert_eq!(recorded(&clock)[0].files[0].origin.xen().as_deref(), Some("Xen"));
     }

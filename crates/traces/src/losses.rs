@@ -1,20 +1,20 @@
-//! The time spans in which events were lost, for each processor.
+//! The times at which events were lost, by CPU.
 
 use rustc_hash::FxHashMap;
 
-/// So many places of a list may be out of order; only a broken recording has more, and is not worth the time.
+/// The most entries of a list that may be out of order; only corrupt recordings have more.
 const MOST_OUT_OF_ORDER: usize = 1024;
 
-/// When events were lost: for each processor, and for those of any processor that concern all.
+/// The times of losses: by CPU, and those that concern vCPUs on any CPU.
 #[derive(Debug, Default)]
 pub(crate) struct LossMarks {
     by_cpu: FxHashMap<u16, Spans>,
-    /// Processors without an event since their last loss, with the time of the last event before it.
+    /// CPUs without an event since their last loss, with the time of the last event before it.
     open: FxHashMap<u16, u64>,
     anywhere: Spans,
 }
 
-/// Spans of time, by beginning.
+/// Time spans, sorted by start.
 #[derive(Debug, Default)]
 struct Spans(Vec<Span>);
 
@@ -22,13 +22,13 @@ struct Spans(Vec<Span>);
 struct Span {
     from_ns: u64,
     to_ns: u64,
-    /// The latest `to_ns` up to this one.
+    /// The maximum of `to_ns` up to this one.
     latest_ns: u64,
 }
 
 impl Spans {
     fn add(&mut self, from_ns: u64, to_ns: u64) {
-        // Processors are read one after the other and are in order themselves, so spans come nearly in order.
+        // CPUs are read one after the other and each is in order, so spans are nearly in order.
         let at = self.0.partition_point(|span| span.from_ns <= from_ns);
         if self.0.len() - at >= MOST_OUT_OF_ORDER {
             return;
@@ -41,7 +41,7 @@ impl Spans {
         }
     }
 
-    /// Tests whether some span begins before `to_ns` and ends at `from_ns` or later.
+    /// Tests whether a span starts before `to_ns` and ends at `from_ns` or later.
     fn overlap(&self, from_ns: u64, to_ns: u64) -> bool {
         let at = self.0.partition_point(|span| span.from_ns < to_ns);
         at.checked_sub(1).is_some_and(|last| self.0[last].latest_ns >= from_ns)
@@ -49,7 +49,7 @@ impl Spans {
 }
 
 impl LossMarks {
-    /// Events of `cpu` were lost after `after_ns` and before its next one, of which [`Self::event`] tells.
+    /// Records that events of `cpu` were lost after `after_ns` and before its next event; see [`Self::event`].
     pub(crate) fn mark(&mut self, cpu: u16, after_ns: u64) {
         let from_ns = self.open.entry(cpu).or_insert(after_ns);
         *from_ns = after_ns.min(*from_ns);
@@ -60,10 +60,10 @@ impl LossMarks {
         !self.open.is_empty()
     }
 
-    /// Ends the loss before this event of `cpu`.
+    /// Ends a loss: this is the next event of `cpu`.
     pub(crate) fn event(&mut self, cpu: u16, time_ns: u64) {
         if let Some(from_ns) = self.open.remove(&cpu) {
-            // A coarse clock gives the events around a loss the same time.
+            // With a coarse clock, the events around a loss can have the same time.
             let to_ns = time_ns.max(from_ns.saturating_add(1));
             self.by_cpu.entry(cpu).or_default().add(from_ns, to_ns);
         }
@@ -76,19 +76,19 @@ impl LossMarks {
     }
 
     fn of_cpu(&self, cpu: u16, from_ns: u64, to_ns: u64) -> bool {
-        // An event at the end of a loss is the first that was not lost.
+        // An event at the end of a loss is the first one that was not lost.
         let ended = |spans: &Spans| spans.overlap(from_ns.saturating_add(1), to_ns);
         self.by_cpu.get(&cpu).is_some_and(ended)
             || self.open.get(&cpu).is_some_and(|&open_ns| open_ns < to_ns)
     }
 
-    /// A processor's recorder dropped events in this time, and those of a vCPU that was on no processor
-    /// before and after may be among them.
+    /// Records that a CPU lost events in this time, among which may be those of a vCPU that was on no CPU before and
+    /// after.
     pub(crate) fn span(&mut self, from_ns: u64, to_ns: u64) {
         self.anywhere.add(from_ns, to_ns);
     }
 
-    /// Tests whether one of the spans overlaps that from `from_ns` to `to_ns`.
+    /// Tests whether one of these spans overlaps that from `from_ns` to `to_ns`.
     pub(crate) fn anywhere(&self, from_ns: u64, to_ns: u64) -> bool {
         self.anywhere.overlap(from_ns, to_ns)
     }

@@ -4,7 +4,7 @@ use exits::Hypervisor;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The kinds of recordings.
+/// The formats of recordings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum Format {
     TracefsText,
     /// The binary output of xentrace.
     Xentrace,
-    /// No recording: the running kernel.
+    /// Not a recording: the running kernel.
     Live,
     /// Our own recording of single exits: [`crate::exitless`].
     Exits,
@@ -42,12 +42,12 @@ impl fmt::Display for Format {
     }
 }
 
-/// The facts that a recording has about itself. Most formats have few.
+/// The facts that a recording contains about itself. Most formats have few.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Its kind.
     pub format: Format,
-    /// Version of the format or of the tool that wrote it, as the recording has it.
+    /// The version of the format or of the tool, as written in the recording.
     pub version: Option<String>,
     /// The host's name.
     pub host: Option<String>,
@@ -57,18 +57,18 @@ pub struct Origin {
     /// Xen's version.
     #[serde(default)]
     pub xen_version: Option<String>,
-    /// The kernel's release: on a host of Xen that of the control domain.
+    /// The kernel's release; on Xen that of the control domain.
     pub kernel: Option<String>,
-    /// The processor's name.
+    /// The CPU's model name.
     pub processor: Option<String>,
-    /// The command that recorded.
+    /// The command that made the recording.
     pub command: Option<String>,
-    /// Bytes of the recording, unpacked.
+    /// The size of the recording in bytes, uncompressed.
     pub bytes: u64,
 }
 
 impl Origin {
-    /// An origin of which nothing but the format is known.
+    /// An origin with only the format.
     #[must_use]
     pub fn new(format: Format) -> Self {
         let hypervisor = if format == Format::Xentrace { Hypervisor::Xen } else { Hypervisor::Kvm };
@@ -85,7 +85,7 @@ impl Origin {
         }
     }
 
-    /// Xen with its version; `None` for KVM, and where the format alone says so.
+    /// Xen with its version; `None` for KVM, and if only the format identifies Xen.
     #[must_use]
     pub fn xen(&self) -> Option<String> {
         match (self.hypervisor, &self.xen_version) {
@@ -96,10 +96,10 @@ impl Origin {
     }
 }
 
-/// A place at which a recording stops making sense.
+/// The place where a recording becomes invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
-    /// Bytes from the recording's start; of the unpacked recording if it was packed.
+    /// The offset in bytes from the start; in the uncompressed recording if it is compressed.
     pub offset: u64,
     /// The defect at that place.
     pub what: String,

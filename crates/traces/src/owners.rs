@@ -1,15 +1,15 @@
-//! Events that were recorded in more than one buffer, so that they count once.
+//! Selects one of several buffers that recorded the same events, so that each event counts once.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::Kind;
 
-/// From which of several buffers the events of a thread are taken.
+/// The buffer from which the events of each thread are taken.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    /// For each kind the first buffer that had one.
+    /// The first buffer that had an event of each kind.
     by_kind: FxHashMap<(u32, u8), usize>,
-    /// Buffers with entries.
+    /// Buffers that have entries.
     with_entries: FxHashSet<(u32, usize)>,
 }
 
@@ -19,7 +19,7 @@ impl Owners {
         if kind != Kind::Entry {
             return *self.by_kind.entry((thread, kind as u8)).or_insert(buffer) == buffer;
         }
-        // An exit and its entry must be of one buffer: each buffer has its own time of the same event.
+        // An exit and its entry must be from the same buffer: each buffer has its own time for the same event.
         self.with_entries.insert((thread, buffer));
         let of_exits = self.by_kind.get(&(thread, Kind::Exit as u8));
         of_exits.is_none_or(|&owner| owner == buffer || !self.with_entries.contains(&(thread, owner)))
@@ -40,7 +40,7 @@ mod tests {
         assert!(!owners.takes(1, 7, Kind::Entry));
         assert!(owners.takes(0, 7, Kind::Entry));
         assert!(owners.takes(1, 7, Kind::MsrRead));
-        // Another thread is in another buffer.
+        // Another thread can use another buffer.
         assert!(owners.takes(1, 8, Kind::Exit));
         assert!(owners.takes(1, 8, Kind::Entry));
     }

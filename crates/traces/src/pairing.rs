@@ -1,13 +1,12 @@
-//! From one vCPU's events in order to its exits.
+//! Makes exits of one vCPU's events in order.
 //!
-//! The rules are those of `perf kvm stat` (`tools/perf/util/kvm-stat.c` and `arch/x86/util/kvm-stat.c` of
-//! Linux): an exit is handled until the next entry; a port, an MSR and a write to an address without memory
-//! from their event to the next entry; a read of such an address from the exit to its event. Unlike perf, no
-//! time is taken across a place where events were lost, and what SVM's fast path accesses before `kvm_exit` belongs to
-//! that exit.
+//! The rules are those of `perf kvm stat` (`tools/perf/util/kvm-stat.c` and `arch/x86/util/kvm-stat.c` of Linux): an
+//! exit is handled until the next entry; a port, an MSR and an MMIO write from their event to the next entry; an MMIO
+//! read from the exit to its event. Unlike in perf, nothing is timed across a loss of events, and accesses in SVM's
+//! fast path before `kvm_exit` belong to that exit.
 //!
-//! Xen's recordings follow the rules of `xenalyze` (`tools/xentrace/xenalyze.c` of Xen): a vCPU that lost its
-//! processor is handled until it is ready to run again, and its accesses, which carry no time, take the whole
+//! Recordings of Xen follow the rules of `xenalyze` (`tools/xentrace/xenalyze.c` of Xen): the exit of a vCPU that was
+//! descheduled is handled until the vCPU is runnable again, and accesses, which have no time, take as long as their
 //! exit.
 
 use exits::{Access, ExitReason, Losses, Timeline};
@@ -18,24 +17,24 @@ use crate::event::{Event, Kind};
 use crate::losses::LossMarks;
 use crate::rows::{AccessRows, ReasonRows};
 
-/// The state that all vCPUs share while exits are counted.
+/// The state that all vCPUs share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) timeline: Timeline,
     pub(crate) losses: Losses,
     pub(crate) marks: LossMarks,
-    /// Rows of accesses that may still be made.
+    /// The number of rows of accesses that can still be created.
     pub(crate) access_room: AccessRoom,
-    /// Accesses have no time of their own: the whole exit is theirs.
+    /// Accesses have no times of their own and take as long as their exit.
     pub(crate) whole_exits: bool,
-    /// Whoever takes the exits wants all of their accesses.
+    /// The sink wants all accesses of the exits.
     pub(crate) note_accesses: bool,
-    /// Exits from this time on are counted, before `to_ns`; nanoseconds of the recording's clock.
+    /// Only exits from this time on and before `to_ns` count; nanoseconds of the recording's clock.
     pub(crate) from_ns: u64,
     pub(crate) to_ns: u64,
 }
 
-/// An exit, closed.
+/// A closed exit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Closed {
     pub(crate) exit: Open,
@@ -43,7 +42,7 @@ pub(crate) struct Closed {
     pub(crate) handling_ns: Option<u64>,
 }
 
-/// An exit whose entry is still to come.
+/// An exit that waits for its entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
     pub(crate) time_ns: u64,
@@ -59,41 +58,41 @@ impl Default for Open {
     }
 }
 
-/// When and where the handling of an exit ended.
+/// The end of the handling of an exit.
 #[derive(Debug, Clone, Copy)]
 struct End {
     time_ns: u64,
     cpu: u16,
-    /// The vCPU was on no processor before, so what any of them lost may be part of the exit.
+    /// The vCPU was blocked before, so a loss on any CPU may be part of the exit.
     slept: bool,
 }
 
-/// Something that is handled until the next entry.
+/// An access that is handled until the next entry.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pending {
     since_ns: u64,
     row: u32,
-    /// The whole exit is about it.
+    /// It takes as long as the exit.
     whole: bool,
-    /// The place where it was noted, if it was.
+    /// Its index in `noted`, if it is there.
     noted: Option<u32>,
 }
 
-/// Accesses of one exit that are noted: far more than an instruction has, so that a broken recording needs no more
-/// memory than its events do.
+/// The most accesses that are noted for one exit: far more than an instruction makes, so that a corrupt recording
+/// needs no more memory than its events.
 const MOST_NOTED: usize = 1 << 16;
 
-/// Accesses that may come before their exit: far more than an instruction has.
+/// The most accesses that may precede their exit: far more than an instruction makes.
 const MOST_EARLY: usize = 16;
-/// The exit that may come after its accesses. Up to Linux 6.4, SVM's fast path handles the write of an IPI before
+/// The exit that may come after its accesses. Up to Linux 6.4, SVM's fast path handles the write of the ICR before
 /// `kvm_exit` (`svm_exit_handlers_fastpath` in `arch/x86/kvm/svm/svm.c`).
 const LATE: ExitReason = ExitReason::svm(0x7c);
 
-/// The accesses that wait for the entry; perf knows one of each sort ([`Kind::sort`]).
+/// The accesses that wait for the entry; as in perf, one of each class ([`Kind::sort`]).
 #[derive(Debug, Default)]
 struct Waiting {
     pending: [Pending; 8],
-    /// A bit for each that is in use.
+    /// A bit for each one in use.
     used: u8,
 }
 
@@ -108,14 +107,14 @@ impl Waiting {
 /// The state of one vCPU.
 #[derive(Debug, Default)]
 pub(crate) struct Pairing {
-    /// The last exit, and whether it is yet to be closed. Apart, so that it is never moved.
+    /// The last exit, and whether it is still open. Not an `Option`, so that it is never copied.
     exit: Open,
     open: bool,
-    /// When the open exit was handled, if that was before the entry.
+    /// The end of the open exit's handling, if that was before the entry.
     handled: Option<End>,
-    /// The last exit lies outside of the time asked for: neither it nor what belongs to it counts.
+    /// The last exit is outside of the requested time: neither it nor its accesses count.
     outside: bool,
-    /// When the exit began that a read of an address would be measured from; perf forgets it after one read.
+    /// The start of the time of an MMIO read; as in perf, only the first read of an exit is timed.
     mmio_start_ns: Option<u64>,
     waiting: Waiting,
     last_access: Option<(Kind, u64)>,
@@ -128,7 +127,8 @@ pub(crate) struct Pairing {
 }
 
 impl Pairing {
-    /// Takes the next event in order of time. `vm` is the vCPU's, `closed` gets every exit that this ends.
+    /// Takes the next event in order of time. `vm` is that of the vCPU; `closed` receives every exit that this event
+    /// ends.
     pub(crate) fn step(
         &mut self,
         event: &Event,
@@ -159,7 +159,7 @@ impl Pairing {
         }
         self.waiting.used = 0;
         self.noted.clear();
-        // An access whose own exit was lost says nothing of this one.
+        // An access whose exit was lost does not belong to this one.
         self.last_access = None;
         self.outside = event.time_ns < shared.from_ns || event.time_ns >= shared.to_ns;
         if self.outside {
@@ -177,8 +177,8 @@ impl Pairing {
         }
     }
 
-    /// Takes the accesses that came since the last entry: those of `exit`, unless that is none that comes after its
-    /// accesses. Others are counted and have no time.
+    /// Takes the accesses since the last entry. They belong to `exit` if that is of the kind that comes after its
+    /// accesses. Otherwise they are counted without a time.
     #[cold]
     fn end_early(&mut self, exit: Option<&Event>, shared: &mut Shared) {
         let early = std::mem::take(&mut self.early);
@@ -195,7 +195,7 @@ impl Pairing {
         self.early.clear();
     }
 
-    /// Counts an access, and gives the number of its row.
+    /// Counts an access, and returns its row.
     fn count(&mut self, event: &Event, shared: &mut Shared) -> Option<u32> {
         let number = self.accesses.find(event, &mut shared.access_room)?;
         self.accesses.row(number).count += 1;
@@ -218,7 +218,7 @@ impl Pairing {
         self.close(end, shared, closed);
     }
 
-    /// Closes the open exit without an entry; `true` when it was handled.
+    /// Closes the open exit without an entry; `true` if its handling had ended.
     #[cold]
     fn end(&mut self, shared: &mut Shared, closed: &mut impl FnMut(&Closed, &[AccessRecord])) -> bool {
         if let Some(end) = self.handled.take() {
@@ -273,7 +273,7 @@ impl Pairing {
         }
     }
 
-    /// Notes an access of the open exit and says where.
+    /// Notes an access of the open exit, and returns its index.
     fn noted(&mut self, event: &Event) -> Option<u32> {
         let access = event.access().filter(|_| self.open && self.noted.len() < MOST_NOTED)?;
         self.noted.push(AccessRecord { access, handling_ns: None });
@@ -303,7 +303,7 @@ impl Pairing {
             }
             return;
         }
-        // A nested guest's exit goes by the reason for which it left the processor, whatever L1 is told.
+        // The value is the reason of the exit from the nested guest, whatever L1 is told.
         let of_exit;
         let event = if event.kind.sort() == Kind::NESTED && self.open {
             of_exit = Event { value: Event::exit(self.exit.reason), ..*event };
@@ -312,7 +312,7 @@ impl Pairing {
             self.last_access = Some((event.kind, event.value));
             event
         };
-        // The read that answers an unsatisfied one follows, and is the one that counts.
+        // The completed read follows, and is the one that counts.
         if event.kind == Kind::MmioUnsatisfied {
             return;
         }
@@ -334,7 +334,7 @@ impl Pairing {
         self.waiting.put(sort, Pending { since_ns: event.time_ns, row: number, whole, noted });
     }
 
-    /// Ends the recording: an exit that is still open stays without an entry.
+    /// Ends the recording: an exit that is still open has no entry.
     pub(crate) fn finish(&mut self, shared: &mut Shared, closed: &mut impl FnMut(&Closed, &[AccessRecord])) {
         if self.open && !self.end(shared, closed) {
             shared.losses.exits_at_the_end += 1;

@@ -100,7 +100,7 @@ fn accesses_are_measured_as_perf_does() {
         exit(200),
         event(Kind::MmioUnsatisfied, 210, 0xd000),
         event(Kind::MmioRead, 240, 0xd000),
-        // A second read in one exit: perf has forgotten the start.
+        // A second read in one exit is not timed, as in perf.
         event(Kind::MmioRead, 245, 0xd008),
         event(Kind::MmioWrite, 250, 0xd000),
         entry(260),
@@ -131,7 +131,7 @@ fn only_exits_that_begin_in_time_count() {
 #[test]
 fn exits_of_nested_guests_go_by_the_reason_of_the_exit_and_who_handles_them() {
     let of = |to_l1| Access::Nested { reason: MSR, to_l1 };
-    // L1 is told another reason.
+    // L1 is told a different reason.
     let npf = Event::exit(ExitReason::svm(0x400));
     let mut run = run(&[
         exit(100),
@@ -173,7 +173,7 @@ fn what_the_fast_path_of_svm_accesses_before_the_exit_is_of_that_exit() {
     assert_eq!((of_msr.closed[0].access, of_msr.closed[0].handling_ns), (Some(icr), Some(15)));
     let npf = Event { value: Event::exit(ExitReason::svm(0x400)), ..exit(25) };
     for events in [
-        // Of exits that are lost.
+        // The exits of these accesses were lost.
         &[entry(5), apic, msr, npf, entry(40)][..],
         &[entry(5), apic, msr, entry(23), exit(25), entry(40)],
         &[entry(5), apic, msr],
@@ -187,7 +187,7 @@ fn what_the_fast_path_of_svm_accesses_before_the_exit_is_of_that_exit() {
     marks.event(0, 25);
     let mut lost = run_with(&[entry(5), apic, msr, exit(25), entry(40)], marks, 0..u64::MAX);
     assert_eq!((lost.handling(icr), lost.closed[0].handling_ns), ((1, None), Some(15)));
-    // They count where the exit does.
+    // They count if the exit does.
     let mut late = run_with(&[entry(5), apic, msr, exit(25), entry(40)], LossMarks::default(), 25..u64::MAX);
     assert_eq!(late.handling(icr), (1, Some(19)));
     let mut early = run_with(&[entry(5), apic, msr, exit(25), entry(40)], LossMarks::default(), 0..25);

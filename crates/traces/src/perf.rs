@@ -1,4 +1,4 @@
-//! Reader of `perf.data`: a file, a pipe, or a directory.
+//! Reader of `perf.data`: a file, a pipe or a directory.
 //!
 //! Sources: `tools/perf/Documentation/perf.data-file-format.txt` and `perf.data-directory-format.txt`,
 //! `tools/perf/util/session.c`, `perf_event_open(2)`.
@@ -32,7 +32,7 @@ use session::Parts;
 use crate::input::{Failure, Input};
 use crate::{Error, Format, Options, Reading, Sink, Source};
 
-/// Reads a recording in a file: header, records, sections at the end.
+/// Reads a file: header, records, and sections at the end.
 pub(crate) fn read_file(input: Input, options: Options, sink: &mut impl Sink) -> Result<Reading, Error> {
     let (name, failure) = (input.name.clone(), input.failure());
     let (file, length) = input.into_file()?;
@@ -48,7 +48,7 @@ pub(crate) fn read_file(input: Input, options: Options, sink: &mut impl Sink) ->
     session::read(Parts::new(vec![(records, length)]), Format::PerfData, name, options, sink)
 }
 
-/// Reads a recording from a pipe, or one that was written to a pipe.
+/// Reads from a pipe, or a file that was written through a pipe.
 pub(crate) fn read_pipe(input: Input, options: Options, sink: &mut impl Sink) -> Result<Reading, Error> {
     let (name, failure) = (input.name.clone(), input.failure());
     let mut stream = input.into_stream();
@@ -59,7 +59,7 @@ pub(crate) fn read_pipe(input: Input, options: Options, sink: &mut impl Sink) ->
     session::read(Parts::new(vec![(records, u64::MAX)]), Format::PerfPipe, name, options, sink)
 }
 
-/// Reads a recording in a directory.
+/// Reads a directory.
 pub(crate) fn read_directory(path: &Path, options: Options, sink: &mut impl Sink) -> Result<Reading, Error> {
     let name = path.display().to_string();
     let failed = |source| Error::Read { name: name.clone(), source };
@@ -78,7 +78,7 @@ pub(crate) fn read_directory(path: &Path, options: Options, sink: &mut impl Sink
     session::read(Parts::new(parts), Format::PerfData, name, options, sink)
 }
 
-/// The records of a file, with everything that its header and its end say of them.
+/// The records of a file, with the facts in its header and the sections at its end.
 fn records(
     mut file: File,
     length: u64,

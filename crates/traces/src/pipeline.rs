@@ -1,8 +1,8 @@
-//! Decoding on several threads, with the results taken in order.
+//! Decodes on several threads and takes the results in order.
 //!
 //! Every thread does whatever can be done: take the next result in order (one thread at a time), or fetch a chunk
-//! (one at a time) and decode it (all at once). Taking comes in bursts, as the events of a round are counted once it
-//! is over, so some results may lie ready meanwhile: else the cores would wait for each other.
+//! (one at a time) and decode it (all at once). Results are taken in bursts, because events are counted at the end of
+//! a round. So some results may wait meanwhile, or the threads would wait for each other.
 
 use std::collections::VecDeque;
 use std::hint;
@@ -11,26 +11,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// More threads only wait for each other: the steps that one thread does at a time take about a third.
+/// The most threads that are useful: the steps that only one thread can do at a time take about a third.
 const MOST_THREADS: usize = 8;
-/// Results that may lie ready besides one for each thread; one takes some 100 KiB.
+/// The number of results that may wait, besides one per thread; each takes about 100 KiB.
 const MOST_READY: usize = 6;
 
 /// The source of chunks.
 pub(crate) trait Feed: Send {
-    /// A piece of the recording; its memory is used again and again.
+    /// A piece of the recording; its memory is reused.
     type Chunk: Default + Send;
     /// Fills the next chunk; `false` at the end.
     fn next(&mut self, chunk: &mut Self::Chunk) -> bool;
 }
 
-/// The number of polls before going to sleep: a hundred microseconds. Waking up takes nearly as long in a VM whose
-/// processor has gone idle meanwhile, and a chunk is decoded in less.
+/// The number of polls before sleeping, about 100 microseconds. Waking up takes nearly as long in a VM whose CPU has
+/// become idle, and decoding a chunk takes less.
 const LOOKS: u32 = 4_000;
 
-/// Runs until the feed ends. `decode` turns a chunk into a result (whose memory is used again, too; they may be
-/// swapped);
-/// `take` gets the results in the chunks' order.
+/// Runs until the feed ends. `decode` turns a chunk into a result (whose memory is reused too; they may be swapped);
+/// `take` receives the results in the order of the chunks.
 pub(crate) fn run<F: Feed, R: Default + Send>(
     feed: &mut F,
     threads: Option<NonZeroUsize>,
@@ -39,9 +38,9 @@ pub(crate) fn run<F: Feed, R: Default + Send>(
 ) {
     let available = || thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
     let threads = threads.map_or_else(available, NonZeroUsize::get);
-    // Never contended: the desk lets one thread at a time do either.
+    // Never contended: the desk lets only one thread do either at a time.
     let (feed, take) = (Mutex::new(feed), Mutex::new(take));
-    // One thread alone takes what it has just decoded.
+    // A single thread takes what it has just decoded.
     let desk = Desk::new(if threads > 1 { threads + MOST_READY } else { 1 });
     let work = || {
         let _alarm = Alarm(&desk);
@@ -70,7 +69,7 @@ pub(crate) fn run<F: Feed, R: Default + Send>(
     thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         work();
-        // The scope would wait for what they compute. This waits for their ends, with all that belongs to a thread.
+        // Joined, because the scope only waits until the closures have returned, not for the end of the threads.
         for helper in helpers {
             helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
@@ -85,9 +84,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 enum Task<R> {
     /// Take this result.
     Take(R),
-    /// Fetch the chunk of this number, and decode it into the memory of this result.
+    /// Fetch the chunk with this number, and decode it into the memory of this result.
     Fetch(u64, R),
-    /// Nothing is left that another thread does not do.
+    /// Nothing is left that other threads do not do already.
     Leave,
 }
 
@@ -95,15 +94,15 @@ enum Task<R> {
 struct Desk<R> {
     state: Mutex<State<R>>,
     most_results: usize,
-    /// Counts changes of the state.
+    /// The number of changes of the state.
     changes: AtomicU64,
     changed: Condvar,
 }
 
 struct State<R> {
-    /// From the first that was not taken on; `None` for those that are being fetched or decoded.
+    /// The results that were not taken yet, in order; `None` for those that are being fetched or decoded.
     results: VecDeque<Option<R>>,
-    /// The number of the first.
+    /// The number of the first one.
     first: u64,
     /// Memory for results.
     spare: Vec<R>,
@@ -127,8 +126,8 @@ impl<R: Default> Desk<R> {
         Self { state: Mutex::new(state), most_results, changes: AtomicU64::new(0), changed: Condvar::new() }
     }
 
-    /// The next task, once there is one. A thread goes on doing what it did before as long as that can be: what
-    /// belongs to it is in its core's cache. `takes` says that it took a result.
+    /// Waits for the next task. A thread continues with the same kind of task if possible, because the data is in its
+    /// core's cache. `takes` tells that it took a result.
     fn next(&self, takes: bool) -> Task<R> {
         let mut state = lock(&self.state);
         loop {
@@ -151,7 +150,7 @@ impl<R: Default> Desk<R> {
                 looks += 1;
             }
             state = lock(&self.state);
-            // Changes are made under the lock, so none comes between looking and sleeping.
+            // Changes are made under the lock, so none is missed between the test and the wait.
             while unchanged() {
                 state.sleepers += 1;
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +198,7 @@ impl<R: Default> Desk<R> {
         });
     }
 
-    /// A chunk was fetched, or no more follows.
+    /// Called after a chunk was fetched, or the end was reached.
     fn fetched(&self, there: bool) {
         self.change(|state| {
             state.fetching = false;
@@ -220,7 +219,7 @@ impl<R: Default> Desk<R> {
     }
 }
 
-/// Ends the work of all when one thread panics: the others would wait for its result.
+/// Ends the work of all threads if one panics, because the others would wait for its result.
 struct Alarm<'d, R: Default>(&'d Desk<R>);
 
 impl<R: Default> Drop for Alarm<'_, R> {
@@ -252,7 +251,7 @@ mod tests {
         for threads in [1, 2, 5] {
             let mut taken = Vec::new();
             let decode = |chunk: &mut u32, result: &mut u32| {
-                // Later chunks are quicker, so that they would overtake.
+                // Later chunks take less time, so they would overtake earlier ones.
                 (0..(1000 - *chunk)).for_each(|n| *result = std::hint::black_box(n));
                 *result = *chunk * 2;
             };

@@ -1,15 +1,15 @@
-//! The short way from a tracepoint's bytes to an event.
+//! The fast path from a tracepoint's raw data to an event.
 //!
-//! It does what [`crate::decoder::Decoder`] does field by field, without a branch for each: a record is seen as a
-//! window of fixed size in which every offset of one byte is valid, and each number is eight bytes of it under a mask.
-//! Records that do not fit take the long way.
+//! It does what [`crate::decoder::Decoder`] does, but without a branch for each field: a record is viewed as a window
+//! of fixed size in which every 1-byte offset is valid, and each number is eight bytes of it with a mask. Records
+//! that do not fit are decoded in the normal way.
 
 use crate::event::{Event, Kind};
 
-/// Any offset of one byte and the eight bytes from there on lie in it.
+/// Large enough for eight bytes at any 1-byte offset.
 pub(crate) type Window = [u8; 256 + 8];
 
-/// Eight bytes at an offset, less those that a mask hides.
+/// Eight bytes at an offset, with a mask.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Load {
     offset: u8,
@@ -17,7 +17,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// A number of `size` bytes, `None` when it is out of reach; `size` 0 gives zero.
+    /// A number of `size` bytes; `None` if it is out of range; `size` 0 is always zero.
     pub(crate) fn new(offset: usize, size: u8) -> Option<Self> {
         let mask = match size {
             0 => 0,
@@ -42,23 +42,23 @@ impl Load {
     }
 }
 
-/// The recipe for reading one event.
+/// The fields to read from an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quick {
-    /// Bytes that the record must have at least.
+    /// The minimum length of the record.
     pub(crate) length: u32,
     pub(crate) value: Load,
     pub(crate) extra: Load,
-    /// The number that decides on the kind.
+    /// The number that selects the kind.
     pub(crate) select: Load,
-    /// The kind for the numbers 0, 1, 2 and all others; `None` goes the long way.
+    /// The kind for the numbers 0, 1, 2 and all others; `None` needs the normal decoder.
     pub(crate) kinds: [Option<Kind>; 4],
-    /// Added to the value for these numbers.
+    /// The number to add to the value, by the same number.
     pub(crate) added: [u64; 4],
 }
 
 impl Quick {
-    /// Sets kind, value and extra of an event; `false` when the long way has to be gone.
+    /// Sets kind, value and extra of an event; `false` if the normal decoder is needed.
     #[inline(always)]
     pub(crate) fn fill(&self, window: &Window, event: &mut Event) -> bool {
         let number = self.select.read(window).min(3) as usize;

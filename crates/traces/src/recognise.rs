@@ -1,14 +1,14 @@
-//! The kind of a recording, by its first bytes.
+//! Recognises the format of a recording by its first bytes.
 
 use crate::input::Input;
 use crate::{Error, Format, exitless, text, trace_dat, xentrace};
 
-/// `PERFILE2` as the recorder's machine wrote the number.
+/// `PERFILE2` in the byte order of the recording machine.
 const PERF: &[u8] = b"PERFILE2";
 const PERF_OTHER_ORDER: &[u8] = b"2ELIFREP";
 /// The first bytes of Arrow's file format, also known as Feather.
 const ARROW_FILE: &[u8] = b"ARROW1";
-/// `size` of `struct perf_pipe_file_header`; the header of a file is longer.
+/// `size` in `struct perf_pipe_file_header`; the header of a file is longer.
 const PIPE_HEADER: u64 = 16;
 
 /// The format of an open recording.
@@ -16,7 +16,7 @@ pub(crate) fn format(input: &Input) -> Result<Format, Error> {
     let start = input.start();
     let name = || input.name.clone();
     if start.is_empty() {
-        // An archive that is cut in its first block.
+        // A compressed file that is cut in its first block.
         if let Some(source) = input.failure().take() {
             return Err(Error::Read { name: name(), source });
         }
@@ -51,7 +51,7 @@ pub(crate) fn format(input: &Input) -> Result<Format, Error> {
     }
 }
 
-/// A recording whose first bytes are not those of a known format.
+/// The error for a recording whose format is not known.
 pub(crate) fn unrecognised(input: &Input) -> Error {
     Error::Unrecognised { name: input.name.clone(), start: readable(input.start()) }
 }

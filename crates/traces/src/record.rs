@@ -1,39 +1,39 @@
-//! Exits one by one, for those who want more than sums.
+//! Single exits, for users that need more than sums.
 
 use exits::{Access, AccessKind, ExitReason, Vcpu};
 
-/// One exit with what happened until the next entry.
+/// An exit with the events up to the next entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExitRecord {
-    /// When the guest was left, nanoseconds of the recording's clock.
+    /// The time of the exit, nanoseconds of the recording's clock.
     pub time_ns: u64,
-    /// Whose exit it is. The vCPU's number is unknown until its first entry was seen.
+    /// The vCPU. Its number is unknown until its first entry was seen.
     pub vcpu: Vcpu,
     /// The processor that left the guest.
     pub cpu: u16,
-    /// Why.
+    /// The exit reason.
     pub reason: ExitReason,
-    /// The guest's instruction pointer, zero when the recording does not have it.
+    /// The guest's instruction pointer, zero if it is not known.
     pub guest_rip: u64,
-    /// The last port, address or register that the host handled before the next entry; a nested guest's exit
-    /// ([`Access::Nested`]) is none of them.
+    /// The last port, address or register that the host handled before the next entry; never a nested guest's exit
+    /// ([`Access::Nested`]).
     pub access: Option<Access>,
-    /// Time to the next entry, nanoseconds; `None` when it is not known.
+    /// The time to the next entry, nanoseconds; `None` if it is not known.
     pub handling_ns: Option<u64>,
 }
 
-/// A port, address or register that the host handled for an exit.
+/// A port, address or register that the host handled in an exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessRecord {
-    /// Which.
+    /// The port, address or register.
     pub access: Access,
-    /// The handling time in nanoseconds, as [`exits::Exits::handling`] defines it for accesses; `None` when it is not
-    /// known, or when a later access of the same sort took its place.
+    /// The handling time in nanoseconds, as [`exits::Exits::handling`] defines it for accesses; `None` if it is not
+    /// known, or if a later access of the same class followed in the same exit.
     pub handling_ns: Option<u64>,
 }
 
 impl AccessRecord {
-    /// [`ExitRecord::access`] of an exit with these accesses, in order of time.
+    /// The [`ExitRecord::access`] of an exit with these accesses, in order of time.
     #[must_use]
     pub fn last_of_exit(accesses: &[Self]) -> Option<Access> {
         let mut of_exit = accesses.iter().map(|one| one.access);
@@ -41,28 +41,28 @@ impl AccessRecord {
     }
 }
 
-/// Takes exits one by one while a recording is read: those of one vCPU in order of time. It is called on
-/// several threads, but never on two at once.
+/// Receives single exits while a recording is read; those of one vCPU are in order of time. Called from several
+/// threads, but never from two at the same time.
 pub trait Sink: Send {
-    /// It is useless without the exits: a recording that has sums alone is then refused.
+    /// True if it needs single exits: a recording of sums is then refused.
     const WANTS_EXITS: bool = true;
-    /// [`Self::exit_with`] needs the accesses; gathering them takes time.
+    /// True if [`Self::exit_with`] needs the accesses; collecting them takes time.
     const WANTS_ACCESSES: bool = false;
 
-    /// Takes one exit.
+    /// Receives an exit.
     fn exit(&mut self, exit: &ExitRecord);
 
-    /// Takes one exit with all of its accesses that count, in order of time, or none where
-    /// [`Self::WANTS_ACCESSES`] is not set. [`ExitRecord::access`] alone may be a read that nobody answered.
+    /// Receives an exit with all its accesses that count, in order of time, or with none if [`Self::WANTS_ACCESSES`]
+    /// is false. [`ExitRecord::access`] may be a read that was never completed, which is not among them.
     fn exit_with(&mut self, exit: &ExitRecord, _accesses: &[AccessRecord]) {
         self.exit(exit);
     }
 
-    /// The recorder says that it dropped so many events, of whichever kind.
+    /// Receives the number of events of any kind that the recorder dropped.
     fn lost(&mut self, _events: u64) {}
 }
 
-/// Takes nothing.
+/// Ignores everything.
 impl Sink for () {
     const WANTS_EXITS: bool = false;
 

@@ -5,44 +5,44 @@ use serde::Serialize;
 
 use crate::{Damage, Options, Origin, Reading};
 
-/// One of the recordings that were read.
+/// One of the recordings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Recording {
-    /// Its path, or what stands for standard input.
+    /// Its path, or the name for standard input.
     pub name: String,
-    /// The program and the machine that wrote it.
+    /// The program and the machine that made it.
     pub origin: Origin,
-    /// From its first event to its last, as far as that is within the time asked for.
+    /// The span from its first to its last event within the selected time.
     pub observed: Option<Span>,
-    /// Exits that were taken from it.
+    /// The number of exits that were taken from it.
     pub exits: u64,
-    /// The place where reading it had to end early.
+    /// The place where reading had to stop.
     pub damage: Option<Damage>,
     /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Recordings and the one profile that they make.
+/// Recordings and the one profile of all of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recordings {
-    /// The exits of all of them, or the part that was selected.
+    /// The exits of all recordings, or the selected part.
     pub profile: Profile,
     /// The recordings, in the order in which they were read.
     pub files: Vec<Recording>,
-    /// The part that was read of each.
+    /// The part of each recording that was read.
     pub options: Options,
-    /// Which part of it the profile is.
+    /// The selected part of the exits.
     pub selection: Selection,
 }
 
 impl Recordings {
-    /// None yet; `options` is what all of them will be read with.
+    /// No recordings yet; `options` are those with which all of them are read.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self { options, ..Self::default() }
     }
 
-    /// Adds one. VMs of the same number are taken to be the same VM.
+    /// Adds a recording. VMs with the same number are assumed to be the same VM.
     pub fn add(&mut self, name: String, reading: Reading) {
         let Reading { profile, origin, damage, warnings } = reading;
         self.files.push(Recording {
@@ -61,15 +61,15 @@ impl Recordings {
         }
     }
 
-    /// Keeps a part of the profile.
+    /// Reduces the profile to the selected part.
     ///
     /// # Errors
-    /// When something is selected that no recording has.
+    /// If no recording has the selected VM or vCPU.
     pub fn select(self, selection: Selection) -> Result<Self, NotThere> {
         Ok(Self { profile: selection.of(&self.profile)?, selection, ..self })
     }
 
-    /// The recorded time, nanoseconds. Overlapping recordings count once, and the time between recordings does not
+    /// The recorded time in nanoseconds. Overlapping recordings count once; the time between recordings does not
     /// count.
     #[must_use]
     pub fn observed_ns(&self) -> u64 {
@@ -84,7 +84,7 @@ impl Recordings {
         sum
     }
 
-    /// From the first event of any to the last event of any, as far as they are within the time asked for.
+    /// The span from the first event of any recording to the last one of any, within the selected time.
     #[must_use]
     pub fn observed(&self) -> Option<Span> {
         self.files.iter().filter_map(|file| file.observed).reduce(Span::join)
@@ -96,8 +96,8 @@ impl Recordings {
         self.files.iter().any(|file| file.damage.is_some())
     }
 
-    /// The hosts that recorded, where they say so and there is more than one: numbers of VMs mean nothing
-    /// beyond their host then, nor do clocks.
+    /// The hosts of the recordings, if there is more than one: then VM numbers and clocks of different recordings are
+    /// not comparable.
     #[must_use]
     pub fn different_hosts(&self) -> Vec<&str> {
         let mut hosts: Vec<_> = self.files.iter().filter_map(|file| file.origin.host.as_deref()).collect();

@@ -1,4 +1,4 @@
-//! The exits of one vCPU while they are counted: rows that are found quickly.
+//! The exits of one vCPU during counting, in rows that are found quickly.
 
 use exits::{Access, ExitReason, Exits, SeriesIndex, Slice, Timeline, VcpuExits};
 use rustc_hash::FxHashMap;
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use crate::bounded::AccessRoom;
 use crate::event::{Event, Kind};
 
-/// Exit codes below this have a number of their own in a table; AVIC's, the highest common ones, end at 0x403.
+/// Exit codes below this are looked up in a table; the highest common ones, AVIC's, end at 0x403.
 const DIRECT: usize = 0x410;
 /// No row yet.
 const NONE: u16 = u16::MAX;
@@ -20,7 +20,7 @@ pub(crate) struct ReasonRow {
 }
 
 impl ReasonRow {
-    /// Counts an exit that began at `time_ns`, with its handling time when there is one.
+    /// Counts an exit that began at `time_ns`, with its handling time if there is one.
     #[inline]
     pub(crate) fn add(&mut self, time_ns: u64, handling_ns: Option<u64>, timeline: &mut Timeline) {
         self.exits.count += 1;
@@ -47,7 +47,7 @@ impl Default for ReasonRows {
 }
 
 impl ReasonRows {
-    /// The number of this reason's row; `series` gives the timeline's series for a new one.
+    /// The index of this reason's row; `series` creates the timeline's series for a new one.
     pub(crate) fn find(&mut self, reason: ExitReason, series: impl FnOnce() -> SeriesIndex) -> u16 {
         if let Some(&row) = self.direct.get(reason.code as usize) {
             if self.rows.get(usize::from(row)).is_some_and(|row| row.reason == reason) {
@@ -83,7 +83,7 @@ impl ReasonRows {
     }
 }
 
-/// A row that was found lately.
+/// A recently used row.
 #[derive(Debug, Clone, Copy)]
 struct Recent {
     value: u64,
@@ -91,7 +91,8 @@ struct Recent {
     kind: Kind,
 }
 
-/// Accesses found without hashing; a power of two. Devices have a few registers that are used all the time.
+/// The size of the table that finds accesses without hashing; a power of two. Devices have a few registers that are
+/// used all the time.
 const RECENT: usize = 64;
 
 /// Rows by access.
@@ -112,8 +113,8 @@ impl Default for AccessRows {
 }
 
 impl AccessRows {
-    /// The number of the row for this event's access, or of that for [`Access::Other`] when there is no `room`
-    /// for it. `None` for an event that is about none.
+    /// The index of the row for this event's access, or that for [`Access::Other`] if there is no `room`. `None` for
+    /// an event without an access.
     #[inline]
     pub(crate) fn find(&mut self, event: &Event, room: &mut AccessRoom) -> Option<u32> {
         let place = Self::place(event);
@@ -124,7 +125,7 @@ impl AccessRows {
         self.find_elsewhere(event, room)
     }
 
-    /// Registers of a device are next to each other, those of different devices in different pages.
+    /// Registers of one device are adjacent, those of different devices are in different pages.
     fn place(event: &Event) -> usize {
         (event.value ^ event.value >> 12).wrapping_add(event.kind as u64) as usize % RECENT
     }
@@ -166,7 +167,7 @@ impl AccessRows {
     }
 }
 
-/// Adds what was counted to a profile's vCPU.
+/// Adds the counts to a vCPU of a profile.
 pub(crate) fn add_to(vcpu: &mut VcpuExits, reasons: &ReasonRows, accesses: &AccessRows) {
     for row in &reasons.rows {
         vcpu.reasons.entry(row.reason).or_default().merge(&row.exits);

@@ -1,19 +1,19 @@
-//! A run of events: of one thread, in the order in which a file has them.
+//! A run of events of one thread, in the order of the file.
 
 use crate::event::Event;
 
-/// A run. `T` names its thread.
+/// A run of events; `T` identifies its thread.
 #[derive(Default)]
 pub(crate) struct Run<T> {
     pub(crate) thread: T,
     pub(crate) events: Vec<Event>,
-    /// They are ordered by time.
+    /// True if they are in order of time.
     pub(crate) ordered: bool,
     pub(crate) newest_ns: u64,
 }
 
 impl<T> Run<T> {
-    /// Begins anew, for `thread`; the room of former events is kept.
+    /// Restarts it for `thread`, reusing the memory.
     pub(crate) fn begin(&mut self, thread: T) {
         self.events.clear();
         (self.thread, self.ordered, self.newest_ns) = (thread, true, 0);

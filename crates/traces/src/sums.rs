@@ -1,4 +1,4 @@
-//! A sink that sums up exits, so that the sums can be read while a recording continues.
+//! A sink that sums up exits, whose sums can be read while the recording continues.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,8 +7,8 @@ use exits::{Exits, Profile, SeriesKey, Slice};
 use crate::bounded::AccessRoom;
 use crate::{AccessRecord, ExitRecord, Sink};
 
-/// Sums of the exits since they were last taken. Clones share them. Accesses beyond the limit that recordings have, of
-/// 16,384 different ones, are [`exits::Access::Other`].
+/// The sums of the exits since they were last taken. Clones share them. Beyond the limit that recordings have, 16,384
+/// different accesses, further ones are counted as [`exits::Access::Other`].
 #[derive(Debug, Clone, Default)]
 pub struct Sums(Arc<Mutex<Sum>>);
 
@@ -19,7 +19,7 @@ struct Sum {
 }
 
 impl Sums {
-    /// Gives what was summed up since the last time, without a span, and begins anew.
+    /// Takes the sums since the last call, without a span.
     #[must_use]
     pub fn take(&self) -> Profile {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).profile
@@ -78,7 +78,7 @@ mod tests {
                 let access = Access::Msr { number, direction: Direction::Read };
                 let exit = ExitRecord {
                     time_ns: u64::from(number),
-                    // The limit is that of all vCPUs together.
+                    // The limit is for all vCPUs together.
                     vcpu: Vcpu { vm: Some(1), number: Some(number % 2), thread: None },
                     cpu: 0,
                     reason: ExitReason::vmx(31),

@@ -1,7 +1,7 @@
 //! Reader of text: `trace` and `trace_pipe` of tracefs, `trace-cmd report`, `perf script`.
 //!
-//! Text is the last resort: it drops fields and digits, and its forms differ by version of kernel and tool.
-//! `columns`, `event` and `notes` name the sources of the forms that are read.
+//! Text is the last resort: it lacks fields and digits, and its format differs between versions of the kernel and of
+//! tools. `columns`, `event` and `notes` name the sources of the formats that are read.
 
 mod columns;
 mod counts;
@@ -27,16 +27,16 @@ use crate::event::Event;
 use crate::input::Input;
 use crate::{Damage, Error, Format, Options, Origin, Reading, Sink};
 
-/// Events after which older ones are handed on.
+/// The number of events after which older ones are processed.
 const STEP: u64 = 1 << 16;
-/// The largest disorder in text that is read from a pipe.
+/// The largest disorder in text from a pipe.
 const SLACK_NS: u64 = 1_000_000_000;
-/// The event without which there is nothing to count.
+/// The event that must be present.
 const KVM_EXIT: &str = "kvm:kvm_exit";
-/// Names of events in a message.
+/// The most events that a message names.
 const FEW: usize = 5;
 
-/// Tests whether a recording of this kind starts like this.
+/// Tests whether the first bytes are such text.
 pub(crate) fn begins(start: &[u8]) -> bool {
     let is_event =
         |line: &[u8]| Columns::parse(line).is_some_and(|columns| Named::find(columns.rest).is_some());
@@ -49,7 +49,7 @@ fn tracer_line(line: &[u8]) -> bool {
     notes::tracer_lost(line).is_some()
 }
 
-/// Reads a recording.
+/// Reads a recording of text.
 pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Result<Reading, Error> {
     let (name, failure) = (input.name.clone(), input.failure());
     let mut lines = Lines::new(input.into_stream());
@@ -70,12 +70,12 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     text.finish(name, bytes, damage)
 }
 
-/// All writers end the last line, too.
+/// Complete output always ends with a line end.
 fn cut(line: &Line<'_>) -> Damage {
     Damage { offset: line.offset, what: "the last line is cut off".to_owned() }
 }
 
-/// The state of reading.
+/// The state of the reader.
 struct Text<'s, S> {
     assembly: Assembly<'s, S>,
     reasons: Reasons,
@@ -83,13 +83,13 @@ struct Text<'s, S> {
     sources: Sources,
     origin: Origin,
     architecture: Option<String>,
-    /// By thread, as far as columns have it.
+    /// The process of each thread, if a column has it.
     processes: FxHashMap<u32, u32>,
-    /// Exits that were understood.
+    /// The number of exits that were understood.
     exits: u64,
     events: u64,
     newest_ns: u64,
-    /// Lines that are neither events nor anything that belongs to a trace.
+    /// The number of lines that do not belong to a trace.
     strange: u64,
     overwritten: u64,
     lost_by_perf: [u64; 2],
@@ -162,12 +162,12 @@ impl<'s, S: Sink> Text<'s, S> {
         }
     }
 
-    /// Notes the time of a line that is no event of interest.
+    /// Records the time of a line other than an event of interest.
     fn observed(&mut self, columns: &Columns<'_>) {
         self.assembly.observed(Span { first_ns: columns.time, last_ns: columns.time });
     }
 
-    /// Notes whose thread it is.
+    /// Sets the process of the line's thread.
     fn process(&mut self, columns: &Columns<'_>, process: u32) {
         let thread = columns.thread;
         if self.processes.insert(thread, process) != Some(process) {
@@ -200,7 +200,7 @@ impl<'s, S: Sink> Text<'s, S> {
         for (event, count) in &counts {
             self.assembly.count_event(event, *count);
         }
-        // Both of perf's counts may tell of the same losses.
+        // perf's two counts may include the same losses.
         let by_perf = self.lost_by_perf[0].max(self.lost_by_perf[1]);
         self.assembly.lost_events(self.overwritten.saturating_add(by_perf), 0);
         let mut warnings = Vec::new();
@@ -230,7 +230,7 @@ impl<'s, S: Sink> Text<'s, S> {
     }
 }
 
-/// The events that a recording has instead of exits.
+/// A list of the events that a recording without exits has.
 fn found(counts: &[(String, u64)]) -> String {
     if counts.is_empty() {
         return "no events at all".to_owned();

@@ -1,4 +1,4 @@
-//! One thread of the recording, with its events that still wait to be put in order.
+//! A thread of the recording, with the events that wait to be put in order.
 
 use std::collections::VecDeque;
 
@@ -7,19 +7,19 @@ use exits::Vcpu;
 use crate::event::Event;
 use crate::pairing::Pairing;
 
-/// Events in a row are kept as they come; fewer than this are copied to the end of the row before, so that
-/// thousands of threads do not make thousands of tiny rows.
+/// Runs of events are kept as they are; shorter ones than this are appended to the previous row, so that thousands of
+/// threads do not have thousands of tiny rows.
 const FEW: usize = 32;
-/// Rows of more than this are not added to: memory is free again when all of a row was handed on.
+/// Longer rows are not appended to, because memory is only freed when all events of a row were processed.
 const LONG: usize = 4096;
 
-/// Events in the order in which the recording has them.
+/// Events in the order of the recording.
 #[derive(Debug, Default)]
 struct Row {
     events: Vec<Event>,
-    /// So many of them were handed on.
+    /// The number of events that were processed.
     done: usize,
-    /// They are ordered by time.
+    /// True if they are in order of time.
     ordered: bool,
 }
 
@@ -28,7 +28,7 @@ impl Row {
         &self.events[self.done..]
     }
 
-    /// Times of the first and the last event in order.
+    /// The times of the first and the last event.
     fn ends(&self) -> (u64, u64) {
         let times = || self.waiting().iter().map(|event| event.time_ns);
         match (self.waiting().first(), self.waiting().last()) {
@@ -43,10 +43,10 @@ pub(crate) struct Thread {
     pub(crate) vcpu: Vcpu,
     pub(crate) pairing: Pairing,
     waiting: VecDeque<Row>,
-    /// `waiting` is ordered by time, as it is unless the thread changed processors.
+    /// True if `waiting` is in order of time, which it is unless the thread moved to another CPU.
     ordered: bool,
     newest_waiting_ns: u64,
-    /// Time of the newest event that was handed on.
+    /// The time of the newest event that was processed.
     handed_on_ns: u64,
 }
 
@@ -81,8 +81,8 @@ impl Thread {
         first
     }
 
-    /// Takes events in a row, leaving other memory for the next ones; `true` when they are the first that wait.
-    /// `ordered` says that they are in order of time.
+    /// Adds a run of events and replaces `events` by other memory; `true` if no others were waiting. `ordered` tells
+    /// whether they are in order of time.
     pub(crate) fn append(
         &mut self,
         events: &mut Vec<Event>,
@@ -109,13 +109,13 @@ impl Thread {
         !self.waiting.is_empty()
     }
 
-    /// The time of the oldest event that waits.
+    /// The time of the oldest waiting event.
     pub(crate) fn oldest_waiting_ns(&self) -> Option<u64> {
         self.waiting.iter().map(|row| row.ends().0).min()
     }
 
-    /// Hands on all events up to and including `up_to_ns`, in order; events of the same time stay in the
-    /// recording's order. Gives how many were handed on, and how many of them came too late to be in order.
+    /// Processes all events up to and including `up_to_ns`, in order; events with the same time stay in the
+    /// recording's order. Returns their number, and how many of them came too late to be in order.
     pub(crate) fn hand_on(
         &mut self,
         up_to_ns: u64,
@@ -149,8 +149,8 @@ impl Thread {
         (count, late)
     }
 
-    /// Sorts rows by their beginning, and merges those that overlap: a thread that changed processors left a
-    /// few rows, of which most lie apart.
+    /// Sorts rows by their start, and merges those that overlap: a thread that moved between CPUs has a few rows,
+    /// most of which do not overlap.
     #[cold]
     fn put_in_order(&mut self, spare: &mut Vec<Vec<Event>>) {
         let mut rows: Vec<_> = self.waiting.drain(..).map(|row| (row.ends(), row)).collect();
@@ -159,7 +159,7 @@ impl Thread {
         for ((first_ns, last_ns), row) in rows {
             match self.waiting.back_mut().filter(|_| end_ns.is_some_and(|end_ns| first_ns <= end_ns)) {
                 Some(before) => {
-                    // Else a row that is merged again and again would keep everything that was handed on.
+                    // Otherwise a row that is merged again and again would keep all processed events.
                     before.events.drain(..std::mem::take(&mut before.done));
                     before.events.extend_from_slice(row.waiting());
                     before.ordered = false;
@@ -172,7 +172,7 @@ impl Thread {
             end_ns = end_ns.max(Some(last_ns));
         }
         for row in self.waiting.iter_mut().filter(|row| !row.ordered) {
-            // The sort is stable, finds the runs that are in order and merges them.
+            // The sort is stable, and fast for concatenated sorted runs.
             row.events[row.done..].sort_by_key(|event| event.time_ns);
             row.ordered = true;
         }

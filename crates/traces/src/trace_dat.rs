@@ -1,9 +1,9 @@
 //! Reader of trace-cmd's `trace.dat`, versions 6 and 7.
 //!
-//! Sources: trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5); `lib/trace-cmd/trace-input.c` and `trace-output.c`
-//! of trace-cmd 3.4; the pages in it are those of the kernel's ring buffer, see `page`.
+//! Sources: trace-cmd.dat.v6(5) and trace-cmd.dat.v7(5); `lib/trace-cmd/trace-input.c` and `trace-output.c` of
+//! trace-cmd 3.4. The pages in it are those of the kernel's ring buffer, see `page`.
 //!
-//! The file says nothing of processes, so the VM of a vCPU is unknown; threads keep VMs apart.
+//! The file does not contain processes, so the VM of a vCPU is unknown; threads distinguish VMs.
 
 mod batch;
 mod clock;
@@ -37,12 +37,12 @@ use crate::{Damage, Error, Format, Options, Origin, Reading, Sink, pipeline};
 
 /// The kernel's name of the only architecture whose `kvm_exit` has exit reasons of VMX and SVM.
 const X86_64: &str = "x86_64";
-/// The event without which there is nothing to count.
+/// The event that must be present.
 const KVM_EXIT: &str = "kvm:kvm_exit";
-/// Names of events in a message.
+/// The most events that a message names.
 const FEW: usize = 5;
 
-/// Tests whether a recording of this kind starts like this.
+/// Tests whether the first bytes are a `trace.dat`.
 pub(crate) fn begins(start: &[u8]) -> bool {
     start.starts_with(header::MAGIC)
 }
@@ -90,7 +90,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     Ok(Reading { profile: assembly.finish(), origin, damage, warnings })
 }
 
-/// The output of `uname` on the recorded machine.
+/// The output of `uname` on the recording machine.
 struct Machine {
     host: Option<String>,
     kernel: Option<String>,
@@ -101,13 +101,13 @@ impl Machine {
     /// Parses system, host, release and architecture.
     fn parse(uname: &str) -> Self {
         let mut words = uname.split_whitespace().skip(1).map(str::to_owned);
-        // A host without a name.
+        // "(none)" is a host without a name.
         let host = words.next().filter(|host| host != "(none)");
         Self { host, kernel: words.next(), architecture: words.next() }
     }
 }
 
-/// Checks that it can have exits that are understood.
+/// Checks that the recording can have exits of x86.
 fn check(recorded: &Recorded, layout: &Layout, architecture: Option<String>) -> Result<(), Error> {
     let name = || recorded.name.clone();
     let descriptions = &layout.descriptions;
@@ -136,7 +136,7 @@ fn check(recorded: &Recorded, layout: &Layout, architecture: Option<String>) -> 
     Err(Error::NoExits { name: name(), missing: KVM_EXIT, found })
 }
 
-/// The buffers whose times can be compared: those with the clock of most of the data.
+/// The buffers with comparable times: those with the clock of most of the data.
 fn of_one_clock(layout: &Layout, warnings: &mut Vec<String>) -> Vec<(Buffer, Clock)> {
     let bytes = |clock: &str| -> u64 {
         let buffers = layout.buffers.iter().filter(|buffer| buffer.clock == clock);
@@ -174,11 +174,11 @@ fn of_one_clock(layout: &Layout, warnings: &mut Vec<String>) -> Vec<(Buffer, Clo
 /// The totals over all batches.
 struct Tally {
     counts: Vec<u64>,
-    /// By the buffer's number.
+    /// Losses by the buffer's index.
     losses: Vec<u64>,
     flaws: Vec<Flaw>,
     owners: Owners,
-    /// Events that another buffer has too, by the buffer's number.
+    /// Events that another buffer has too, by the buffer's index.
     left_out: Vec<u64>,
 }
 
@@ -213,7 +213,8 @@ impl Tally {
             self.counts.resize(batch.counts.len(), 0);
         }
         self.counts.iter_mut().zip(&batch.counts).for_each(|(sum, count)| *sum += count);
-        // An event of that very time may still come. Until each processor was read once, the oldest event is unknown.
+        // Another event with exactly this time may follow. Until every CPU was read once, the oldest event is
+        // unknown.
         if batch.reached_ns > 0 {
             assembly.flush(batch.reached_ns - 1);
         }
@@ -239,7 +240,7 @@ impl Tally {
         }
     }
 
-    /// Hands over the sums; gives the number of exits.
+    /// Passes on the sums; returns the number of exits.
     fn hand_over<S: Sink>(
         &self,
         decoder: &Decoder,
@@ -252,7 +253,7 @@ impl Tally {
             assembly.count_event(name, count);
             exits += if name == KVM_EXIT { count } else { 0 };
         }
-        // The kernel counts all losses; pages tell of those before them, some without a number.
+        // The kernel counts all losses; pages report only those before them, some without a number.
         let counted = statistics::lost(&layout.facts.statistics);
         for ((buffer, _), &in_pages) in buffers.iter().zip(&self.losses) {
             let counted = counted.get(buffer.name.as_str()).copied().unwrap_or(0);
@@ -262,9 +263,9 @@ impl Tally {
     }
 }
 
-/// The first of the flaws; how many there are is a warning.
+/// The first flaw; a warning has their number.
 fn damage(mut flaws: Vec<Flaw>, length: u64, warnings: &mut Vec<String>) -> Option<Damage> {
-    // A place that the file names may lie behind its end; then that is where it is damaged.
+    // An offset in the file may be beyond its end; then the damage is at the end.
     flaws.iter_mut().for_each(|flaw| flaw.offset = flaw.offset.min(length));
     flaws.sort_by_key(|flaw| flaw.offset);
     flaws.dedup_by_key(|flaw| flaw.offset);

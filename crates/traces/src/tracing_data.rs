@@ -1,7 +1,7 @@
-//! The kernel's descriptions of its tracepoints as recordings carry them.
+//! The kernel's descriptions of its tracepoints, as recordings contain them.
 //!
-//! perf.data holds this block as a feature section or a record, and `trace.dat` up to version 6 begins with
-//! it: `tools/perf/util/trace-event-info.c`, trace-cmd.dat.v6(5).
+//! perf.data has this block as a feature section or a record, and `trace.dat` up to version 6 begins with it:
+//! `tools/perf/util/trace-event-info.c`, trace-cmd.dat.v6(5).
 
 use tracepoints::EventFormat;
 
@@ -10,25 +10,25 @@ use crate::bytes::{text, u32_at, u64_at};
 /// The first bytes of the block.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
-/// The content of the block.
+/// The contents of the block.
 #[derive(Debug, Default)]
 pub(crate) struct TracingData {
-    /// Every event with its system.
+    /// Every event with its subsystem.
     pub(crate) formats: Vec<(String, EventFormat)>,
-    /// Events whose description could not be understood.
+    /// The events whose description is invalid.
     pub(crate) misunderstood: Vec<String>,
 }
 
 /// The reason why the block cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadTracingData {
-    /// It does not begin as it must, or was made on a machine of another kind.
+    /// It does not begin as expected, or was made on a different kind of machine.
     Foreign,
-    /// It ends too early; everything before is in [`TracingData`].
+    /// It is truncated; everything before is in [`TracingData`].
     Cut,
 }
 
-/// Reads a block. What was understood before it ends is given in any case.
+/// Parses a block. Everything before an error is returned too.
 pub(crate) fn parse(bytes: &[u8]) -> (TracingData, Result<(), BadTracingData>) {
     let mut data = TracingData::default();
     let mut rest = Rest(bytes);
@@ -45,7 +45,7 @@ impl<'a> Rest<'a> {
         Some(taken)
     }
 
-    /// A text that ends with a zero byte.
+    /// A zero-terminated text.
     fn word(&mut self) -> Option<&'a [u8]> {
         let length = self.0.iter().position(|&byte| byte == 0)?;
         let word = self.take(length)?;
@@ -53,7 +53,7 @@ impl<'a> Rest<'a> {
         Some(word)
     }
 
-    /// Bytes behind their length of 64 bits.
+    /// Bytes with their 64-bit length before them.
     fn block(&mut self) -> Option<&'a [u8]> {
         let length = u64_at(self.take(8)?, 0)?;
         self.take(usize::try_from(length).ok()?)
@@ -63,7 +63,7 @@ impl<'a> Rest<'a> {
         u32_at(self.take(4)?, 0)
     }
 
-    /// Magic, version, byte order, size of `long` and of a page.
+    /// Magic number, version, byte order, sizes of `long` and of a page.
     fn head(&mut self) -> Result<(), BadTracingData> {
         if self.take(MAGIC.len()) != Some(MAGIC) {
             return Err(BadTracingData::Foreign);
@@ -97,7 +97,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Blocks written by hand, for tests.
+/// Builds blocks for tests.
 #[cfg(test)]
 pub(crate) mod written {
     pub(crate) fn tracing_data(system: &str, formats: &[&str]) -> Vec<u8> {
@@ -118,7 +118,7 @@ pub(crate) mod written {
             bytes.extend((format.len() as u64).to_le_bytes());
             bytes.extend(format.as_bytes());
         }
-        // No symbols, no formats of printk, no names of threads.
+        // No symbols, printk formats or thread names.
         bytes.extend([0; 16]);
         bytes
     }

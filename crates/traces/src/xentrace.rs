@@ -1,7 +1,7 @@
 //! Reader of the binary output of `xentrace`.
 //!
-//! Sources: `xen/include/public/trace.h`, `xen/common/trace.c` and `tools/xentrace/xentrace.c` of Xen 4.20;
-//! what exits are and how long they take follows `tools/xentrace/xenalyze.c`.
+//! Sources: `xen/include/public/trace.h`, `xen/common/trace.c` and `tools/xentrace/xentrace.c` of Xen 4.20. The
+//! definition of exits and of their handling times is that of `tools/xentrace/xenalyze.c`.
 
 mod clock;
 mod decode;
@@ -31,19 +31,19 @@ use crate::input::Input;
 use crate::pipeline::{self, Feed};
 use crate::{Error, Format, Options, Origin, Reading, Sink};
 
-/// Records that are looked at before a recording is taken for one.
+/// The number of records that are checked to recognise a recording.
 const RECORDS_OF_BEGINNING: usize = 16;
 
-/// Events that are handed over at once: 128 KiB.
+/// The number of events that are passed on at once: 128 KiB.
 const EVENTS: usize = 4096;
 
-/// Tests whether a recording of this kind starts like this.
+/// Tests whether the first bytes are a recording of xentrace.
 pub(crate) fn begins(start: &[u8]) -> bool {
     let Some(window) = Window::parse(start) else { return false };
     match sequence(start, RECORDS_OF_BEGINNING) {
-        // A recording that was cut behind its first header has no record.
+        // A recording that is cut after its first header has no record.
         Sequence::Sound { records } => records > 0 || start.len() < record::WINDOW + record::LONGEST,
-        // What is broken in the first window costs that one only.
+        // Damage in the first window only concerns that window.
         Sequence::Broken => start.get(record::WINDOW + window.length as usize..).is_some_and(
             |rest| matches!(sequence(rest, RECORDS_OF_BEGINNING), Sequence::Sound { records } if records > 0),
         ),
@@ -58,12 +58,12 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     read_records(Records::new(input.into_stream(), failure), name, &survey, options, sink)
 }
 
-/// Reads a recording while it is made, until `stream` ends. Where a read of it returns
-/// [`std::io::ErrorKind::WouldBlock`], what was read so far is decoded and handed on. Exits reach `sink` when no older
-/// ones of other processors can come any more: two rounds of the recorder later.
+/// Reads a recording while it is made, until `stream` ends. If a read returns [`std::io::ErrorKind::WouldBlock`],
+/// what was read so far is decoded and processed. Exits reach `sink` when no older ones of other CPUs can follow: two
+/// rounds of the recorder later.
 ///
-/// `options` must say what a recording's beginning would otherwise be searched for: the frequency and the instruction
-/// set. A recording without exits is not an error.
+/// `options` must have the frequency and the instruction set, which are otherwise inferred from the beginning of the
+/// recording. A recording without exits is not an error.
 pub fn follow(
     stream: Box<dyn std::io::Read + Send>,
     name: &str,
@@ -99,8 +99,8 @@ fn read_records(
     assembly.accesses_take_whole_exits();
     let decoder = Decoder::new(Placement::new(Clock::new(hz), survey), reasons);
     let mut walk = Walk { records: &mut records, decoder, ended: false };
-    // Records that have no time of their own follow others, so they are decoded in order, by one thread at a time,
-    // while another counts what was decoded before.
+    // Some records take their time from the one before, so records are decoded in order by one thread at a time,
+    // while another thread counts the events that were decoded before.
     let hand_over = |orders: &mut Orders, result: &mut Orders| std::mem::swap(orders, result);
     pipeline::run(&mut walk, options.threads, hand_over, |orders: &mut Orders| {
         orders.carry_out(&mut assembly)
@@ -141,7 +141,7 @@ fn read_records(
     Ok(Reading { profile, origin, damage, warnings })
 }
 
-/// The walk over a recording, some thousand events at a time.
+/// The walk over a recording, a few thousand events at a time.
 struct Walk<'r> {
     records: &'r mut Records,
     decoder: Decoder,
@@ -164,7 +164,7 @@ impl Feed for Walk<'_> {
                 Some(Item::Record(record)) => decoder.record(&record),
                 Some(Item::Window(window)) => decoder.placement.window(window),
                 Some(Item::Gap { all }) => decoder.placement.gap(all),
-                // Whoever follows the recording wants what there is.
+                // Pass on what there is: somebody follows the recording live.
                 Some(Item::Pause) => break,
                 None => {
                     decoder.placement.finish();
@@ -189,7 +189,7 @@ fn frequency_warning(estimated_hz: Option<u64>) -> String {
     )
 }
 
-/// The doubts about the exits.
+/// The warnings about doubtful exits.
 fn doubts(found: Found, oddities: Oddities, reasons: Reasons, doubtful: bool) -> Vec<String> {
     let Found { exits, unsaid, not_vmx, .. } = found;
     let Oddities { unowned, idle, siblings } = oddities;

@@ -17,7 +17,7 @@ use super::seen::Seen;
 use super::{HostSide, Missing, Verification};
 use live::pause;
 
-/// The number of samples of KVM's state, evenly distributed over the time, if there is any.
+/// The number of samples of KVM's state, evenly spaced over the duration; one if the duration is zero.
 const SAMPLES: u32 = 11;
 
 /// The subject of a verification.
@@ -29,15 +29,16 @@ pub struct Verify<'a> {
     pub found: &'a Vms,
     /// The VMs to judge.
     pub vms: &'a [&'a Vm],
-    /// `vms` are only some of them, so that others do not affect the answer.
+    /// True if the user selected `vms`. Processes outside the selection that cannot be examined are then not
+    /// reported.
     pub chosen: bool,
-    /// The duration of the observation. With zero only the present state counts, in one sample: exits and changes, which
-    /// take time, are not observed, and are not named as missing.
+    /// The duration of the observation. If it is zero, KVM's state is read once; exits and changes, which take time, are
+    /// neither observed nor listed as missing.
     pub duration: Duration,
 }
 
-/// Observes the VMs for a while and judges each. Evidence that is not available is listed, and the rest is
-/// used. When `stop` is set, the observations until then count.
+/// Observes the VMs for a while and judges each. Lists the evidence that is not available, and judges by the
+/// rest. When `stop` is set, it judges by the observations until then.
 #[must_use]
 pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     let root = wanted.root;
@@ -47,14 +48,15 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     for lacking in reader.iter().flatten().flat_map(StateReader::missing) {
         missing.push(Missing { what: "parts of KVM's own state", pid: None, why: lacking.clone() });
     }
-    // Exits and changes need time, and perf's descriptors for each thread of each VM: not worth opening for no time at all.
+    // Exits and changes need perf descriptors for every thread of every VM: do not open them if there is no time to
+    // observe.
     let observed: &[&Vm] = if wanted.duration.is_zero() { &[] } else { wanted.vms };
     let processes = observed.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect();
     let watch = Watch { processes: Some(processes), accesses: true, ..Watch::default() };
     let collector = if observed.is_empty() { Ok(None) } else { Collector::attach(root, &watch).map(Some) };
     let mut collector = note(&mut missing, "exits", None, collector).flatten();
 
-    // The slow part of the setup is done: all is observed from here on.
+    // The slow part of the setup is done; start observing.
     let began_ns = monotonic_ns();
     let mut watches: BTreeMap<i32, ChangesWatch> = BTreeMap::new();
     for vm in observed {
@@ -63,7 +65,7 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
         watches.extend(watch.map(|watch| (vm.pid, watch)));
     }
     if let Some(collector) = &mut collector {
-        // Events during the setup are not part of the reported time.
+        // Discard the events from the setup: they precede the reported time.
         let _ = note(&mut missing, "exits", None, collector.take());
     }
     let interrupts_before = posting::device_interrupts(root);
@@ -166,7 +168,8 @@ fn watch_for(
     });
 }
 
-/// Calls `sample` at the times of the samples over `duration`; once if that is zero.
+/// Calls `sample` [`SAMPLES`] times, evenly spaced over `duration`; once if `duration` is zero. When `stop` is set, it
+/// calls it a last time.
 fn at_samples(duration: Duration, stop: &AtomicBool, mut sample: impl FnMut()) {
     let start = Instant::now();
     sample();
@@ -246,7 +249,7 @@ mod tests {
 
     #[test]
     fn exits_and_changes_are_observed_only_if_there_is_time() {
-        // A root without any files: each attachment fails, and is named.
+        // A root without files: each attachment fails and is listed as missing.
         let root = Path::new("/dev/null/no-host");
         let (found, vm) = (Vms::default(), vm());
         let lacking = |duration| {

@@ -1,4 +1,4 @@
-//! A short load of a micro VM, which shows the interrupt virtualization of a new VM on this host.
+//! A short run of a micro VM, which shows whether a new VM on this host gets interrupt virtualization.
 
 use conclusions::activation::Status;
 use probe::measure::Measure;
@@ -8,7 +8,7 @@ use probe::{Agreement, Arms};
 use super::Provoked;
 use prove::{ArmPair, CollectError, Plan, Recording, analyse, collect};
 
-/// Some hundred IPIs and EOIs: less than a second on hardware.
+/// A few hundred IPIs and EOIs, which take less than a second on hardware.
 fn plan() -> Plan {
     Plan {
         measures: vec![Measure::IpiRunning, Measure::Eoi],
@@ -20,7 +20,8 @@ fn plan() -> Plan {
     }
 }
 
-/// Runs it on this machine's `/dev/kvm`. A failure to run is a finding too.
+/// Runs the micro VM on this machine's `/dev/kvm`. If it cannot run, the status is unknown, with the error as
+/// the reason.
 #[must_use]
 pub fn provoke() -> Provoked {
     match collect(&plan(), &mut |_| {}) {

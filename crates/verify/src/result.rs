@@ -21,7 +21,7 @@ pub struct Verification {
     pub format: u32,
     /// The version of the program.
     pub version: String,
-    /// The status over all chosen VMs: inhibited if any is, else unknown if any is.
+    /// The status over all chosen VMs: inhibited if any VM is inhibited, otherwise unknown if any is unknown.
     pub status: Status,
     /// The host.
     pub host: HostSide,
@@ -31,7 +31,7 @@ pub struct Verification {
     pub vms: Vec<VmVerification>,
     /// Processes that look like VMs but cannot be examined.
     pub likely: Vec<LikelyVm>,
-    /// The result of a micro VM on this host. It says nothing about the other VMs.
+    /// The result of a micro VM on this host. It is no evidence for the other VMs.
     pub provoked: Option<Provoked>,
     /// Evidence that is not available.
     pub missing: Vec<Missing>,
@@ -117,12 +117,12 @@ pub struct StateSeen {
     pub last: VmState,
 }
 
-/// A short form of KVM's own state at one time.
+/// KVM's own state at one time, in short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StateSample {
     /// The inhibit reasons in force.
     pub inhibits: Option<Inhibits>,
-    /// The number of vCPUs for which it is active.
+    /// The number of vCPUs for which interrupt virtualization is active.
     pub active_vcpus: usize,
 }
 
@@ -153,13 +153,13 @@ pub struct Changed {
 pub struct ReasonCures {
     /// The reason.
     pub reason: InhibitReason,
-    /// The cause; if the CPU lacks a required feature, that feature.
+    /// The cause of the reason; if the CPU lacks a required feature, that feature.
     pub set_by: String,
-    /// Changes that remove it, each sufficient alone.
+    /// Changes that remove the reason, each sufficient alone.
     pub cures: Vec<Cure>,
-    /// The step to take if no such change removes it.
+    /// The next step if no change of the VM removes the reason.
     pub next: Option<String>,
-    /// The same in the words of the program that made the VM, if it has its own.
+    /// The same changes in the settings of the program that manages the VM (such as Nova), if it has its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub managed: Vec<Managed>,
 }
@@ -167,20 +167,20 @@ pub struct ReasonCures {
 /// The result of a micro VM.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Provoked {
-    /// The state of interrupt virtualization of a new VM that does not inhibit it itself.
+    /// The status of interrupt virtualization in a new VM whose configuration does not inhibit it.
     pub status: Status,
     /// The reason for the state, or why it is unknown.
     pub why: Option<String>,
-    /// Exits for each interrupt that a vCPU sends itself and ends, off and on.
+    /// Exits per self-IPI and its EOI, with interrupt virtualization off and on.
     pub exits_per_eoi: ArmPair<Option<f64>>,
-    /// Exits for each IPI to a running vCPU, off and on.
+    /// Exits per IPI to a running vCPU, with interrupt virtualization off and on.
     pub exits_per_ipi: ArmPair<Option<f64>>,
-    /// The checks of each arm.
+    /// The checks that each arm was in force.
     pub checks: Vec<ArmEvidence>,
 }
 
 impl Verification {
-    /// The status over all VMs that run, or else of a new one.
+    /// The status over all running VMs; if none runs, that of the micro VM.
     pub(super) fn overall(&self) -> Status {
         let any = |wanted: &[Status]| self.vms.iter().any(|vm| wanted.contains(&vm.activation.status));
         if any(&[Status::Inhibited, Status::Partly]) {
@@ -198,7 +198,7 @@ impl Verification {
         }
     }
 
-    /// Adds the result of a micro VM, which counts if no VM runs.
+    /// Adds the result of a micro VM, which decides the status if no VM runs.
     #[must_use]
     pub fn with(mut self, provoked: Provoked) -> Self {
         self.provoked = Some(provoked);

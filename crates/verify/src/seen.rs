@@ -30,7 +30,7 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// One verdict, or one for each VM of the process that KVM's state distinguishes.
+    /// The verdict on the VM, or one for each VM of the process if KVM's state distinguishes several.
     pub(super) fn verdicts(&self, vm: &Vm) -> Vec<VmVerification> {
         let of_process = self.samples.iter().filter(|(key, _)| i32::try_from(key.process) == Ok(vm.pid));
         let states: Vec<&[VmState]> = of_process.map(|(_, samples)| samples.as_slice()).collect();
@@ -44,7 +44,7 @@ impl Seen<'_> {
     }
 
     fn verdict(&self, vm: &Vm, samples: &[VmState], which: Option<usize>) -> VmVerification {
-        // Exits and changes are known only by process.
+        // Exits and changes are known only per process: with several VMs they cannot be attributed.
         let changes = if which.is_none() { self.changes.get(&vm.pid) } else { None };
         let seen: Vec<InhibitSeen> =
             changes.iter().flat_map(|changes| &changes.inhibits).map(|one| self.seen(one)).collect();
@@ -174,7 +174,7 @@ impl Seen<'_> {
     }
 
     fn told_not_to_post(&self) -> Option<PostingObstacle> {
-        // Since Linux 6.16; a parameter of kvm, or else of the vendor's module.
+        // The parameter exists since Linux 6.16, in kvm or in the vendor module.
         let modules = std::iter::once("kvm").chain(self.host.module.as_deref());
         let mut switches = modules.map(|module| kvm::switch(self.root, module, "enable_device_posted_irqs"));
         if switches.any(|switch| switch == Some(false)) {

@@ -1,4 +1,5 @@
-//! A query by the engine that is inside, in this build, to compare clusters with; prints the seconds of each run.
+//! Runs a query in the embedded engine of this build, for comparison with clusters, and prints the seconds of
+//! each run.
 //!
 //! ```text
 //! cargo run --release -p exitless-fleet-cluster --example ask -- STORE RUNS SQL

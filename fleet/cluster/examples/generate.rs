@@ -1,10 +1,10 @@
-//! A data set of many hosts, as it is after compaction: for each host and day a file of each table.
+//! Generates a data set of many hosts as it is after compaction: one file per table, host and day.
 //!
 //! ```text
 //! cargo run --release -p exitless-fleet-cluster --example generate -- STORE HOSTS DAYS MINUTES
 //! ```
 //!
-//! Each host counts exits of six reasons once in so many minutes.
+//! Each host counts exits of six reasons, once every MINUTES minutes.
 
 use chrono::{TimeDelta, TimeZone, Utc};
 use exitless_fleet::document::Rows;
@@ -73,7 +73,7 @@ fn rows(host: i64, day: i64, minutes: i64) -> Rows {
         let start = end - 10_000_000;
         let (mut all, mut ns) = (0, 0);
         for (place, (reason, usual)) in REASONS.into_iter().enumerate() {
-            // Different each time, the same at each run.
+            // Varies, but is the same in each run.
             let noise = (host * 7919 + day * 104_729 + number * 1_299_709 + place as i64 * 15_485_863) % 97;
             let exits = usual * (50 + noise);
             let handling = exits * (1500 + noise * 10);

@@ -1,5 +1,5 @@
-//! A scan of the data set as bytes, from the one who asks to the scheduler: the name of a table and its files. Where they are
-//! each process knows by itself.
+//! Serializes a scan of the data set for the scheduler: the name of a table and its files. Each process knows
+//! the location of the data set by itself.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use ballista_core::serde::BallistaLogicalExtensionCodec;
 
-/// Ballista's codec, which in addition knows tables of a data set.
+/// Ballista's codec, extended by the tables of a data set.
 #[derive(Debug, Default)]
 pub(crate) struct Codec(BallistaLogicalExtensionCodec);
 

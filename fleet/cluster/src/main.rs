@@ -1,4 +1,4 @@
-//! `exitless-fleet-cluster`: the same queries as `exitless-fleet query`, answered by several machines.
+//! `exitless-fleet-cluster`: the queries of `exitless-fleet query`, answered by several machines.
 
 mod codec;
 
@@ -31,10 +31,10 @@ use exitless_fleet::store::{Days, Store, is_day};
 
 use codec::Codec;
 
-/// The largest message, in bytes: a plan names all files of its tables.
+/// The largest message, in bytes. Large, because a plan names all files of its tables.
 const MESSAGE: u32 = 256 << 20;
 
-/// The name in messages.
+/// The program's name in messages.
 const NAME: &str = env!("CARGO_BIN_NAME");
 
 /// Answer queries over a data set by several machines.
@@ -158,7 +158,7 @@ async fn run(command: Command) -> anyhow::Result<u8> {
     }
 }
 
-/// What a query may hold on the side of the one who asks.
+/// The limits of a query in the client.
 fn bounds(arguments: &Query) -> Bounds {
     Bounds {
         memory: 512 << 20,
@@ -250,13 +250,13 @@ async fn executor(arguments: &Executor) -> anyhow::Result<()> {
         task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
         work_dir: Some(work),
         memory_pool_size: Some(u64::from(arguments.memory) << 20),
-        // What a query leaves behind.
+        // How long an executor keeps the intermediate results of a query.
         job_data_ttl_seconds: 3600,
         job_data_clean_up_interval_seconds: 600,
         grpc_max_decoding_message_size: MESSAGE,
         grpc_max_encoding_message_size: MESSAGE,
         override_logical_codec: Some(Arc::new(Codec::default())),
-        // Its own are without those of lists.
+        // Ballista's own registry lacks the functions of lists.
         override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&functions))),
         override_runtime_producer: Some(Arc::new(move |_: &SessionConfig| {
             RuntimeEnvBuilder::new()

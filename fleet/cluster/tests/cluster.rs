@@ -1,4 +1,5 @@
-//! A scheduler and two executors on this machine answer as the engine does that is inside `exitless-fleet`.
+//! A scheduler and two executors on this machine give the same answers as the engine embedded in
+//! `exitless-fleet`.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -18,7 +19,7 @@ fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_exitless-fleet-cluster"))
 }
 
-/// Processes that end with the test.
+/// The processes of a cluster, which end with the test.
 struct Cluster {
     processes: Vec<Child>,
     scheduler: u16,
@@ -47,7 +48,7 @@ impl Cluster {
         program().args(arguments).output().unwrap()
     }
 
-    /// The rows of a query; the first waits until the executors are there.
+    /// The rows of a query. The first query waits until the executors have connected.
     fn rows(&self, store: &str, sql: &str) -> Vec<Value> {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
@@ -72,7 +73,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The first of so many neighbouring ports that are free.
+/// The first of `count` consecutive free ports.
 fn ports(count: u16) -> u16 {
     loop {
         let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -91,7 +92,7 @@ async fn add(store: &Store, host: &str, time: &str, text: &str) {
     write::rows(store, &document::rows(text.as_bytes(), &origin).unwrap()).await.unwrap();
 }
 
-/// Equal, but for the order of additions of fractions.
+/// Tests for equality, with a tolerance for the order of floating-point additions.
 fn alike(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -127,7 +128,7 @@ fn two_executors_answer_every_ready_question_as_the_engine_inside() {
         }
         add(&store, "p", "2026-03-02T10:00:00Z", &fixture("prove.json")).await;
         add(&store, "e", "2026-03-02T10:00:00Z", &fixture("experiment.json")).await;
-        // A host whose AVIC is off, from the tests of the report.
+        // A host whose AVIC is off, from the tests of the crate `report`.
         let idle = "../../crates/report/src/examination/snapshots/report__examination__tests__zen2-json.snap";
         let idle = std::fs::read_to_string(format!("{}/{idle}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         add(&store, "idle", "2026-03-02T10:00:00Z", idle.splitn(3, "---\n").nth(2).unwrap()).await;
@@ -156,7 +157,7 @@ fn two_executors_answer_every_ready_question_as_the_engine_inside() {
         let rows = output::rows(&inside.batches).unwrap();
         let mut inside: Vec<Value> = serde_json::from_str(rows.get()).unwrap();
         let mut outside = cluster.rows(&path, &sql);
-        // Only queries that say so have an order.
+        // Rows have no order unless the query asks for one.
         if !sql.contains("ORDER BY") || sql.starts_with("SELECT *") {
             inside.sort_by_key(Value::to_string);
             outside.sort_by_key(Value::to_string);
@@ -168,7 +169,7 @@ fn two_executors_answer_every_ready_question_as_the_engine_inside() {
         asked += 1;
     }
     assert!(asked >= 14, "{asked}");
-    // What a foreign file says of itself does not reach the terminal as it is.
+    // What a foreign file contains is escaped before it reaches the terminal.
     let exits = folder.path().join("store/exits/date=2026-03-01/host=a");
     let file = std::fs::read_dir(&exits).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(file).unwrap();
@@ -182,7 +183,7 @@ fn two_executors_answer_every_ready_question_as_the_engine_inside() {
     assert!(why.contains("it is of table ") && !why.contains(['\u{1b}', '\u{7}']), "{why:?}");
     assert_eq!(said.status.code(), Some(1));
     std::fs::remove_file(foreign).unwrap();
-    // What only reads is all that is done.
+    // Only queries that read are allowed.
     for sql in [
         "CREATE TABLE t AS SELECT 1",
         "COPY (SELECT 1) TO '/tmp/x.csv' STORED AS CSV",

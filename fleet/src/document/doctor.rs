@@ -66,7 +66,7 @@ impl State {
         }
     }
 
-    /// What the check says of the thing itself: it is there, it is not, or nobody looked.
+    /// The existence of the checked thing; `None` if the check was skipped.
     fn holds(self) -> Option<bool> {
         match self {
             Self::Pass | Self::Warn => Some(true),
@@ -82,7 +82,7 @@ struct Evidence {
     value: String,
 }
 
-/// A fix in one line: a command or advice in its own words, changes of a definition as their JSON.
+/// A fix in one line: the text of a command or an advice; for changes of a definition, JSON.
 fn fix(fix: &Value) -> String {
     let Some((kind, what)) = fix.as_object().and_then(|fields| fields.iter().next()) else {
         return fix.to_string();
@@ -100,14 +100,14 @@ fn walk<'a>(findings: &'a [Finding], visit: &mut impl FnMut(&'a Finding)) {
     }
 }
 
-/// Module and parameter of a path of sysfs.
+/// The module and parameter in a path of sysfs.
 pub(super) fn parameter(place: &str) -> Option<(&str, &str)> {
     let (module, parameter) = place.strip_prefix("/sys/module/")?.split_once("/parameters/")?;
     let plain = |name: &str| !name.is_empty() && !name.contains('/');
     (plain(module) && plain(parameter)).then_some((module, parameter))
 }
 
-/// The parameter's value as a switch.
+/// The value of a parameter as true or false.
 pub(super) fn switch(value: &str) -> Option<bool> {
     match value.trim() {
         "Y" | "y" | "1" => Some(true),
@@ -178,7 +178,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
     Ok(gathered)
 }
 
-/// The instruction set that a module of KVM is for.
+/// The instruction set of a module of KVM.
 pub(super) fn isa_of(module: &str) -> Option<&'static str> {
     match module {
         "kvm_intel" => Some("vmx"),
@@ -187,7 +187,7 @@ pub(super) fn isa_of(module: &str) -> Option<&'static str> {
     }
 }
 
-/// What single checks say of the host.
+/// The facts about the host from single checks.
 #[derive(Default)]
 struct Facts {
     kernel: Option<String>,

@@ -78,7 +78,7 @@ struct Change {
     p_value: Option<f64>,
 }
 
-/// The host of a target over ssh, without the user.
+/// The host of an ssh target, without the user.
 fn host_of(target: &str) -> Option<String> {
     let host = target.strip_prefix("ssh://")?.split('/').next()?;
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);

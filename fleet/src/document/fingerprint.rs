@@ -25,7 +25,7 @@ struct Cpu {
 }
 
 impl Fingerprint {
-    /// Rows of the host and its parameters.
+    /// Adds the rows of the host and its module parameters.
     pub(super) fn gather(&self, gathered: &mut Gathered) {
         let module = self.modules.keys().find(|module| isa_of(module).is_some());
         let value =

@@ -63,9 +63,9 @@ struct Figures {
     p999_ns: Option<i64>,
 }
 
-/// The groupings whose rows hold each exit once.
+/// Groupings in which every exit is counted in exactly one row.
 const GROUPINGS: &[&str] = &["vm", "vcpu", "reason"];
-/// The name of a host whose name was never set.
+/// The kernel's host name if none was ever set.
 const UNNAMED: &str = "(none)";
 
 pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
@@ -89,7 +89,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
     if start < 0 || end < start {
         return Err(Fault::new("span", format!("it goes from {start} to {end}")));
     }
-    // An interval without an exit has a length too.
+    // An interval without exits has no span, but a length.
     let length = (end - start).max(document.totals.observed_ns) / 1000;
     let clock_ns = document.span.as_ref().map(|span| span.last_ns);
     let mut gathered = Gathered { host, version, clock_ns, ..Gathered::default() };

@@ -55,7 +55,7 @@ struct Difference {
     interval: Option<Interval>,
 }
 
-/// An interval; an end that JSON cannot hold is null.
+/// An interval. A bound is null if JSON has no value for it.
 #[derive(Deserialize)]
 pub(super) struct Interval {
     pub(super) low: Option<f64>,
@@ -85,7 +85,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
         version: Some(outcome.version),
         ..Gathered::default()
     };
-    // An emulated host is none of the fleet's; its figures say what they are of.
+    // An emulated host is not part of the fleet; its costs name the emulator.
     if outcome.emulated.is_none() {
         outcome.fingerprint.gather(&mut gathered);
     }

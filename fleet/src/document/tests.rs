@@ -1,4 +1,4 @@
-//! Real outputs, then hostile ones.
+//! Real outputs first, hostile ones second.
 
 use super::*;
 use proptest::prelude::*;
@@ -119,7 +119,7 @@ fn a_recording_keeps_its_exits_by_vm_and_reason() {
     assert_eq!(rows["exits"][0]["vm_name"], "mix");
     assert_eq!((&rows["exits"][0]["reason"], &rows["exits"][0]["exits"]), (&json!("msr"), &json!(12115)));
     assert_eq!(rows["intervals"][0]["format"], "perf-data");
-    // The guest that recorded it had no name.
+    // The host name of the guest that recorded it was never set.
     let unnamed = Origin { host: None, ..origin() };
     let error = rows_of(REPORT, &unnamed);
     assert_eq!(error, "x.json, document 1 (report) does not name its host; give --host NAME");
@@ -221,7 +221,7 @@ fn what_is_wrong_is_named_by_file_document_and_field() {
 #[test]
 fn long_texts_are_cut_and_keep_no_host_from_being_reported() {
     let mut document: Value = serde_json::from_str(VERIFY).unwrap();
-    // The last character that would fit is cut through by the bound.
+    // The limit is in the middle of a two-byte character.
     document["vms"][0]["name"] = json!(format!("x{}", "é".repeat(LONGEST_TEXT)));
     document["version"] = json!("y".repeat(2 * LONGEST_TEXT));
     let rows = of(&document.to_string());
@@ -271,7 +271,7 @@ fn names_of_hosts_have_bounds() {
     }
 }
 
-/// A document with one value replaced by another.
+/// Documents with one value replaced.
 fn damaged() -> impl Strategy<Value = String> {
     let value = prop_oneof![
         Just(Value::Null),

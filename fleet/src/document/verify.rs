@@ -95,7 +95,7 @@ struct Device {
     delivery: String,
 }
 
-/// A fix in one line: where it is made, and the change.
+/// A fix in one line: its place, and the change.
 fn fix(fix: &Value) -> String {
     match (fix["place"].as_str(), fix["change"].as_str()) {
         (Some(place), Some(change)) => format!("{place}: {change}"),

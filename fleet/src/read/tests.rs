@@ -16,7 +16,7 @@ use crate::{keep, write};
 
 const DAY: &str = "2026-03-01";
 
-/// A store that is another one after its first listings.
+/// A store whose content changes after the first listings.
 #[derive(Debug)]
 struct Changing {
     first: Mutex<Vec<Vec<ObjectMeta>>>,
@@ -87,7 +87,7 @@ async fn listed(store: &Store) -> Vec<ObjectMeta> {
     files.into_iter().map(|file| file.meta).collect()
 }
 
-/// Files of minutes 0 to 2, compacted after them; and the listings before and after.
+/// The files of minutes 0 to 2, which are then compacted, and the listings before and after that.
 async fn compacted() -> (Arc<InMemory>, Vec<ObjectMeta>, Vec<ObjectMeta>) {
     let objects = Arc::new(InMemory::new());
     let store = Store::of(objects.clone());
@@ -109,7 +109,8 @@ async fn look(objects: &Arc<InMemory>, first: Vec<Vec<ObjectMeta>>) -> std::resu
 async fn files_that_are_compacted_during_a_look_are_in_it_once() {
     let (objects, before, after) = compacted().await;
     assert_eq!((before.len(), after.len()), (3, 1));
-    // All was listed before; or nothing, because each file went before its size was asked for; or a part.
+    // The first listing has all the old files; or none, because each was deleted before its size was read; or
+    // some.
     for first in [before.clone(), Vec::new(), before[1..].to_vec()] {
         let found = look(&objects, vec![first]).await.unwrap();
         let good: Vec<_> = found.good.iter().map(|file| &file.meta.location).collect();

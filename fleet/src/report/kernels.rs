@@ -1,7 +1,8 @@
-//! Exits before and after a change of a host's kernel.
+//! Compares exits before and after a change of a host's kernel.
 //!
-//! Exits come in bursts, and neighbouring intervals are alike. So the hour is what is compared: each gives one rate, and both
-//! sides' hours are compared as runs are ([`stats::contrast`]). With fewer than three hours on a side there is no interval.
+//! Exits come in bursts, so neighbouring intervals are correlated. Therefore hours are compared: each gives
+//! one rate, and the hours of both sides are compared like runs ([`stats::contrast`]). With fewer than three
+//! hours on a side there is no interval.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use stats::{Contrast, LEVEL, mean};
 
 use crate::views::sleep_reasons;
 
-/// Hours of each host and kernel, in order of time; handling is without the time in which guests slept.
+/// The hours of each host and kernel, in chronological order. Handling excludes time in which guests slept.
 pub(super) const HOURS: &str = concat!(
     "SELECT host, ran AS kernel, CAST(began AS BIGINT) AS hour, exits, all_ns - coalesce(asleep_ns, 0) AS handling_ns, \
      observed_ns FROM (SELECT host_name AS host, kernel AS ran, date_trunc('hour', interval_start) AS began, \
@@ -23,7 +24,7 @@ pub(super) const HOURS: &str = concat!(
     " GROUP BY 1, 2, 3) ON of_host = host AND of_kernel = ran AND of_hour = began ORDER BY host, hour"
 );
 
-/// The dealings of permutation tests are the same each time.
+/// The seed of permutation tests, constant so that results are reproducible.
 const SEED: u64 = 1;
 
 #[derive(Debug, Deserialize)]
@@ -36,7 +37,7 @@ pub(super) struct Hour {
     observed_ns: i64,
 }
 
-/// The exits of a host under two kernels, one after the other.
+/// The exits of a host under two kernels in succession.
 #[derive(Debug, Serialize)]
 pub struct KernelChange {
     /// The host.
@@ -45,15 +46,15 @@ pub struct KernelChange {
     pub before: String,
     /// The kernel after.
     pub after: String,
-    /// Hours under each.
+    /// The number of hours under each.
     pub hours: [usize; 2],
-    /// Exits a second under each.
+    /// The exits per second under each.
     pub exits_per_second: [f64; 2],
-    /// Their change.
+    /// The change of the exits.
     pub exits: Option<Change>,
-    /// Handling time in percent of a CPU under each, without the time in which guests slept.
+    /// The handling time under each, in percent of a CPU, without time in which guests slept.
     pub handling_percent: [f64; 2],
-    /// Its change.
+    /// The change of the handling time.
     pub handling: Option<Change>,
 }
 
@@ -62,13 +63,13 @@ pub struct KernelChange {
 pub struct Change {
     /// The estimate.
     pub percent: f64,
-    /// Lower end of the 95 % interval; null where there is none, and where nothing bounds it.
+    /// The lower bound of the 95 % interval; null if there is no interval, or no bound.
     pub low: Option<f64>,
-    /// Upper end.
+    /// The upper bound.
     pub high: Option<f64>,
     /// The p value.
     pub p_value: Option<f64>,
-    /// `more`, `fewer`, `not-seen`, or `too-few` hours.
+    /// The finding: `more`, `fewer`, `not-seen`, or `too-few` hours.
     pub finding: &'static str,
 }
 
@@ -106,7 +107,8 @@ fn change(hours: &[&Hour]) -> Option<KernelChange> {
     let under = |kernel: &str| hours.iter().copied().filter(|hour| hour.kernel == kernel).collect::<Vec<_>>();
     let after = under(&last.kernel);
     let first = after.iter().map(|hour| hour.hour).min()?;
-    // The kernel that ran last before this one first did; one that came back is compared as one.
+    // The last kernel to run before this one first ran. All hours of a kernel count, even if another one ran
+    // in between.
     let before = hours
         .iter()
         .filter(|hour| hour.kernel != last.kernel && hour.hour <= first)
@@ -129,7 +131,7 @@ fn change(hours: &[&Hour]) -> Option<KernelChange> {
     })
 }
 
-/// The change of figures in percent; `None` where an hour had nothing, of which there is no ratio.
+/// The change in percent; `None` if any hour has zero, because ratios need positive values.
 fn ratio([before, after]: &[Vec<f64>; 2]) -> Option<Change> {
     let enter = |values: &[f64]| values.iter().map(|value| Scale::Ratio.enter(*value)).collect::<Vec<_>>();
     let positive = before.iter().chain(after).all(|value| *value > 0.0);

@@ -1,4 +1,4 @@
-//! The answers in lines of a terminal's width.
+//! The answers as text for a terminal.
 
 use std::fmt::Write;
 
@@ -8,11 +8,11 @@ use exits::{counted, printable};
 use super::{Change, Report};
 use crate::output::plain;
 
-/// The most rows that are shown of each answer; JSON has all.
+/// The most rows of an answer that are shown; JSON has all.
 const SHOWN: usize = 20;
 
 impl Report {
-    /// The page. No line is wider than `width` columns.
+    /// The whole report. No line is wider than `width` columns.
     #[must_use]
     pub fn text(&self, width: u16) -> String {
         let mut page = Page { text: String::new(), width };
@@ -119,7 +119,8 @@ impl Page {
         let _ = writeln!(self.text, "\n{}", trimmed(&table));
     }
 
-    /// A table with a note if not all rows are shown; nothing without rows. `right` are the columns of figures.
+    /// Adds a table; nothing without rows. Notes how many rows are not shown. `right` are the columns with
+    /// numbers.
     fn table(&mut self, header: &[&str], right: &[usize], rows: impl ExactSizeIterator<Item = Vec<String>>) {
         let number = rows.len();
         if number == 0 {
@@ -142,7 +143,7 @@ impl Page {
     }
 }
 
-/// The table without blanks at the ends of lines.
+/// The table without trailing spaces.
 fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }

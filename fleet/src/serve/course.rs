@@ -1,4 +1,4 @@
-//! Exits of a host or VM over time: columns of a chart from rows of the data set.
+//! Exits of a host or VM over time: the columns of a chart, from rows of the data set.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use pages::table::{Cell, Column, render};
 use super::rows::{Exits, Observed};
 
 const HEIGHT: u32 = 180;
-/// The most marks of the axis of time.
+/// The most tick marks of the time axis.
 const MOST_TICKS: i64 = 5;
 const SECOND: i64 = 1_000_000;
-/// The end of the year 9999, the last with four digits, in microseconds since 1970.
+/// The end of the year 9999, the last of four digits, in microseconds since 1970.
 const LATEST: i64 = 253_402_300_800 * SECOND;
 
-/// The time that a chart covers, up to the newest interval.
+/// The time range of a chart, which ends with the newest interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Range {
     /// The last hour.
@@ -35,7 +35,7 @@ pub(super) enum Range {
 impl Range {
     pub(super) const ALL: [Self; 4] = [Self::Hour, Self::SixHours, Self::Day, Self::Week];
 
-    /// The range of this word, or the usual one.
+    /// The range with this name, or the default.
     pub(super) fn of(word: &str) -> Self {
         Self::ALL.into_iter().find(|range| range.word() == word).unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Range {
         }
     }
 
-    /// The length, in microseconds.
+    /// The length in microseconds.
     fn length(self) -> i64 {
         let hours = match self {
             Self::Hour => 1,
@@ -78,7 +78,7 @@ impl Range {
         hours * 3600 * SECOND
     }
 
-    /// The width of a column, in microseconds.
+    /// The width of a column in microseconds.
     fn width(self) -> i64 {
         let seconds = match self {
             Self::Hour => 60,
@@ -90,7 +90,7 @@ impl Range {
     }
 }
 
-/// The columns of a chart: from, to and width in microseconds since 1970.
+/// The columns of a chart: start, end and width, in microseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) from: i64,
@@ -99,11 +99,11 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The columns of `range` up to `last`; fewer if `first` is later than their begin. Times that a file claims are taken
-    /// for some between the years 1970 and 9999.
+    /// The columns of `range` up to `last`; fewer if the data start later, at `first`. Times outside of the
+    /// years 1970 to 9999, which a file may contain, are clamped.
     pub(super) fn new(range: Range, first: i64, last: i64) -> Self {
         let width = range.width();
-        // Full years end with a column of any width.
+        // Columns of any width divide a whole number of years.
         let (first, last) = (first.clamp(0, LATEST), last.clamp(width, LATEST));
         let to = ((last - 1) / width + 1) * width;
         let begin = (to - range.length()).max(first / width * width);
@@ -118,7 +118,7 @@ impl Window {
         (time - self.from) as f64 / (self.to - self.from) as f64
     }
 
-    /// Times of the clock at round distances.
+    /// Tick marks at round times.
     fn ticks(&self) -> Vec<(f64, String)> {
         const STEPS: [i64; 12] = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
         let length = self.to - self.from;
@@ -127,7 +127,7 @@ impl Window {
         let form = if step >= 86_400 * SECOND { "%d %b" } else { "%H:%M" };
         let first = self.from.div_euclid(step) + 1;
         (first..)
-            // The window may end where numbers do.
+            // At the end of the range of numbers, stop instead of overflowing.
             .map_while(|number| number.checked_mul(step))
             .take_while(|time| *time < self.to)
             .map(|time| (self.share(time), clock(time).format(form).to_string()))
@@ -139,16 +139,16 @@ fn clock(micros: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_micros(micros).unwrap_or_default()
 }
 
-/// The course of exits.
+/// The exits over time.
 #[derive(Debug)]
 pub(super) struct Course {
     window: Window,
-    /// The time that was observed in each column, in nanoseconds; of columns between observations that are further apart
-    /// than columns are wide, that of the next one. 0 in gaps.
+    /// The observed time of each column, in nanoseconds. If observations are further apart than columns are
+    /// wide, columns without one have the value of the next observation. 0 in gaps.
     observed: Vec<i64>,
-    /// The column whose exits each one shows.
+    /// For each column, the column whose exits it shows.
     shows: Vec<usize>,
-    /// The reasons, those with most exits first.
+    /// The exit reasons, most frequent first.
     reasons: Vec<Reason>,
 }
 
@@ -163,12 +163,12 @@ struct Reason {
 }
 
 impl Reason {
-    /// The handling time is the guest's idle time.
+    /// Tests whether the handling time is idle time of the guest.
     fn is_idle(&self) -> bool {
         self.name.parse().is_ok_and(ExitReason::is_sleep)
     }
 
-    /// The mean handling time, of the exits of which it is known.
+    /// The mean handling time of the exits for which it is known.
     fn mean_ns(&self) -> Option<i64> {
         self.handling_ns.checked_div(self.samples)
     }
@@ -209,13 +209,13 @@ impl Course {
         Self { window, observed: filled, shows, reasons }
     }
 
-    /// The time that was observed, in nanoseconds.
+    /// The total observed time, in nanoseconds.
     fn total_ns(&self) -> i64 {
         let own = self.shows.iter().enumerate().filter(|(column, shown)| *column == **shown);
         own.map(|(column, _)| self.observed[column]).sum()
     }
 
-    /// Parts without an observation, as shares.
+    /// The ranges without an observation, as fractions of the window.
     fn gaps(&self) -> Vec<(f64, f64)> {
         let columns = self.observed.len() as f64;
         let mut gaps: Vec<(f64, f64)> = Vec::new();
@@ -229,7 +229,8 @@ impl Course {
         gaps
     }
 
-    /// Layers of a figure: what it counts of exits and of nanoseconds, for each nanosecond observed.
+    /// The layers of a chart. `figure` computes a value from exits and nanoseconds; it is divided by the
+    /// observed nanoseconds.
     fn layers(
         &self,
         figure: impl Fn(i64, i64) -> f64,
@@ -281,7 +282,7 @@ impl Course {
         html! { figure.course { figcaption { strong { (title) } } (chart.render()) (legend(layers)) } }
     }
 
-    /// The charts and the table, below links to other ranges.
+    /// Renders links to other ranges, the charts and the table.
     pub(super) fn render(&self, range: Range, path: &str) -> Markup {
         let day = |micros: i64| clock(micros).format("%Y-%m-%d %H:%M").to_string();
         let per_ns = self.layers(|exits, _| exits as f64 * 1e9, per_second, true);
@@ -349,8 +350,8 @@ fn ranges(chosen: Range, path: &str) -> Markup {
     }
 }
 
-/// What each column has of observed time, and which column's exits it shows. Observations at a regular distance that is
-/// wider than a column stand for the columns before them too.
+/// The observed time of each column, and the column whose exits it shows. If observations regularly are more
+/// than a column apart, each also stands for the columns before it.
 fn filled(own: &[i64]) -> (Vec<i64>, Vec<usize>) {
     let (mut observed, mut shows) = (own.to_vec(), (0..own.len()).collect::<Vec<_>>());
     let seen: Vec<usize> = (0..own.len()).filter(|column| own[*column] > 0).collect();
@@ -359,7 +360,7 @@ fn filled(own: &[i64]) -> (Vec<i64>, Vec<usize>) {
     let usual = distances.get(distances.len() / 2).copied().unwrap_or(1);
     for (number, &column) in seen.iter().enumerate().filter(|_| usual > 1) {
         let free = number.checked_sub(1).map_or(0, |before| seen[before] + 1);
-        // Distances vary a little.
+        // Allow for some jitter of the distance.
         let from = if column - free < usual * 3 / 2 { free } else { column + 1 - usual };
         for before in from..column {
             (observed[before], shows[before]) = (own[column], column);
@@ -368,14 +369,14 @@ fn filled(own: &[i64]) -> (Vec<i64>, Vec<usize>) {
     (observed, shows)
 }
 
-/// A time in full.
+/// Formats a time in full.
 pub(super) fn when(text: &str) -> String {
     let parsed = DateTime::parse_from_rfc3339(text).map(|time| time.with_timezone(&Utc));
-    // Arrow writes a time of UTC with a Z.
+    // Arrow formats a time in UTC with a Z.
     parsed.map_or_else(|_| text.to_owned(), |time| time.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
 
-/// The first of the last `days` days, today included.
+/// The first of the last `days` days, including today.
 pub(super) fn first_day(days: u32) -> String {
     let back = TimeDelta::try_days(i64::from(days.saturating_sub(1))).unwrap_or_default();
     (Utc::now() - back).format("%Y-%m-%d").to_string()
@@ -421,12 +422,12 @@ mod tests {
 
     #[test]
     fn what_was_not_observed_is_a_gap_and_no_zero() {
-        // Observed each third column, with one long silence.
+        // An observation in every third column, with one long gap.
         let own = [9, 0, 0, 9, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 9];
         let (observed, shows) = filled(&own);
         assert_eq!(observed, [9, 9, 9, 9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9]);
         assert_eq!(shows[..4], [0, 3, 3, 3]);
-        // At each column a missing one is missing.
+        // If every column is observed, one without an observation is a gap.
         assert_eq!(filled(&[9, 9, 0, 9, 9]).0, [9, 9, 0, 9, 9]);
         assert_eq!(filled(&[0, 0]).0, [0, 0]);
     }

@@ -1,4 +1,4 @@
-//! The data set behind the pages: looked at again at an interval, asked by one page at a time.
+//! The data set behind the pages: examined again at an interval, and queried for one page at a time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,34 +12,34 @@ use crate::engine::{Bounds, Engine, Error};
 use crate::read::Ends;
 use crate::store::{Days, Store};
 
-/// Pages that are kept.
+/// The most pages in the cache.
 const KEPT: usize = 32;
-/// The longest name or filter that is asked for, in bytes.
+/// The longest name or filter in a request, in bytes.
 pub(super) const LONGEST: usize = 4096;
 
-/// A page that is asked for.
+/// A requested page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Page {
-    /// All hosts, or those that have this text.
+    /// All hosts, or those that contain this text.
     Hosts(String),
-    /// A host.
+    /// A host, with a range of time.
     Host(String, &'static str),
-    /// A VM of a host.
+    /// A VM of a host, with a range of time.
     Vm(String, String, &'static str),
-    /// Findings of all hosts.
+    /// The findings of all hosts.
     Findings,
-    /// Studies.
+    /// The studies.
     Experiments,
 }
 
-/// An answer.
+/// The answer to a request for a page.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     /// A page.
     Page(String),
-    /// Another page is meant.
+    /// A redirect to another page.
     Elsewhere(String),
-    /// There is no such host or VM.
+    /// No such host or VM exists.
     Missing,
 }
 
@@ -59,7 +59,7 @@ impl Data {
         Self { store, bounds, days, refresh, known, engine: None, pages }
     }
 
-    /// Looks at the files if the last look is older than the interval. The digest of what is there.
+    /// Examines the files if that was not done within the interval. Returns the digest of the data set.
     pub(super) async fn look(&mut self) -> Result<u64, Error> {
         match &self.engine {
             Some((engine, looked)) if looked.elapsed() < self.refresh => Ok(engine.digest),
@@ -73,7 +73,7 @@ impl Data {
         let looked = Engine::open_again(&self.store, bounds, &self.known).await?;
         let digest = looked.digest;
         match &mut self.engine {
-            // What it has read of the files stays in memory.
+            // Keep the old engine, which has parts of the files in memory.
             Some((engine, when)) if engine.digest == digest => *when = Instant::now(),
             engine => {
                 *engine = Some((looked, Instant::now()));
@@ -83,7 +83,7 @@ impl Data {
         Ok(digest)
     }
 
-    /// A page; if files are compacted away meanwhile, the data set is looked at anew.
+    /// A page. Starts over if compaction removes files meanwhile.
     pub(super) async fn page(&mut self, page: &Page) -> Result<Answer, Error> {
         self.look().await?;
         if let Some(kept) = self.pages.get(page) {
@@ -122,7 +122,7 @@ impl Data {
                 let (known, _) = engine.rows::<rows::Facts>(rows::FACTS, &[host]).await?;
                 let known = match known.into_iter().next() {
                     Some(known) => known,
-                    // Of some hosts exits alone are known.
+                    // For some hosts, only exits are known.
                     None if ends(engine, host).await?.is_some() => rows::Facts::default(),
                     None => return Ok(Answer::Missing),
                 };
@@ -152,7 +152,7 @@ impl Data {
     }
 }
 
-/// The ends of what was observed of a host.
+/// The first and last time at which a host was observed.
 async fn ends(engine: &Engine, host: &str) -> Result<Option<(i64, i64)>, Error> {
     let (ends, _) = engine.rows::<rows::Ends>(rows::ENDS, &[host]).await?;
     Ok(ends.first().and_then(|ends| Some((ends.first?, ends.last?))))

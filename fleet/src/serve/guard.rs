@@ -1,4 +1,4 @@
-//! Who may ask: names of this server, the token, and the session of a browser that gave it.
+//! Access control: the names of this server, the token, and the sessions of browsers that gave it.
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -10,12 +10,12 @@ use axum::http::{HeaderMap, Uri};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The shortest token, in bytes: shorter ones can be guessed.
+/// The shortest token, in bytes; shorter ones are easy to guess.
 const SHORTEST: usize = 16;
-/// The longest.
+/// The longest token, in bytes.
 pub(super) const LONGEST: usize = 1024;
 
-/// The token, as its digest, so that comparing says nothing of its length.
+/// The SHA-256 of the token, so that comparing takes the same time for any length.
 #[derive(Clone)]
 pub(super) struct Token([u8; 32]);
 
@@ -24,7 +24,7 @@ impl Token {
         Self(Sha256::digest(text).into())
     }
 
-    /// Reads the token from a file that nobody else can read.
+    /// Reads the token from a file, which must not be readable by others.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let meta = std::fs::metadata(path).with_context(|| format!("Reading the token of {shown} failed"))?;
@@ -52,14 +52,14 @@ impl Token {
     }
 }
 
-/// What a request has to have.
+/// The requirements for requests.
 pub(super) struct Guard {
     token: Option<Token>,
-    /// The secret that a browser has after it gave the token, and the name of its cookie.
+    /// The secret of a browser session, and the name of its cookie.
     session: Token,
     cookie: String,
     secret: String,
-    /// Names of this server besides addresses and localhost, in lower case.
+    /// The names of this server besides its addresses and localhost, in lower case.
     names: Vec<String>,
 }
 
@@ -71,15 +71,16 @@ impl Guard {
         Ok(Self {
             token,
             session: Token::new(&secret),
-            // Cookies do not know ports.
+            // Browsers share cookies among the ports of a host.
             cookie: format!("exitless-fleet-{port}"),
             secret,
             names: names.iter().map(|name| name.to_ascii_lowercase()).collect(),
         })
     }
 
-    /// Tests whether the request names this server: an address, `localhost`, or a name that was given. A page of another
-    /// site whose name is made to lead here (DNS rebinding) has that site's name.
+    /// Tests whether the request addresses this server: by an IP address, `localhost`, or a configured name.
+    /// Protects against DNS rebinding, in which the request has the name of another site that resolves to
+    /// this server.
     pub(super) fn is_ours(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(Ok(host)), None) = (hosts.next().map(|host| host.to_str()), hosts.next()) else {
@@ -95,7 +96,7 @@ impl Guard {
         ours(host) && uri.authority().is_none_or(|authority| ours(authority.as_str()))
     }
 
-    /// Tests whether the request has the token, or the session of a browser that gave it.
+    /// Tests whether the request has the token, or the cookie of a session.
     pub(super) fn is_known(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -108,7 +109,7 @@ impl Guard {
         pairs.any(|(name, value)| name == self.cookie && self.session.is(value))
     }
 
-    /// The cookie for a browser that gave this token, if it is the token.
+    /// The session cookie for a browser that gave the right token.
     pub(super) fn session(&self, given: &str) -> Option<String> {
         let is_right = self.token.as_ref().is_some_and(|token| token.is(given.trim()));
         is_right.then(|| format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, self.secret))
@@ -190,7 +191,7 @@ mod tests {
         assert!(!known(COOKIE, &pair.replace("exitless-fleet-7", "exitless-fleet-8")));
         assert!(!guard.is_known(&HeaderMap::new()));
         assert_eq!(guard.session("0123456789abcde"), None);
-        // Of another process it is another one.
+        // Another process has another secret.
         let other = Guard::new(Some(Token::new(TOKEN)), &[], 7).unwrap();
         assert!(!other.is_known(&headers(&[(COOKIE, pair)])));
     }

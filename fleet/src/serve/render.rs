@@ -12,16 +12,16 @@ use super::course::when;
 use super::rows::{Common, Cost, Facts, Figure, Finding, Host, Vm};
 use crate::read::LeftOut;
 
-/// Files that could not be read which are named.
+/// The most unreadable files that are named.
 const NAMED: usize = 5;
-/// Hosts that are named with a finding.
+/// The most hosts that are named with a finding.
 const LINKED: usize = 20;
-/// What is encoded in a value of a query.
+/// The characters to encode in values of a query string.
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// The page of a host, or of one of its VMs.
+/// The path of the page of a host, or of one of its VMs.
 pub(super) fn path(host: &str, vm: Option<&str>) -> String {
-    // Not as segments of a path: browsers take away `.` and `..`, also if they are encoded.
+    // Names go into the query string: browsers resolve path segments `.` and `..`, even if encoded.
     let encoded = |name| utf8_percent_encode(name, VALUE).to_string();
     match vm {
         None => format!("/host?name={}", encoded(host)),
@@ -29,17 +29,17 @@ pub(super) fn path(host: &str, vm: Option<&str>) -> String {
     }
 }
 
-/// What all pages have around their sections.
+/// The content of the frame that all pages share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
-    /// The state of the data set that is shown.
+    /// The state of the data set that the page shows.
     pub(super) digest: u64,
     pub(super) left_out: &'a [LeftOut],
-    /// Days that are shown.
+    /// The number of days that are shown.
     pub(super) days: u32,
 }
 
-/// A page.
+/// Renders a page.
 pub(super) fn page(frame: &Frame<'_>, title: &str, at: &str, sections: &Markup) -> String {
     let link = |path: &str, name: &str| {
         html! { a href=(path) aria-current=[(path == at).then_some("page")] { (name) } }
@@ -83,7 +83,7 @@ fn document(title: &str, digest: Option<u64>, body: &Markup) -> String {
     page.into_string()
 }
 
-/// The form for the token.
+/// Renders the login form.
 pub(super) fn login(is_wrong: bool) -> String {
     let body = html! {
         main #main {
@@ -103,7 +103,7 @@ pub(super) fn login(is_wrong: bool) -> String {
     document("Token", None, &body)
 }
 
-/// A page that says why there is no other.
+/// Renders a page that explains an error.
 pub(super) fn failure(title: &str, why: &str) -> String {
     let body = html! {
         main #main {
@@ -115,7 +115,7 @@ pub(super) fn failure(title: &str, why: &str) -> String {
     document(title, None, &body)
 }
 
-/// In the place of a course.
+/// Takes the place of the charts if there are no exits.
 pub(super) fn no_course() -> Markup {
     html! { section #course data-region { h2 { "Exits over time" } p { "No exits were counted on this host in these days." } } }
 }
@@ -154,14 +154,14 @@ fn yes(flag: Option<bool>) -> &'static str {
     }
 }
 
-/// A count that is bad if it is not 0.
+/// A count that is highlighted unless it is 0.
 fn bad(number: Option<i64>, class: &'static str) -> Cell {
     let text = number.map_or_else(|| pages::format::NONE.to_owned(), |number| count(number.unsigned_abs()));
     let cell = Cell::figure(&text, number.map(|number| number as f64));
     if number.unwrap_or(0) > 0 { cell.class(class) } else { cell }
 }
 
-/// The table of all hosts.
+/// Renders the table of all hosts.
 pub(super) fn hosts(hosts: &[Host], is_cut: bool, filter: &str) -> Markup {
     let sum = |of: &dyn Fn(&Host) -> i64| hosts.iter().map(of).sum::<i64>().unsigned_abs();
     let idle = hosts.iter().filter(|host| host.capable == Some(true) && host.enabled == Some(false)).count();
@@ -221,7 +221,7 @@ pub(super) fn hosts(hosts: &[Host], is_cut: bool, filter: &str) -> Markup {
     }
 }
 
-/// A host: facts, VMs, findings; its course comes between.
+/// Renders a host: its facts, VMs, exits over time, and findings.
 pub(super) fn host(host: &str, known: &Facts, vms: &[Vm], course: &Markup, findings: &[Finding]) -> Markup {
     let text = |value: &Option<String>| html! { (or_none(value.as_deref())) };
     let rows = [
@@ -293,7 +293,7 @@ fn class_of(state: Option<&str>) -> &'static str {
     }
 }
 
-/// A VM.
+/// Renders a VM.
 pub(super) fn vm(host: &str, vm: &str, looks: &[Vm], course: &Markup) -> Markup {
     html! {
         header data-region #head {
@@ -373,7 +373,7 @@ fn fixes(key: &str, fixes: &[String]) -> Markup {
     }
 }
 
-/// A text with a button that copies it, which the script shows.
+/// A text with a button that copies it; a script makes the button visible.
 fn copied(key: &str, text: &str) -> Markup {
     html! {
         div.copied {
@@ -383,7 +383,7 @@ fn copied(key: &str, text: &str) -> Markup {
     }
 }
 
-/// Findings of all hosts.
+/// Renders the findings of all hosts.
 pub(super) fn findings(all: &[Common], is_cut: bool) -> Markup {
     html! {
         header { h1 { "Findings of doctor" } p.muted { "What fails or is warned of by the last look at each host, the most frequent first." } }
@@ -408,7 +408,7 @@ pub(super) fn findings(all: &[Common], is_cut: bool) -> Markup {
     }
 }
 
-/// A difference with its interval, drawn around zero on the scale of its table.
+/// A difference with its interval, drawn around zero on a scale that its table shares.
 fn difference(value: Option<f64>, low: Option<f64>, high: Option<f64>, widest: f64, label: &str) -> Cell {
     let Some(value) = value.filter(|value| value.is_finite()) else {
         return Cell::drawing(html! {});
@@ -448,7 +448,7 @@ fn number(value: f64) -> String {
     format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Studies and costs: A/B results.
+/// Renders studies and costs: A/B results.
 pub(super) fn experiments(figures: &[Figure], costs: &[Cost], is_cut: bool) -> Markup {
     let studies = figures.chunk_by(|one, other| {
         (&one.host, &one.started, &one.study) == (&other.host, &other.started, &other.study)
@@ -541,7 +541,7 @@ fn number_with(value: f64, unit: &str) -> String {
     }
 }
 
-/// The class of a change whose interval is on one side of zero.
+/// The class of a change, if its interval does not include zero.
 fn judged(one: &Figure) -> &'static str {
     let (Some(low), Some(high)) = (one.change_low, one.change_high) else { return "" };
     match (one.better.as_str(), low > 0.0, high < 0.0) {

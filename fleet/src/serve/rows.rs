@@ -1,10 +1,10 @@
-//! What pages show, as rows of queries.
+//! The rows of queries that the pages show.
 
 use serde::Deserialize;
 
 use crate::views::sleep_reasons;
 
-/// A host of the table of all.
+/// A host in the table of all hosts.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Host {
     pub(super) host: String,
@@ -22,7 +22,7 @@ pub(super) struct Host {
     pub(super) cpu_percent: Option<f64>,
 }
 
-/// All hosts of which a look or exits are known; exits are those of the last hour that was observed of each.
+/// All hosts with an examination or exits. The exits are those of the last observed hour of each.
 pub(super) const HOSTS: &str = concat!(
     "SELECT all_hosts.host AS host, last AS seen, outcome, mechanism, capable, enabled, kernel, fail, warn, \
      coalesce(vms, 0) AS vms, coalesce(inhibited, 0) AS inhibited, \
@@ -103,7 +103,7 @@ pub(super) const FINDINGS: &str = "SELECT section, section_title, rule, title, s
      FROM findings WHERE host = $1 ORDER BY CASE state WHEN 'fail' THEN 0 WHEN 'warn' THEN 1 WHEN 'skip' THEN 2 ELSE 3 END, \
      section, rule";
 
-/// A finding that hosts have in common.
+/// A finding that several hosts share.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Common {
     pub(super) rule: String,
@@ -114,31 +114,31 @@ pub(super) struct Common {
     pub(super) fixes: Option<Vec<String>>,
 }
 
-/// What fails or is warned of, the most frequent first.
+/// Checks that failed or warned, most frequent first.
 pub(super) const COMMON: &str = "SELECT rule, title, state, fixes, min(why) AS why, array_agg(DISTINCT host ORDER BY host) AS hosts \
      FROM findings WHERE state IN ('fail', 'warn') GROUP BY rule, title, state, fixes \
      ORDER BY state, count(DISTINCT host) DESC, title, rule";
 
-/// Exits of one reason in one column of a chart.
+/// The exits of one reason in one column of a chart.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Exits {
     pub(super) bin: i64,
     pub(super) reason: Option<String>,
     pub(super) exits: i64,
-    /// Those of which the handling time is known.
+    /// The exits with a known handling time.
     pub(super) samples: i64,
     pub(super) handling_ns: i64,
     pub(super) max_ns: Option<i64>,
 }
 
-/// The time that was observed in one column of a chart.
+/// The observed time in one column of a chart.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Observed {
     pub(super) bin: i64,
     pub(super) observed_ns: i64,
 }
 
-/// The ends of what was observed of a host, in microseconds.
+/// The first and last time at which a host was observed, in microseconds.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Ends {
     pub(super) first: Option<i64>,
@@ -148,7 +148,8 @@ pub(super) struct Ends {
 pub(super) const ENDS: &str = "SELECT CAST(min(interval_start) AS BIGINT) AS first, CAST(max(interval_end) AS BIGINT) AS last \
      FROM raw.intervals WHERE host_name = $1";
 
-/// Exits of a host by column: from a time in microseconds on, each of a number of microseconds.
+/// The query for a host's exits by column. `from` is the start of the first column, `width` the width of
+/// each, in microseconds.
 pub(super) fn exits(from: i64, width: i64, of_vm: bool) -> String {
     let vm = if of_vm { " AND vm_name = $2" } else { "" };
     format!(
@@ -167,7 +168,7 @@ pub(super) fn observed(from: i64, width: i64) -> String {
     )
 }
 
-/// An interval belongs to the column in which it ends.
+/// The column of an interval: the one in which it ends.
 fn bin(from: i64, width: i64) -> String {
     format!("(CAST(interval_end AS BIGINT) - {from} - 1) / {width}")
 }

@@ -1,4 +1,4 @@
-//! The routes, asked without a socket, and the limits, with one.
+//! Tests the routes without a socket, and the limits with one.
 
 use std::io::{Read as _, Write as _};
 
@@ -36,7 +36,7 @@ async fn add(store: &Store, host: &str, text: &str) {
     crate::write::rows(store, &rows).await.unwrap();
 }
 
-/// Outputs whose texts of the outside are hostile.
+/// A store of outputs in which texts of external origin are hostile.
 async fn hostile() -> Store {
     let store = Store::in_memory();
     let spoiled = |text: String, fields: &[&str]| {
@@ -55,7 +55,7 @@ async fn hostile() -> Store {
     .await;
     add(&store, HOSTILE, &spoiled(fixture("verify.json"), &["name", "kernel"])).await;
     add(&store, "other", &fixture("doctor.json")).await;
-    // Studies and proofs have their own times, long ago.
+    // Studies and proofs contain their own times, which are long ago.
     add(
         &store,
         HOSTILE,
@@ -67,7 +67,7 @@ async fn hostile() -> Store {
     store
 }
 
-/// Replaces texts of these fields.
+/// Replaces the texts of these fields.
 fn spoil(value: &mut serde_json::Value, fields: &[&str]) {
     match value {
         serde_json::Value::Object(all) => {
@@ -119,7 +119,7 @@ async fn names_from_outside_stay_text_and_lead_to_their_pages() {
     for path in ["/", "/findings", "/experiments", "/?with=other", &format!("/?with={}", "%3Cscript%3E")] {
         all.push(page(&server, path).await);
     }
-    // Every link to a host or a VM leads there.
+    // Every link to a host or VM leads to its page.
     let mut links: Vec<String> = Vec::new();
     for page in &all {
         links.extend(
@@ -145,7 +145,7 @@ async fn names_from_outside_stay_text_and_lead_to_their_pages() {
     }
     assert!(all.iter().filter(|page| page.contains("&lt;script&gt;")).count() >= 5);
     for page in all {
-        // The two scripts of each page, which are files.
+        // Each page has two scripts, both in files.
         assert_eq!(page.matches("<script").count(), 2, "{page}");
         assert!(!page.contains("<img") && !page.contains("\u{1b}") && !page.contains('\u{202e}'), "{page}");
         assert!(!page.contains("style=") && !page.contains("<style"), "{page:.3000}");
@@ -223,7 +223,7 @@ async fn without_the_token_there_is_the_form_alone() {
     let (status, headers, text) = asked(&server, post(), "token=wrong").await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(!headers.contains_key(SET_COOKIE) && text.contains("This is not the token"), "{text}");
-    // Larger than any token.
+    // Larger than any allowed token.
     let large = format!("token={}", "x".repeat(BODY_BYTES));
     assert_eq!(asked(&server, post(), &large).await.0, StatusCode::PAYLOAD_TOO_LARGE);
     let (status, headers, _) = asked(&server, post(), "token=correct+horse+battery+staple").await;
@@ -232,7 +232,7 @@ async fn without_the_token_there_is_the_form_alone() {
     assert_eq!(asked(&server, request("/findings").header(COOKIE, &cookie), "").await.0, StatusCode::OK);
     let bearer = request("/findings").header(AUTHORIZATION, format!("Bearer {TOKEN}"));
     assert_eq!(asked(&server, bearer, "").await.0, StatusCode::OK);
-    // A token in the address would be in histories and logs.
+    // A token in the URL would end up in histories and logs, so it is not accepted.
     let (status, ..) = asked(&server, request("/findings?token=correct+horse+battery+staple"), "").await;
     assert_eq!(status, StatusCode::SEE_OTHER);
 }
@@ -277,7 +277,7 @@ async fn queries_that_take_too_long_are_given_up() {
     );
 }
 
-/// What a connection is answered until it ends.
+/// The answer to raw bytes on a connection, until it is closed.
 fn raw(address: SocketAddr, request: &[u8]) -> String {
     let mut connection = std::net::TcpStream::connect(address).unwrap();
     connection.write_all(request).unwrap();
@@ -310,7 +310,7 @@ async fn a_browser_hears_of_changes_and_silent_or_large_requests_take_nothing_fr
         ] {
             assert!(!raw(address, request).contains("200 OK"));
         }
-        // Connections that say nothing, but two fewer than there may be.
+        // Open silent connections until only two more are possible.
         let silent: Vec<_> =
             (2..CONNECTIONS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
         let mut events = std::net::TcpStream::connect(address).unwrap();

@@ -1,4 +1,4 @@
-//! The agent, with scripts in the place of exitless.
+//! The agent, with scripts that stand in for exitless.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{DataSet, Said, fixture, program};
 
-/// A program that prints what exitless would.
+/// A script that prints what exitless would print.
 pub(super) fn exitless(data: &DataSet, script: &str) -> String {
     let fixtures = fixture("").display().to_string();
     let path = data.file("exitless", &format!("#!/bin/sh\nfixtures={fixtures}\n{script}\n"));
@@ -55,7 +55,7 @@ fn each_tick_is_in_the_data_set_once() {
         "SELECT count(*) AS n, count(DISTINCT time) AS ticks, min(host_name) AS host FROM raw.intervals",
     );
     assert_eq!(rows, json!([{"n": 3, "ticks": 3, "host": "web-1"}]));
-    // doctor once in ten minutes.
+    // doctor runs only once in ten minutes.
     assert_eq!(data.rows("SELECT count(*) AS n FROM raw.hosts WHERE source = 'doctor'")[0]["n"], 1);
     assert_eq!(data.rows("SELECT count(*) AS n FROM vms")[0]["n"], 2);
     assert_eq!(spooled(&data), 0);
@@ -78,14 +78,14 @@ fn what_a_command_prints_is_checked_and_the_others_go_on() {
 fn a_store_that_is_lost_costs_nothing_until_the_spool_is_full() {
     let data = DataSet::new();
     let exitless = exitless(&data, GOOD);
-    // A file is where the folder of a table should be.
+    // Put a file where the folder of a table should be.
     std::fs::create_dir(data.store()).unwrap();
     let blocked = Path::new(&data.store()).join("exits");
     std::fs::write(&blocked, "").unwrap();
     let said = ended(agent(&data, &data.store(), &exitless, &["--count", "3"])).well();
     assert!(said.err.contains("Delivery failed, and is tried again"), "{}", said.err);
     assert_eq!(spooled(&data), 3);
-    // It comes back, and nothing is missing.
+    // Once the store works again, nothing is missing.
     std::fs::remove_file(&blocked).unwrap();
     ended(agent(&data, &data.store(), &exitless, &["--count", "1"])).well();
     assert_eq!(data.rows("SELECT count(DISTINCT time) AS n FROM raw.exits")[0]["n"], 4);
@@ -95,7 +95,7 @@ fn a_store_that_is_lost_costs_nothing_until_the_spool_is_full() {
 #[test]
 fn a_full_spool_drops_the_oldest_and_the_data_set_says_how_many() {
     let data = DataSet::new();
-    // Each tick has about 300 KB.
+    // About 300 KB per tick.
     let script = format!("head -c 300000 /dev/zero | tr '\\0' ' '; {GOOD}");
     let exitless = exitless(&data, &script);
     std::fs::create_dir(data.store()).unwrap();
@@ -140,7 +140,7 @@ fn a_command_that_hangs_does_not_outlive_the_agent() {
         assert!(began.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(20));
     }
-    // SIGTERM, which systemd sends.
+    // systemd sends SIGTERM.
     assert!(std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     assert!(child.wait().unwrap().success());
     for pid in std::fs::read_to_string(&pids).unwrap().lines() {
@@ -162,7 +162,7 @@ fn a_full_disk_is_delivered_around() {
     let exitless = exitless(&data, GOOD);
     let mount = data.folder.path().join("small");
     std::fs::create_dir(&mount).unwrap();
-    // A file system of one page for the spool, in a mount namespace of its own.
+    // Mount a file system of one page for the spool, in a new mount namespace.
     let script = format!(
         "mount -t tmpfs -o size=4k tmpfs {mount} && exec {program} agent --store {store} --spool {mount}/spool \
          --exitless {exitless} --host web-1 --interval 200ms --watch 100ms --count 2",

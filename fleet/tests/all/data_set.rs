@@ -1,4 +1,4 @@
-//! Files of the data set: written whole, once, under harmless names; joined and deleted.
+//! The files of the data set: written atomically and once, under harmless names; joined and deleted.
 
 use std::process::Stdio;
 
@@ -85,11 +85,11 @@ fn joined_files_hold_the_same_rows_and_a_second_time_does_nothing() {
     assert_eq!(data.files().len(), files - 12 + 5);
     assert_eq!(data.rows(COUNT), before);
     assert!(data.run("compact", &["--until", "2026-03-01"]).well().out.starts_with("Joined 0 days"));
-    // What was joined is known, and not counted again.
+    // The rows of joined files are known, and not added again.
     data.add_fixture("lab-1", "2026-03-01T13:00:00Z", "stat.json");
     assert_eq!(data.rows(COUNT), before);
     assert!(data.run("compact", &["--until", "2026-03-01"]).well().out.contains("deleted 2 files"));
-    // And with more there is a second generation.
+    // More files lead to a second generation.
     data.add_fixture("lab-1", "2026-03-01T15:00:00Z", "stat.json");
     data.run("compact", &["--until", "2026-03-01"]).well();
     assert_eq!(data.rows(COUNT)[0]["sum"].as_i64().unwrap(), before[0]["sum"].as_i64().unwrap() + 729);

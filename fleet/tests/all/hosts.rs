@@ -1,10 +1,10 @@
-//! The ready questions.
+//! The predefined queries.
 
 use serde_json::{Value, json};
 
 use super::{DataSet, fixture};
 
-/// A data set with a kernel change: six hours of each kernel, with twice the exits in the later.
+/// A data set with a change of the kernel: six hours of each, with twice as many exits under the second.
 fn fleet() -> DataSet {
     let data = DataSet::full();
     let line = std::fs::read_to_string(fixture("stat.json")).unwrap().lines().next().unwrap().to_owned();
@@ -50,7 +50,7 @@ fn the_questions_of_a_fleet_are_answered() {
     assert_eq!((&kernel["hours"], &kernel["exits"]["finding"]), (&json!([6, 6]), &json!("more")));
     let (low, high) = (kernel["exits"]["low"].as_f64().unwrap(), kernel["exits"]["high"].as_f64().unwrap());
     assert!(low < 100.0 && 100.0 < high && low > 80.0, "{low} {high}");
-    // 941 ms of each second, of which the guests slept 930.
+    // 941 ms of each second, of which the guests slept for 930.
     let handling = kernel["handling_percent"][0].as_f64().unwrap();
     assert!((handling - 1.07).abs() < 0.01, "{handling}");
 }

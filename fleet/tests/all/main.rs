@@ -1,4 +1,4 @@
-//! The program on real folders, with real outputs of exitless.
+//! Runs the program on real folders, with real outputs of exitless.
 
 mod agent;
 #[allow(dead_code)]
@@ -17,7 +17,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// What a run said.
+/// The output of a run.
 struct Said {
     status: i32,
     out: String,
@@ -29,7 +29,7 @@ impl Said {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
     }
 
-    /// It succeeded.
+    /// Asserts that the run succeeded.
     fn well(self) -> Self {
         assert_eq!(self.status, 0, "{}{}", self.out, self.err);
         self
@@ -59,7 +59,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// `doctor --json` of another host, from the tests of the report.
+/// The output of `doctor --json` on another host, from the tests of the crate `report`.
 fn examination(name: &str) -> String {
     let folder = "../crates/report/src/examination/snapshots/report__examination__tests__";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("{folder}{name}-json.snap"));
@@ -98,12 +98,12 @@ impl DataSet {
         self.add(host, time, &fixture(name).display().to_string());
     }
 
-    /// The rows of a query, which succeeds.
+    /// The rows of a query, which must succeed.
     fn rows(&self, sql: &str) -> Value {
         self.run("query", &["--json", sql]).well().json()["rows"].clone()
     }
 
-    /// A data set with some of everything.
+    /// A data set with some rows in every table.
     fn full() -> Self {
         let data = Self::new();
         for name in ["doctor.json", "verify.json", "vms.json", "stat.json"] {
@@ -119,7 +119,7 @@ impl DataSet {
         data
     }
 
-    /// Every file below the store, with its path from there.
+    /// All files below the store, as relative paths.
     fn files(&self) -> Vec<PathBuf> {
         fn walk(folder: &Path, into: &mut Vec<PathBuf>) {
             for entry in std::fs::read_dir(folder).unwrap() {

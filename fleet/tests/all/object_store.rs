@@ -1,4 +1,4 @@
-//! The same on an object store: a server that speaks S3, on this machine.
+//! The data set in an object store: a local server with the S3 API.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Said, fixture, program};
 
-/// The program of the server: moto's, a test double of AWS. It is not a dependency; `scripts/fleet-readers` installs it.
+/// The server program: that of moto, which mocks AWS. Optional; `scripts/fleet-readers` installs it.
 const SERVER: &str = "EXITLESS_FLEET_MOTO";
 
 struct Server {
@@ -38,7 +38,7 @@ impl Server {
             assert!(began.elapsed() < Duration::from_secs(60), "moto does not answer");
             std::thread::sleep(Duration::from_millis(100));
         }
-        // Its buckets are made by a plain PUT.
+        // A plain PUT creates a bucket.
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         write!(stream, "PUT /fleet HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\
@@ -79,7 +79,7 @@ fn an_object_store_holds_the_same_as_a_folder() {
             let (file, time) = (fixture(name).display().to_string(), format!("2026-03-01T{hour}:00:00Z"));
             let add = || server.run("add", &["--host", host, "--time", &time, &file]).well();
             add();
-            // Written by one conditional PUT, and there once.
+            // Written by a conditional PUT, so only once.
             assert!(add().out.contains("had been added before"));
         }
     }
@@ -95,7 +95,7 @@ fn an_object_store_holds_the_same_as_a_folder() {
 
 #[test]
 fn a_store_without_an_answer_is_an_error() {
-    // Nobody listens there; the client tries for a while by default.
+    // Nobody listens there; by default the client retries for a while.
     let said: Said = program()
         .args(["query", "--time", "5", "--store", "s3://fleet/data", "SELECT 1"])
         .env("AWS_ENDPOINT_URL", "http://127.0.0.1:1")

@@ -1,4 +1,4 @@
-//! The page in a browser: by clicks and by keys, at every width, in light and dark.
+//! The page in a browser: operated by clicks and keys, at every width, in light and dark mode.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::browser::Browser;
 use super::{DataSet, fixture, program};
 
-/// A server, which ends with the test.
+/// A server that ends with the test.
 struct Server {
     process: Child,
     address: String,
@@ -44,12 +44,12 @@ impl Drop for Server {
     }
 }
 
-/// A picture for people, kept with what the tests build.
+/// The path of a screenshot for people to look at, in the build folder.
 fn kept(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("page").join(name)
 }
 
-/// A data set whose last hours have exits, with a silence among them.
+/// A data set whose last hours have exits, with a gap.
 fn recent() -> DataSet {
     let data = DataSet::full();
     let line = std::fs::read_to_string(fixture("stat.json")).unwrap().lines().next().unwrap().to_owned();
@@ -72,7 +72,7 @@ fn this_host_alone_is_shown_without_a_data_set() {
     let mut process = program()
         .args(["serve", "--live", "--listen", "127.0.0.1:0", "--exitless", &exitless])
         .args(["--interval", "300ms", "--watch", "100ms", "--refresh", "200ms"])
-        // What the environment names is not meant.
+        // The store of the environment must be ignored.
         .env("EXITLESS_FLEET_STORE", "/nonexistent")
         .stdout(Stdio::piped())
         .spawn()
@@ -155,7 +155,7 @@ fn a_browser_shows_every_page_whole_at_every_width_in_light_and_dark() {
         assert_ne!(backgrounds[0], backgrounds[1]);
         assert_eq!(backgrounds[1], backgrounds[4]);
     }
-    // Exits of four hours, with a silence, in two charts.
+    // Exits of four hours with a gap, in two charts.
     browser.go(&format!("{}/host?name=lab-1", server.address));
     let drawn = "[...document.querySelectorAll('#course path.layer')].filter(path => path.getBoundingClientRect().height > 2).length";
     assert!(browser.evaluate(drawn).as_u64().is_some_and(|drawn| drawn >= 3), "{}", browser.evaluate(drawn));
@@ -179,7 +179,7 @@ fn a_browser_shows_what_is_new_and_keeps_what_the_reader_did() {
     browser.look(1280, false);
     browser.go(&format!("{}/", server.address));
     browser.until("document.getElementById('status').textContent !== ''");
-    // Sorted by a click on the head, most failed checks first.
+    // A click on the column's head sorts the hosts, most failed checks first.
     let head =
         "[...document.querySelectorAll('#hosts thead th')].find(head => head.textContent === 'Failed')";
     browser.evaluate(&format!(
@@ -194,7 +194,7 @@ fn a_browser_shows_what_is_new_and_keeps_what_the_reader_did() {
     assert_eq!(browser.evaluate("window.mark"), 1, "the page was not loaded again");
     assert_eq!(browser.evaluate(&format!("{head}.getAttribute('aria-sort')")), "descending");
     assert_eq!(browser.evaluate("document.activeElement.textContent"), "Failed");
-    // Not while it is paused.
+    // No update while paused.
     browser.evaluate("document.getElementById('pause').click()");
     data.add("zz-later", &Utc::now().format("%Y-%m-%dT%H:%M:%SZ").to_string(), &file);
     std::thread::sleep(std::time::Duration::from_secs(2));
@@ -204,7 +204,7 @@ fn a_browser_shows_what_is_new_and_keeps_what_the_reader_did() {
     browser.evaluate("document.getElementById('pause').click()");
     browser.until(later);
 
-    // To a host, to its VM, to another range, by clicks.
+    // Clicks lead to a host, to its VM, and to another range.
     browser.evaluate(
         "[...document.querySelectorAll('#hosts a')].find(link => link.textContent === 'lab-1').click()",
     );
@@ -215,14 +215,14 @@ fn a_browser_shows_what_is_new_and_keeps_what_the_reader_did() {
     browser.evaluate("[...document.querySelectorAll('nav.ranges a')].find(link => link.textContent === '24 hours').click()");
     browser.until("location.search.endsWith('range=24h') && document.readyState === 'complete'");
     browser.until("document.querySelector('nav.ranges a[aria-current]')?.textContent === '24 hours'");
-    // Filtered by keys.
+    // The keyboard filters.
     browser.go(&format!("{}/", server.address));
     browser.evaluate("document.getElementById('filter').focus()");
     browser.write("ZEN");
     browser.press("Enter");
     browser.until("location.search === '?with=ZEN' && document.readyState === 'complete'");
     browser.until("document.querySelectorAll('#hosts tbody tr').length === 1");
-    // A fix is copied, or selected where there is no clipboard.
+    // A fix is copied; without a clipboard, it is selected.
     browser.evaluate("document.querySelector('#hosts a').click()");
     browser.until("document.querySelectorAll('button.copy:not([hidden])').length > 0");
     browser.evaluate("document.querySelector('button.copy').click()");
@@ -244,7 +244,7 @@ fn a_browser_shows_the_form_for_the_token_and_all_is_reached_by_keys() {
     browser.go(&format!("{}/findings", server.address));
     assert_eq!(browser.evaluate("location.pathname"), "/login");
     browser.picture(&kept("login-390-dark.png"));
-    // The field has the focus.
+    // The field has the focus without a click.
     browser.write("a wrong token");
     browser.press("Enter");
     browser.until("document.body.textContent.includes('This is not the token')");
@@ -254,7 +254,8 @@ fn a_browser_shows_the_form_for_the_token_and_all_is_reached_by_keys() {
     browser.until("location.pathname === '/' && document.readyState === 'complete'");
     assert_eq!(browser.evaluate("document.cookie"), "", "scripts do not see the session");
     browser.until("document.getElementById('pause') !== null");
-    // The first key leads past the navigation, further ones to it, to the button, the filter, the heads and the hosts.
+    // The first Tab reaches the link that skips the navigation; further ones the navigation, the button, the
+    // filter, the column heads and the hosts.
     let mut reached = Vec::new();
     for _ in 0..30 {
         browser.press("Tab");
@@ -280,7 +281,7 @@ fn a_browser_shows_the_form_for_the_token_and_all_is_reached_by_keys() {
     );
     browser.press("Enter");
     browser.until("document.querySelector('h1')?.textContent === 'zen2'");
-    // The wrong token is an answer that browsers note, and the browser of the test has put the focus there already.
+    // Ignore the complaint about the wrong token's answer, and that the test has already moved the focus.
     browser
         .complaints
         .retain(|complaint| !complaint.contains("403") && !complaint.contains("Autofocus processing"));

@@ -1,4 +1,4 @@
-//! SQL: the views, what is refused, and the bounds.
+//! SQL: the views, the refusals, and the limits.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn every_view_answers() {
     ] {
         let found = data.rows(&format!("SELECT * FROM {view}"));
         let found = found.as_array().unwrap().len();
-        // Of what the fixtures have in number, only that there is some.
+        // Where the fixtures have many rows, only check that there are some.
         assert!(if rows < 10 { found == rows } else { found > 5 }, "{view}: {found}");
     }
     let tables = data.run("query", &["SHOW TABLES"]).well();
@@ -72,10 +72,10 @@ fn a_cluster_is_asked_by_a_program_of_its_own() {
 fn a_host_is_what_is_last_known_of_it() {
     let data = DataSet::full();
     let host = &data.rows("SELECT * FROM hosts WHERE host = 'lab-1'")[0];
-    // doctor says the outcome, verify the CPU.
+    // The outcome comes from doctor, the CPU from verify.
     assert_eq!((&host["module"], &host["cpu_model"]), (&json!("kvm_amd"), &json!("AMD EPYC Processor")));
     assert!(host["outcome"].is_string());
-    // A later look wins, and what it does not see stays.
+    // A later observation wins; facts that it does not have are kept.
     let mut later: Value =
         serde_json::from_str(&std::fs::read_to_string(super::fixture("verify.json")).unwrap()).unwrap();
     later["host"]["kernel"] = json!("7.0.0");
@@ -85,7 +85,7 @@ fn a_host_is_what_is_last_known_of_it() {
     data.add("lab-1", "2026-03-03T12:00:00Z", &file);
     let host = &data.rows("SELECT * FROM hosts WHERE host = 'lab-1'")[0];
     assert_eq!((&host["kernel"], &host["enabled"]), (&json!("7.0.0"), &json!(true)));
-    // The VM that it does not see any more is gone.
+    // The VM that it no longer sees is gone.
     assert_eq!(
         data.rows("SELECT vm, vm_uuid FROM vms"),
         json!([{"vm": "pit", "vm_uuid": "0f1d2c3b-4a59-6877-8695-a4b3c2d1e0f1"}])
@@ -119,7 +119,7 @@ fn several_vms_of_one_process_are_as_many_and_have_its_uuid() {
     ]);
     assert_eq!(all(), two);
     assert_eq!(data.rows("SELECT count(*) AS n FROM vms"), json!([{"n": 2}]));
-    // One of them ends, and the other has no number then.
+    // When one of the two VMs ends, the other has no number any more.
     verify["vms"].as_array_mut().unwrap().truncate(1);
     verify["vms"][0]["which"] = Value::Null;
     tick("2026-03-01T12:01:00Z", &verify);
@@ -206,7 +206,7 @@ fn rows_time_memory_and_length_have_bounds() {
     assert_eq!(full.status, 125);
     assert!(full.err.starts_with("exitless-fleet: the query failed: Resources exhausted"), "{}", full.err);
 
-    // What no operator accounts for ends the process, not the machine.
+    // Memory that no operator accounts for ends the process, but does not exhaust the machine.
     let huge = data.run("query", &["--memory", "64", "SELECT length(repeat('xxxxxxxxxx', 200000000))"]);
     assert_eq!(huge.status, -1, "it is ended by a signal");
     assert!(huge.err.contains("memory allocation of 2000000000 bytes failed"), "{}", huge.err);
@@ -216,7 +216,7 @@ fn rows_time_memory_and_length_have_bounds() {
     assert!(long.err.contains("at most 16384 are taken"), "{}", long.err);
     for term in ["1", "exits"] {
         let sum = |terms| format!("SELECT {}{term} FROM raw.intervals", format!("{term}+").repeat(terms));
-        // Planning it takes its time, which is bounded; its stack is not overflowed.
+        // Planning is slow but bounded in time, and does not overflow the stack.
         let deep = data.run("query", &["--time", "5", &sum(1_900)]);
         assert!([0, 2, 125].contains(&deep.status), "{} {}", deep.status, deep.err);
         let deeper = data.run("query", &[&sum(2_500)]);
@@ -232,7 +232,7 @@ fn a_query_works_on_many_cpus_and_says_when_its_threads_do_not_fit() {
     data.add_fixture("a", "2026-03-01T12:00:00Z", "stat.json");
     let store = data.store();
     let ask = ["query", "--store", &store, "SELECT count(*) FROM raw.exits"];
-    // What tokio would take for the number of CPUs.
+    // tokio takes this as the number of worker threads.
     let many = super::program().args(ask).env("TOKIO_WORKER_THREADS", "128").output().unwrap();
     super::Said::from(many).well();
     let mut shell = std::process::Command::new("sh");
@@ -257,13 +257,13 @@ fn torn_and_foreign_files_are_named_and_the_rest_is_answered() {
     std::fs::write(folder.join("torn.parquet"), &bytes[..bytes.len() / 2]).unwrap();
     std::fs::write(folder.join("empty.parquet"), "").unwrap();
     std::fs::write(folder.join("text.parquet"), "PAR1 is not all").unwrap();
-    // The same length, so that the metadata still adds up.
+    // Same length, so that offsets in the metadata stay valid.
     let at = bytes.windows(15).position(|part| part == b"exitless.schema").unwrap();
     let value = bytes[at..].iter().position(|byte| *byte == b'1').unwrap();
     let mut newer = bytes.clone();
     newer[at + value] = b'2';
     std::fs::write(folder.join("newer.parquet"), newer).unwrap();
-    // A file of another table, and what is none of the data set.
+    // A file of another table, and one that does not belong to the data set.
     std::fs::write(folder.join("README"), "mine").unwrap();
     let other = data.files().into_iter().find(|path| path.to_str().unwrap().contains("/intervals/")).unwrap();
     std::fs::copy(other, folder.join("other.parquet")).unwrap();
@@ -289,14 +289,14 @@ fn torn_and_foreign_files_are_named_and_the_rest_is_answered() {
     let strict = data.run("query", &["--strict", sql]);
     assert_eq!(strict.status, 125);
     assert!(strict.err.contains("5 files cannot be read, and --strict was given"), "{}", strict.err);
-    // Whole, by its end, with a damaged page.
+    // Valid metadata at the end, but a damaged page.
     let mut damaged = bytes.clone();
     damaged[4..60].fill(0xff);
     std::fs::write(folder.join("damaged.parquet"), damaged).unwrap();
     let failed = data.run("query", &["SELECT * FROM raw.exits"]);
     assert_eq!(failed.status, 125, "{}", failed.err);
     std::fs::remove_file(folder.join("damaged.parquet")).unwrap();
-    // They are not joined, and stay.
+    // These files are not joined, and stay.
     assert_eq!(data.run("compact", &["--until", "2026-03-01"]).status, 1);
     assert!(folder.join("torn.parquet").exists());
 }

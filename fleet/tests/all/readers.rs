@@ -1,4 +1,4 @@
-//! Other readers of Parquet: DuckDB and pyarrow see the same.
+//! Other readers of Parquet, DuckDB and pyarrow, see the same data.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The unit of the agent.
+//! The agent's systemd unit.
 
 use std::process::Command;
 
@@ -7,14 +7,14 @@ fn the_unit_leaves_doctor_the_modules_files_and_the_commands_their_threads() {
     let unit = include_str!("../../../packaging/fleet/exitless-fleet-agent.service");
     assert!(!unit.contains("\nProtectKernelModules="));
     let tasks = unit.lines().find_map(|line| line.strip_prefix("TasksMax=")).unwrap();
-    // Each of four commands inspects processes with at most 64 threads.
+    // Each of the four commands inspects processes with up to 64 threads.
     assert!(tasks.parse::<u32>().unwrap() > 4 * 64);
 }
 
 #[test]
 fn systemd_understands_the_unit() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/fleet/exitless-fleet-agent.service");
-    // The programs that it names are not installed here.
+    // The programs that the unit names are not installed here.
     let folder = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(unit).unwrap().replace("/usr/bin/exitless-fleet", "/bin/true");
     let path = folder.path().join("exitless-fleet-agent.service");
@@ -22,7 +22,7 @@ fn systemd_understands_the_unit() {
     let verify = Command::new("systemd-analyze").arg("verify").arg("--man=no").arg(&path).output();
     let Ok(verify) = verify else { return println!("not tested: there is no systemd-analyze here") };
     let said = String::from_utf8_lossy(&verify.stderr);
-    // It tells of other units of this machine too.
+    // The output also mentions other units of this machine.
     let ours: Vec<&str> = said.lines().filter(|line| line.contains("exitless-fleet-agent")).collect();
     assert!(verify.status.success() && ours.is_empty(), "{said}");
 }

@@ -26,15 +26,15 @@ pub struct DeviceEvidence {
     pub obstacle: Option<PostingObstacle>,
     /// The IOMMU supports posting; `None` if unknown.
     pub iommu_posts: Option<bool>,
-    /// Interrupts of the device that are set up on the host (`vfio-msi` and others in `/proc/interrupts`).
+    /// Interrupts of the device that are registered on the host (`vfio-msi` and others in `/proc/interrupts`).
     pub host_vectors: usize,
     /// The number of its interrupts that the host handled during the observation.
     pub host_interrupts: u64,
-    /// KVM's last change of its remapping entries during the observation: posted or not.
+    /// The mode that KVM last wrote to its interrupt remapping entries during the observation: true if posted.
     pub last_update_posts: Option<bool>,
-    /// KVM keeps posted interrupts for a vCPU of the VM (AMD's `ir_list`).
+    /// True if KVM has posted interrupts for a vCPU of the VM (AMD's `ir_list`).
     pub vm_has_posted: Option<bool>,
-    /// It is the VM's only device, so that facts about the VM's devices apply to it.
+    /// True if it is the VM's only assigned device, so that facts about the VM's devices apply to it.
     pub only_device: bool,
 }
 
@@ -42,13 +42,13 @@ pub struct DeviceEvidence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceDelivery {
-    /// Posted: from the device to the vCPU.
+    /// Posted: delivered to the vCPU without the host's CPU.
     Posted,
-    /// Handled by the host, which injects them.
+    /// Handled by the host, which injects them into the guest.
     ByHost,
-    /// No interrupts are set up.
+    /// No interrupts are registered.
     None,
-    /// There were none, or the evidence is missing.
+    /// No interrupts were observed, or evidence is missing.
     Unknown,
 }
 
@@ -78,13 +78,12 @@ impl DeviceEvidence {
         }
         let in_force =
             matches!(self.obstacle, Some(PostingObstacle::Inhibited | PostingObstacle::LevelTriggered));
-        // A posted interrupt does not reach the host under the device's own vector, so an interrupt that did
-        // was not posted.
+        // A posted interrupt never arrives at the host under the device's own vector. So if one arrived, it was not posted.
         if self.host_interrupts > 0 || in_force {
             return DeviceDelivery::ByHost;
         }
         match (self.last_update_posts, self.vm_has_posted) {
-            // What KVM did outweighs what follows from the host's configuration.
+            // KVM's actions have priority over conclusions from the host's configuration.
             (Some(true), _) => DeviceDelivery::Posted,
             (Some(false), _) => DeviceDelivery::ByHost,
             (None, _) if self.obstacle.is_some() => DeviceDelivery::ByHost,

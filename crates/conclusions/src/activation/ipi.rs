@@ -1,4 +1,4 @@
-//! IPI virtualization: whether IPIs reach other vCPUs without an exit, separately from the delivery of
+//! IPI virtualization: sending IPIs to other vCPUs without an exit. It is judged separately from the delivery of
 //! interrupts.
 
 use super::{Controls, Mode, Status};
@@ -19,7 +19,7 @@ pub struct IpiEvidence {
     pub parameter: Option<bool>,
     /// The CPU supports it (Intel's `ipi_virt`); `None` if unknown.
     pub cpu: Option<bool>,
-    /// The CPU's family.
+    /// The CPU family.
     pub family: Option<u32>,
     /// The CPU's controls for one vCPU of the VM.
     pub controls: Option<Controls>,
@@ -71,7 +71,7 @@ impl IpiEvidence {
         match (self.status, self.parameter) {
             _ if self.cpu == Some(false) && isa == Isa::Vmx => NotAvailable(NoIpiVirtualization::Cpu),
             (_, Some(false)) if erratum => NotAvailable(NoIpiVirtualization::Erratum1235),
-            // The parameter changes nothing then.
+            // The parameter has no effect then.
             _ if self.mode == Some(Mode::HybridAvic) => Off(NoIpiVirtualization::HybridAvic),
             (_, Some(false)) => Off(NoIpiVirtualization::Parameter),
             (_, None) if isa == Isa::Vmx && self.cpu == Some(true) && controls.is_none() => {
@@ -84,7 +84,7 @@ impl IpiEvidence {
                 (_, Some(true)) => On,
                 (Isa::Vmx, None) if parameter == Some(true) => On,
                 (Isa::Vmx, None) => Unknown,
-                // Before the parameter was introduced, it was a part of AVIC.
+                // Kernels without the parameter always use it with AVIC.
                 (Isa::Svm, None) => On,
             },
         }

@@ -9,13 +9,13 @@ use serde::Serialize;
 pub struct Evidence<'a> {
     /// The host's instruction set; `None` if no vendor module of KVM is loaded.
     pub isa: Option<Isa>,
-    /// The vendor module's switch of interrupt virtualization; `None` if unknown.
+    /// The vendor module's parameter that enables interrupt virtualization; `None` if unknown.
     pub enabled: Option<bool>,
-    /// The CPU does not announce the feature, whatever KVM uses.
+    /// True if the CPU does not announce the feature, even if KVM uses it.
     pub cpu_denies: bool,
-    /// KVM's own state, in order of time; empty if it could not be read.
+    /// Samples of KVM's own state, in order of time; empty if it could not be read.
     pub samples: &'a [VmState],
-    /// Changes during the observation, in order of time.
+    /// Changes of inhibit reasons during the observation, in order of time.
     pub changes: &'a [InhibitSeen],
     /// Its exits during the observation; `None` if they were not counted.
     pub signs: Option<&'a ExitSigns>,
@@ -27,11 +27,11 @@ pub struct Evidence<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// For every vCPU.
+    /// Active for every vCPU.
     Active,
-    /// For some vCPUs.
+    /// Active for some vCPUs.
     Partly,
-    /// For none.
+    /// Active for no vCPU.
     Inhibited,
     /// The evidence is missing.
     Unknown,
@@ -41,19 +41,19 @@ pub enum Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Intel's.
+    /// Intel's APICv.
     Apicv,
-    /// AMD's, for xAPIC guests.
+    /// AMD's AVIC, for xAPIC guests.
     Avic,
-    /// AMD's, for x2APIC guests.
+    /// AMD's x2AVIC, for x2APIC guests.
     X2avic,
-    /// AMD's AVIC delivers, while accesses of the guest's x2APIC registers exit.
+    /// AMD's AVIC without x2AVIC for an x2APIC guest: AVIC delivers interrupts, but accesses to x2APIC registers exit.
     HybridAvic,
     /// Injection by the host.
     None,
 }
 
-/// A reason in force.
+/// An inhibit reason in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InForce {
     /// Its number in this kernel; `None` if it follows from the module's parameter only.
@@ -62,7 +62,8 @@ pub struct InForce {
     pub reason: Option<InhibitReason>,
     /// The number of samples in which it was set.
     pub samples: usize,
-    /// The time when it was last set, if observed: nanoseconds since the start of the observation.
+    /// The time at which it was last set, in nanoseconds since the start of the observation; `None` if that was not
+    /// observed.
     pub since_ns: Option<u64>,
     /// The number of its changes during the observation.
     pub changes: usize,
@@ -76,20 +77,19 @@ pub enum Doubt {
     Passing(InForce),
     /// A reason was in force at first and then cleared.
     Lifted(InForce),
-    /// No reason is in force, but these vCPUs do not use interrupt virtualization: they apply the change when
-    /// they next run, or a reason of their own is in force (a disabled APIC, a nested guest).
+    /// No reason is in force for the VM, but these vCPUs do not use interrupt virtualization. Either they have not run
+    /// since the last change, or a reason of the vCPU is in force (a disabled APIC, a nested guest).
     InactiveVcpus(Vec<u32>),
-    /// KVM says active for these vCPUs, but the CPU's controls do not enable delivery.
+    /// KVM's state is active for these vCPUs, but the CPU's controls do not enable delivery.
     ControlsDisagree(Vec<u32>),
-    /// KVM says active, yet there were exits that it avoids: this number of interrupt windows.
+    /// KVM's state is active, but there were this many interrupt windows, which interrupt virtualization avoids.
     WindowsSeen(u64),
-    /// KVM says active all the time, yet this number of CR8 writes caused exits: KVM keeps their intercept, a
-    /// bug of kernels without 87d0f901a9bd (7.0-rc4).
+    /// KVM's state is active all the time, but this many CR8 writes caused exits: KVM keeps their intercept, a bug of
+    /// kernels without 87d0f901a9bd (7.0-rc4).
     Cr8WritesSeen(u64),
-    /// KVM says inhibited, yet there were exits that exist only with it: this number.
+    /// KVM's state is inhibited, but there were this many exits that only occur with interrupt virtualization.
     OnlyWithItSeen(u64),
-    /// KVM uses it, but the CPU does not announce it (`kvm_amd.force_avic`), and no exits showed that it
-    /// works nevertheless.
+    /// KVM uses it, but the CPU does not announce it (`kvm_amd.force_avic`), and no exits show that it works.
     CpuDenies,
     /// KVM's own state could not be read: the verdict follows from exits only.
     ByExitsAlone,
@@ -106,7 +106,7 @@ pub struct Activation {
     pub mode: Option<Mode>,
     /// Reasons in force, ascending by number.
     pub reasons: Vec<InForce>,
-    /// vCPUs for which it is active, by KVM's state.
+    /// vCPUs for which it is active, by KVM's state; 0 if the status is inhibited.
     pub active_vcpus: usize,
     /// vCPUs whose state was read.
     pub vcpus: usize,
@@ -114,8 +114,7 @@ pub struct Activation {
     pub doubts: Vec<Doubt>,
 }
 
-/// Judges one VM. KVM's own state has priority over exits, and exits over the module's parameter; a parameter
-/// that is off leaves no doubt.
+/// Judges one VM. KVM's own state has priority over the module's parameter if that is off, and both over exits.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Activation {
     match evidence.samples.last().map(|last| (last, last.inhibits, known(last))) {
@@ -134,7 +133,7 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
         let number = reason.number.unwrap_or_default();
         let holds = last.inhibits.is_some_and(|mask| mask.numbers().any(|held| held == number));
         let passing = reason.reason.is_some_and(InhibitReason::is_passing);
-        // One sample does not show whether it stays.
+        // One sample cannot show that it stays set.
         let stays = evidence.samples.len() > 1 && reason.samples == evidence.samples.len();
         match (passing && !stays, holds) {
             (true, _) => doubts.push(Doubt::Passing(reason)),
@@ -148,7 +147,7 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
     let passing_now = reasons.is_empty() && last.inhibits.is_some_and(|mask| !mask.is_empty());
     let status = match (reasons.is_empty(), active.len(), inactive.len()) {
         (false, _, _) => Status::Inhibited,
-        // vCPUs follow a temporary reason, so their state gives no further information.
+        // The state of vCPUs follows a temporary reason, so it gives no further information.
         (true, _, _) if passing_now => Status::Active,
         (true, 0, 0) => Status::Unknown,
         (true, _, 0) => Status::Active,
@@ -167,7 +166,7 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
         doubts.push(Doubt::ControlsDisagree(disagreeing));
     }
     doubts.extend(contradicting(status, evidence.signs));
-    // While it is temporarily inhibited, KVM intercepts them for good reason.
+    // While it is temporarily inhibited, KVM has to intercept CR8 writes.
     let passed = evidence.changes.iter().any(|change| change.set)
         || doubts.iter().any(|doubt| matches!(doubt, Doubt::Passing(_) | Doubt::Lifted(_)));
     let cr8_writes = evidence.signs.map_or(0, |signs| signs.cr8_writes);
@@ -203,7 +202,7 @@ fn seen_reasons(evidence: &Evidence<'_>) -> Vec<InForce> {
         let mut changes = evidence.changes.iter().filter(|change| change.number == number).peekable();
         let mut since_ns = None;
         let mut count = 0;
-        // The kernel also reports requests that change nothing.
+        // The kernel also reports requests that do not change the reason.
         let mut state = masks().next().map(|mask| mask.0 & 1 << number != 0);
         for change in changes.by_ref() {
             if state != Some(change.set) {
@@ -283,8 +282,7 @@ fn without_state(evidence: &Evidence<'_>) -> Activation {
     let active = signs.only_with_it() > 0;
     let inhibited = match isa {
         Isa::Vmx => signs.eoi_writes > 0,
-        // An x2APIC guest on AVIC without x2AVIC causes exits by EOI writes although interrupts are
-        // delivered.
+        // EOI writes prove nothing on AMD: an x2APIC guest's exit without x2AVIC, although AVIC delivers its interrupts.
         Isa::Svm => signs.windows > 0,
     };
     let (status, mode) = match (active, inhibited) {

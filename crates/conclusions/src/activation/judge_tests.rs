@@ -70,7 +70,7 @@ fn the_mask_and_the_vcpus_decide() {
         (0, [true, false], Status::Partly, &[]),
         (0, [false, false], Status::Inhibited, &[]),
         (1 << PIT_REINJ, [false, false], Status::Inhibited, &["PIT_REINJ"]),
-        // vCPUs that have not run since still say active.
+        // vCPUs that have not run since are still marked active.
         (1 << PIT_REINJ | 1 << BLOCKIRQ, [true, true], Status::Inhibited, &["BLOCKIRQ", "PIT_REINJ"]),
         (1 << 40, [false, false], Status::Inhibited, &["?"]),
     ];
@@ -122,7 +122,7 @@ fn since_when_is_when_it_was_last_set() {
     let change = |after_ns, number, set| InhibitSeen { after_ns, set, number, mask: None };
     let changes = [
         change(5, BLOCKIRQ, true),
-        // A request that changes nothing.
+        // A request that does not change the reason.
         change(7, BLOCKIRQ, true),
         change(8, 4, false),
         change(10, BLOCKIRQ, false),
@@ -173,7 +173,7 @@ fn writes_of_cr8_that_exit_with_avic_active_are_a_fault_of_the_kernel() {
     let isa = Some(Isa::Svm);
     let judged = verdict(&Seen { isa, samples: active(), signs, ..Seen::default() });
     assert_eq!((judged.status, judged.doubts), (Status::Active, vec![Doubt::Cr8WritesSeen(800)]));
-    // KVM intercepts them for good reason while AVIC is inhibited, even temporarily.
+    // KVM has to intercept CR8 writes while AVIC is inhibited, even temporarily.
     let change = |after_ns, set| InhibitSeen { after_ns, set, number: IRQWIN, mask: None };
     let changes = [change(5, true), change(9, false)];
     let passing = Seen { isa, samples: active(), signs, changes: &changes, ..Seen::default() };
@@ -220,7 +220,7 @@ fn a_state_without_the_fields_is_as_none() {
     };
     let judged = verdict(&Seen { samples: vec![unread.clone()], ..Seen::default() });
     assert_eq!((judged.status, judged.vcpus), (Status::Unknown, 1));
-    // Without the vCPUs' state, a mask means inhibited if a bit is set, and nothing otherwise.
+    // Without the vCPUs' state, a mask with a bit set means inhibited, and an empty mask proves nothing.
     let mask = |mask| VmState { inhibits: Some(Inhibits(mask)), ..unread.clone() };
     let status = |mask_value| verdict(&Seen { samples: vec![mask(mask_value)], ..Seen::default() }).status;
     assert_eq!((status(1 << PIT_REINJ), status(0)), (Status::Inhibited, Status::Unknown));

@@ -3,31 +3,31 @@
 use exits::{Access, Direction, ExitReason, Exits, Profile};
 use serde::Serialize;
 
-/// Exits that interrupt virtualization avoids, and those that exist only with it.
+/// The numbers of exits that interrupt virtualization avoids, and of exits that only occur with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ExitSigns {
     /// All exits.
     pub exits: u64,
     /// `INTERRUPT_WINDOW`, `vintr`: avoided.
     pub windows: u64,
-    /// Emulated writes of the EOI register: avoided, except for x2APIC guests on AVIC without x2AVIC.
+    /// Emulated writes to the EOI register: avoided, except for x2APIC guests on AVIC without x2AVIC.
     pub eoi_writes: u64,
-    /// Writes of the task priority: avoided.
+    /// Writes to the TPR: avoided.
     pub tpr_writes: u64,
-    /// `write_cr8`: AMD's writes of the task priority through CR8. Avoided, unless KVM keeps their intercept.
+    /// `write_cr8`: writes to the TPR through CR8 on AMD. Avoided, unless KVM keeps their intercept.
     pub cr8_writes: u64,
-    /// Writes of the interrupt command register: avoided with IPI virtualization.
+    /// Writes to the ICR: avoided with IPI virtualization.
     pub icr_writes: u64,
-    /// `APIC_WRITE`, `avic_unaccelerated_access`: registers that the hardware leaves to the host. Only with
-    /// it.
+    /// `APIC_WRITE`, `avic_unaccelerated_access`: register accesses that the hardware leaves to the host. Only with
+    /// interrupt virtualization.
     pub handed_back: u64,
-    /// `EOI_INDUCED`: the end of an interrupt that the host must handle. Only with it.
+    /// `EOI_INDUCED`: EOIs that the host must handle. Only with interrupt virtualization.
     pub eoi_induced: u64,
-    /// `avic_incomplete_ipi`: IPIs that the hardware leaves to the host. Only with it.
+    /// `avic_incomplete_ipi`: IPIs that the hardware leaves to the host. Only with interrupt virtualization.
     pub incomplete_ipis: u64,
 }
 
-/// Offsets in the APIC page: 16 times those of the x2APIC registers from MSR 0x800 on.
+/// Offsets in the APIC page. The x2APIC's MSR numbers are 0x800 plus a 16th of these.
 const TPR: u32 = 0x80;
 const EOI: u32 = 0xb0;
 const ICR: u32 = 0x300;
@@ -45,7 +45,7 @@ impl ExitSigns {
         let writes = |register: u32| {
             let count = |access| accesses.get(&access).map_or(0, |exits: &Exits| exits.count);
             let direction = Direction::Write;
-            // KVM reports an x2APIC write as both, an xAPIC write only as the second.
+            // KVM reports an x2APIC write as an MSR access and an APIC access, and an xAPIC write only as the latter.
             let msr = count(Access::Msr { number: 0x800 + register / 16, direction });
             msr.max(count(Access::Apic { register, direction }))
         };
@@ -62,7 +62,7 @@ impl ExitSigns {
         }
     }
 
-    /// Exits that exist only with interrupt virtualization.
+    /// The number of exits that only occur with interrupt virtualization.
     #[must_use]
     pub const fn only_with_it(&self) -> u64 {
         self.handed_back + self.eoi_induced + self.incomplete_ipis

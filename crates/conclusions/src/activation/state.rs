@@ -3,29 +3,29 @@
 use exits::Inhibits;
 use serde::Serialize;
 
-/// Interrupt controllers in the kernel (`enum kvm_irqchip_mode` in `arch/x86/include/asm/kvm_host.h`).
+/// The irqchip mode (`enum kvm_irqchip_mode` in `arch/x86/include/asm/kvm_host.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Irqchip {
-    /// None: the VMM emulates local APICs too.
+    /// No interrupt controller is in the kernel: the VMM emulates local APICs too.
     None,
-    /// All of them: local APICs, I/O APIC and PIC.
+    /// Local APICs, I/O APIC and PIC are in the kernel.
     Kernel,
-    /// Only local APICs.
+    /// Split irqchip: only the local APICs are in the kernel.
     Split,
 }
 
-/// The CPU's interrupt controls at entry into the guest.
+/// The CPU's interrupt controls at VM entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Controls {
     /// Execution controls in the VMCS, as KVM last wrote them (Intel SDM volume 3, 26.6).
     Vmx {
-        /// Pin-based.
+        /// Pin-based controls.
         pin: u32,
-        /// Secondary processor-based.
+        /// Secondary processor-based controls.
         secondary: u32,
-        /// Tertiary processor-based; `None` before Linux 6.0.
+        /// Tertiary processor-based controls; `None` before Linux 6.0.
         tertiary: Option<u64>,
     },
     /// Controls in the VMCB (AMD64 APM volume 2, 15.29 and appendix B).
@@ -56,7 +56,7 @@ impl Controls {
         }
     }
 
-    /// Tests whether the CPU sends IPIs to other vCPUs; `None` if the controls do not contain that.
+    /// Tests whether the CPU sends IPIs to other vCPUs; `None` if the controls do not say.
     #[must_use]
     pub fn sends_ipis(self) -> Option<bool> {
         match self {
@@ -66,45 +66,45 @@ impl Controls {
     }
 }
 
-/// One vCPU at one moment.
+/// The state of one vCPU at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct VcpuState {
     /// KVM's number.
     pub number: u32,
-    /// KVM uses interrupt virtualization for it (`apicv_active`).
+    /// True if KVM uses interrupt virtualization for it (`apicv_active`).
     pub active: Option<bool>,
-    /// Its local APIC is in the kernel.
+    /// True if its local APIC is in the kernel.
     pub in_kernel_apic: Option<bool>,
-    /// The guest switched its APIC to x2APIC mode (bit 10 of the APIC base).
+    /// True if the guest switched its APIC to x2APIC mode (bit 10 of the APIC base MSR).
     pub x2apic: Option<bool>,
     /// The CPU's controls.
     pub controls: Option<Controls>,
-    /// Interrupts of assigned devices are posted to it (AMD's `ir_list`).
+    /// True if interrupts of assigned devices are posted to it (AMD's `ir_list`).
     pub posted_to: Option<bool>,
 }
 
-/// One VM at one moment.
+/// The state of one VM at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VmState {
-    /// Reasons in force (`kvm->arch.apicv_inhibit_reasons`).
+    /// The inhibit reasons in force (`kvm->arch.apicv_inhibit_reasons`).
     pub inhibits: Option<Inhibits>,
     /// Its irqchip mode.
     pub irqchip: Option<Irqchip>,
-    /// The in-kernel PIT reinjects lost ticks; `None` without a PIT.
+    /// True if the in-kernel PIT reinjects lost ticks; `None` without a PIT.
     pub pit_reinjects: Option<bool>,
     /// Its vCPUs, by number.
     pub vcpus: Vec<VcpuState>,
 }
 
-/// An observed change of a reason.
+/// An observed change of an inhibit reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct InhibitSeen {
     /// Time since the start of the observation, in nanoseconds.
     pub after_ns: u64,
-    /// The reason was set; otherwise cleared.
+    /// True if the reason was set, false if it was cleared.
     pub set: bool,
     /// The reason's number in this kernel.
     pub number: u32,
-    /// All reasons in force after it; `None` before Linux 5.18.
+    /// All reasons in force after the change; `None` before Linux 5.18.
     pub mask: Option<Inhibits>,
 }

@@ -4,17 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::Evidence;
 
-/// So many IPIs and timers without a single EOI are not chance, because each interrupt has to be ended.
+/// The number of IPIs and timers from which the absence of EOIs is a sign: each of these interrupts needs an EOI.
 const INTERRUPTS: u64 = 8;
 
-/// A VM for which it is already active.
+/// A VM for which interrupt virtualization is already active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Already {
     /// The VM.
     pub vm: Option<u32>,
-    /// Exits that exist only with interrupt virtualization: APIC_WRITE, EOI_INDUCED and those of AVIC.
+    /// Exits that only occur with interrupt virtualization: APIC_WRITE, EOI_INDUCED and those of AVIC.
     pub by_hardware: u64,
-    /// EOIs that caused exits nevertheless, as when it was active for a part of the time.
+    /// EOIs that caused exits nevertheless, for example because it was active for a part of the time.
     pub eois: u64,
 }
 
@@ -26,7 +26,7 @@ impl Already {
     }
 }
 
-/// Tests whether it was active, at least for a part of the time.
+/// Tests whether interrupt virtualization was active, at least for a part of the time.
 pub(super) fn is_active(evidence: &Evidence) -> bool {
     let sent = evidence.ipis.saturating_add(evidence.self_ipis);
     let interrupts = sent.saturating_add(evidence.timer_arms);
@@ -34,12 +34,12 @@ pub(super) fn is_active(evidence: &Evidence) -> bool {
     evidence.by_hardware > 0 || (silent && interrupts >= INTERRUPTS)
 }
 
-/// Tests whether it was active all the time: nothing shows that it was not.
+/// Tests whether interrupt virtualization was active all the time: it was active, and no exit shows its absence.
 pub(super) fn is_active_throughout(evidence: &Evidence) -> bool {
     is_active(evidence) && shows_none_of_its_absence(evidence)
 }
 
-/// Tests for no EOI, no exit that may be one, and no window.
+/// Tests that no exit shows its absence: no EOI, no exit that may be an EOI, and no interrupt window.
 fn shows_none_of_its_absence(evidence: &Evidence) -> bool {
     evidence.eois == 0 && evidence.windows == 0 && evidence.page_exits == 0
 }

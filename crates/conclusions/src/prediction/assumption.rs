@@ -6,22 +6,21 @@ use serde::{Deserialize, Serialize};
 /// The assumed interrupt virtualization by instruction set, and the host's own interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Assumption {
-    /// The hypervisor that has the exits.
+    /// The hypervisor of the recording.
     #[serde(default)]
     pub hypervisor: Hypervisor,
-    /// For exits of VMX.
+    /// For VMX exits.
     pub apicv: Apicv,
-    /// For exits of SVM.
+    /// For SVM exits.
     pub avic: Avic,
-    /// The rate of the host's timer interrupts on a processor that runs a guest, in a second: `CONFIG_HZ` of
-    /// the host's kernel, or 0 if the tick is stopped (`nohz_full`). Only the expected value of kicks depends
-    /// on it. Xen has no tick.
+    /// The host's timer interrupts per second on a CPU that runs a guest: `CONFIG_HZ` of the host's kernel, or 0 if the
+    /// tick is stopped (`nohz_full`). Only the expected number of kicks depends on it. Xen has no tick.
     pub host_tick_hz: u32,
 }
 
 impl Default for Assumption {
-    /// The features that most hosts support: Intel without IPI virtualization, which starts with Sapphire Rapids; AMD with
-    /// x2AVIC; and 250 ticks a second.
+    /// The features that most hosts support: Intel without IPI virtualization, which Sapphire Rapids introduced; AMD with
+    /// x2AVIC; and 250 ticks per second.
     fn default() -> Self {
         Self {
             hypervisor: Hypervisor::Kvm,
@@ -33,15 +32,15 @@ impl Default for Assumption {
 }
 
 impl Assumption {
-    /// Tests whether exits are of a hypervisor that does not use the interrupt virtualization of their processor: Xen has
-    /// no AVIC.
+    /// Tests whether the hypervisor does not use the interrupt virtualization of these processors: Xen does not support
+    /// AVIC.
     #[must_use]
     pub fn lacks_avic(&self, isa: Isa) -> bool {
         self.hypervisor == Hypervisor::Xen && isa == Isa::Svm
     }
 }
 
-/// Intel's: virtual-interrupt delivery and APIC-register virtualization, of which KVM uses both or neither.
+/// Intel's APICv: virtual-interrupt delivery and APIC-register virtualization, of which KVM uses both or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Apicv {
     /// Interrupts are delivered to a running vCPU without an exit. KVM requires it for APICv
@@ -51,18 +50,17 @@ pub struct Apicv {
     pub ipi_virtualization: bool,
 }
 
-/// AMD's.
+/// AMD's AVIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Avic {
-    /// x2AVIC: also virtualizes the APIC of guests in x2APIC mode. Without it, KVM of Linux 6.0 or later
-    /// delivers interrupts to them, and emulates their registers.
+    /// x2AVIC: also virtualizes the APIC of guests in x2APIC mode. Without it, KVM of Linux 6.0 or later still delivers
+    /// interrupts to them by AVIC, but emulates their registers.
     pub x2apic: bool,
     /// The processor sends IPIs itself. KVM turns it off on family 17h (Zen 1 and 2) because of erratum 1235
     /// (`avic_hardware_setup` in `arch/x86/kvm/svm/avic.c`).
     pub ipi_virtualization: bool,
-    /// The host's kernel has a bug by which KVM can keep intercepting writes of CR8 while AVIC is active:
-    /// those of a vCPU that was reset, or had an interrupt pending, while AVIC was inhibited. Fixed in
-    /// mainline 7.0-rc4 (87d0f901a9bd), and in later releases of stable series. `None` if the kernel is
-    /// unknown.
+    /// True if the host's kernel has a bug: KVM may keep intercepting CR8 writes while AVIC is active, for a vCPU that was
+    /// reset, or had an interrupt pending, while AVIC was inhibited. Fixed in mainline 7.0-rc4 (87d0f901a9bd), and in later
+    /// releases of stable series. `None` if the kernel is unknown.
     pub keeps_cr8_intercept: Option<bool>,
 }

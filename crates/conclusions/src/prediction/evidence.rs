@@ -1,16 +1,16 @@
-//! Evidence on a VM's interrupts in its counts.
+//! Evidence on a VM's interrupts, from its counts.
 
 use std::collections::BTreeMap;
 
 use super::register::{Mode, Register, arms_timer};
 use exits::{Access, Direction, ExitReason, Exits, Isa, Profile, VcpuExits};
 
-/// Counts of one VM that the rules use.
+/// The counts of one VM that the rules use.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// Writes of the ICR.
+    /// Writes to the ICR.
     pub(super) ipis: u64,
-    /// Writes of the x2APIC's register for IPIs to oneself.
+    /// Writes to the x2APIC's SELF IPI register.
     pub(super) self_ipis: u64,
     /// EOIs that caused exits.
     pub(super) eois: u64,
@@ -20,32 +20,32 @@ pub(super) struct Evidence {
     pub(super) halts: u64,
     /// Exits for an interrupt window.
     pub(super) windows: u64,
-    /// Exits that only interrupt virtualization causes.
+    /// Exits that only occur with interrupt virtualization.
     pub(super) by_hardware: u64,
-    /// Exits for the APIC's page. KVM may end an interrupt in one of them without an event.
+    /// Exits by accesses to the APIC page. KVM may handle an EOI in one of them without an event.
     pub(super) page_exits: u64,
     /// MSR accesses to the x2APIC, in either direction.
     pub(super) x2apic: u64,
     /// Accesses to the xAPIC's page.
     pub(super) xapic: u64,
-    /// The source has events that identify accesses to the APIC's page.
+    /// True if the source has events that identify accesses to the APIC page.
     pub(super) page_recorded: bool,
-    /// Upper bounds from the whole source: interrupts that APICs accepted.
+    /// Interrupts that APICs accepted, in the whole source.
     pub(super) accepted: Option<u64>,
-    /// EOIs of interrupts that the host must handle.
+    /// EOIs that the host must handle, in the whole source.
     pub(super) acknowledged: Option<u64>,
-    /// All EOIs.
+    /// All EOIs in the whole source.
     pub(super) all_eois: Option<u64>,
-    /// The part of all EOIs that is likely this VM's, in the selected part of the source.
+    /// The estimated number of EOIs of this VM in the selected part of the source.
     pub(super) likely_eois: Option<f64>,
-    /// EOIs that a paravirtual guest made without an exit, in the whole source.
+    /// Paravirtual EOIs, which cause no exit, in the whole source.
     pub(super) paravirtual_eois: u64,
 }
 
-/// Events of KVM and of Xen that name the address of an access to the APIC's page.
+/// Events of KVM and of Xen that have the address of an access to the APIC page.
 const PAGE_EVENTS: [&str; 3] = ["kvm:kvm_mmio", "hvm_iomem_read", "hvm_iomem_write"];
 
-/// Reasons that exist only with interrupt virtualization: EOI_INDUCED, APIC_WRITE and AVIC's two.
+/// Reasons that only occur with interrupt virtualization: EOI_INDUCED, APIC_WRITE and AVIC's two.
 const BY_HARDWARE: [ExitReason; 4] =
     [ExitReason::vmx(45), ExitReason::vmx(56), ExitReason::svm(0x401), ExitReason::svm(0x402)];
 const APIC_ACCESS: ExitReason = ExitReason::vmx(44);
@@ -84,8 +84,8 @@ impl Evidence {
         evidence
     }
 
-    /// EOIs that may be of level-triggered interrupts: IPIs and the guest's timer are edge-triggered, so
-    /// these are of devices.
+    /// EOIs that may be of level-triggered interrupts, which only devices have: IPIs and the guest's timer are
+    /// edge-triggered.
     pub(super) fn eois_of_devices(&self) -> u64 {
         [self.ipis, self.self_ipis, self.timer_arms].into_iter().fold(self.eois, u64::saturating_sub)
     }
@@ -102,8 +102,8 @@ impl Evidence {
     }
 }
 
-/// The share of the source's MSR writes that is likely these vCPUs': of all exits of the source, the share that the
-/// profile has; of its writes, that of the vCPUs. `None` if the source does not count its exits.
+/// The estimated share of these vCPUs in the source's MSR writes: the profile's share in the source's exits, times the
+/// vCPUs' share in the profile's MSR writes. `None` if the source does not count its exits.
 fn share(vcpus: &[&VcpuExits], profile: &Profile) -> Option<f64> {
     let writes = |vcpus: &mut dyn Iterator<Item = &VcpuExits>| {
         let rows = vcpus.flat_map(|vcpu| &vcpu.reasons);
@@ -122,15 +122,15 @@ pub(super) fn recorded(events: &BTreeMap<String, u64>, event: &str) -> Option<u6
     events.get(event).or_else(|| events.get(plain)).copied()
 }
 
-/// The accesses of a vCPU by which its exits can be split: those to MSRs, and to the APIC's page.
+/// The accesses of a vCPU by which its exits can be split: those to MSRs, and to the APIC page.
 ///
-/// The event of the emulated APIC is a substitute: for the page if there are no exits for MSRs, and for the
-/// x2APIC if a recording has no event for MSRs.
+/// The event of the emulated APIC replaces them if they are missing: accesses to the page if there are no MSR exits, and
+/// MSR accesses of the x2APIC if a recording has no event for MSRs.
 pub(super) fn accesses(vcpu: &VcpuExits) -> Vec<(Access, &Exits)> {
     let by_msr = vcpu.reasons.keys().any(|&reason| is_msr(reason, None));
     let emulated = vcpu.accesses.keys().any(|access| matches!(access, Access::Apic { .. }));
-    // KVM ends an interrupt of an xAPIC guest without an event for the page (`handle_apic_access` in
-    // `arch/x86/kvm/vmx/vmx.c`), so the emulated APIC's events are more complete there.
+    // KVM handles EOIs of an xAPIC guest without an event for the page (`handle_apic_access` in `arch/x86/kvm/vmx/vmx.c`),
+    // so the emulated APIC's events are more complete there.
     let direct = |access: &Access| match Register::of(*access) {
         Some(register) => register.mode == Mode::X2apic || by_msr || !emulated,
         None => matches!(access, Access::Msr { .. }),
@@ -151,7 +151,7 @@ pub(super) fn accesses(vcpu: &VcpuExits) -> Vec<(Access, &Exits)> {
     vcpu.accesses.iter().filter_map(|(access, exits)| Some((stands_for(access)?, exits))).collect()
 }
 
-/// Tests whether exits of this reason are for an MSR, in this direction if one is given.
+/// Tests whether exits of this reason are MSR accesses, in this direction if one is given.
 pub(super) fn is_msr(reason: ExitReason, direction: Option<Direction>) -> bool {
     match (reason.isa, reason.basic().code) {
         (Isa::Vmx, 31 | 84) => direction != Some(Direction::Write),

@@ -1,8 +1,7 @@
 //! Kicks among the interrupts of the host.
 //!
-//! When an interrupt arrives for a vCPU in guest mode, KVM interrupts its processor so that the vCPU exits
-//! and takes it (`kvm_vcpu_kick`). The exit is the same as that for the host's timer or a device: only counts
-//! can separate them.
+//! When an interrupt arrives for a vCPU in guest mode, KVM interrupts its CPU so that the vCPU exits and takes it
+//! (`kvm_vcpu_kick`). The exit looks the same as that for the host's timer or a device: only counts can distinguish them.
 
 use super::Range;
 use super::already::is_active_throughout;
@@ -10,14 +9,14 @@ use super::evidence::{Evidence, accesses, is_msr};
 use super::register::{Register, arms_timer};
 use exits::{ExitReason, VcpuExits};
 
-/// VMX's preemption timer, which the guest's timer uses without an interrupt of the host.
+/// The VMX preemption timer: a guest timer that uses it does not interrupt the host.
 const PREEMPTION_TIMER: ExitReason = ExitReason::vmx(52);
 
 /// The number of kicks among the `interrupts` that caused exits of one vCPU.
 ///
-/// At most all of them, and not more than the interrupts accepted in the whole source, if known. The expected
-/// number is the rest after the host's own interrupts, and the guest's timers that expire on the host; the
-/// host's own have a rate of `tick_hz` in guest time.
+/// It is at most all of them, and at most the number of interrupts accepted in the whole source, if known. The expected
+/// number is what remains without the host's own interrupts, which have a rate of `tick_hz` in guest time, and without the
+/// guest's timers that expire on the host.
 pub(super) fn kicks(
     vcpu: &VcpuExits,
     interrupts: u64,
@@ -35,8 +34,8 @@ pub(super) fn kicks(
     Range::within(0.0, expected, high, whole)
 }
 
-/// The rate of the host's own interrupts in a second of guest time: that of its timer tick, but at most the
-/// rate of the vCPU that is interrupted least. vCPUs with too little time that is surely guest time are ignored.
+/// The host's own interrupts per second of guest time: the rate of its timer tick, but at most the rate of the vCPU that is
+/// interrupted least. vCPUs with too little certain guest time are ignored.
 pub(super) fn host_rate(vcpus: &[&VcpuExits], observed_ns: u64, tick_hz: u32) -> f64 {
     let ticks = f64::from(tick_hz);
     let rates = vcpus.iter().filter_map(|vcpu| {
@@ -48,7 +47,7 @@ pub(super) fn host_rate(vcpus: &[&VcpuExits], observed_ns: u64, tick_hz: u32) ->
     rates.fold(ticks, f64::min)
 }
 
-/// The least number of expected ticks whose absence is significant.
+/// The minimum number of expected ticks for their absence to be significant.
 const ENOUGH_TICKS: f64 = 8.0;
 
 /// EXTERNAL_INTERRUPT and `interrupt`.
@@ -63,8 +62,9 @@ fn guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> f64 {
     observed_ns.saturating_sub(handling) as f64 / 1e9
 }
 
-/// The time in guest mode without the sleep in which the observation may have begun, which has no exit. `None`
-/// if that is less than a tenth of the time, or if the vCPU was asleep at the end, which has no handling time.
+/// The certain time in guest mode: without a sleep during which the observation may have begun, whose exit is not in it.
+/// `None` if that is less than a tenth of the time, or if the vCPU slept at the end, because that sleep has no handling
+/// time.
 fn sure_guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> Option<f64> {
     let sleeps =
         || vcpu.reasons.iter().filter(|(reason, _)| reason.basic().is_sleep()).map(|(_, exits)| exits);
@@ -76,7 +76,7 @@ fn sure_guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> Option<f64> {
     (seconds >= observed_ns as f64 / 1e10).then_some(seconds)
 }
 
-/// Timers of the guest that interrupted the host: armed ones, without those that ended a sleep or used the
+/// The number of guest timers that interrupted the host: armed ones, without those that ended a sleep or used the
 /// preemption timer.
 fn own_timers(vcpu: &VcpuExits) -> u64 {
     let arms = accesses(vcpu).into_iter().filter(|&(access, _)| arms_timer(access));
@@ -89,8 +89,8 @@ fn own_timers(vcpu: &VcpuExits) -> u64 {
     armed.saturating_sub(elsewhere)
 }
 
-/// The number of interrupts that the vCPU took, from its EOIs; unbounded if these are not known: without
-/// events for registers, or in a guest that ends interrupts without an exit.
+/// The number of interrupts that the vCPU took, from its EOIs; infinite if these are unknown, because there are no events
+/// for registers or the guest uses paravirtual EOIs.
 fn delivered(vcpu: &VcpuExits, evidence: &Evidence) -> f64 {
     let split = vcpu.reasons.keys().any(|&reason| is_msr(reason, None)) && evidence.x2apic > 0;
     let tells = split && evidence.eois >= evidence.ipis && evidence.paravirtual_eois == 0;

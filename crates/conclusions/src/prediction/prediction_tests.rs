@@ -1,7 +1,7 @@
 use super::*;
 use exits::{Access, ExitReason, Exits, Hypervisor, Vcpu};
 
-/// Exits of one vCPU: each reason or access with its count, 1 µs for each exit.
+/// Adds exits of one vCPU: a count for each reason or access, with 1 µs per exit.
 fn vcpu(profile: &mut Profile, vm: u32, number: u32, rows: &[(&str, u64)]) {
     let vcpu = profile.vcpu(Vcpu { vm: Some(vm), number: Some(number), thread: Some(100 * vm + number) });
     for &(name, count) in rows {
@@ -39,7 +39,7 @@ fn gone(prediction: &Prediction, name: &str) -> (f64, f64, f64) {
     (gone.low, gone.expected, gone.high)
 }
 
-/// A sender and a target of 2000 IPIs without interrupt virtualization, as seen on intel-apicv.
+/// A sender and a target of 2000 IPIs without interrupt virtualization, as recorded in the lab intel-apicv.
 fn two_thousand_ipis() -> Profile {
     let mut profile = Profile::new();
     vcpu(
@@ -71,7 +71,7 @@ fn apicv_takes_eois_and_windows_and_leaves_icr_writes() {
     assert_eq!(gone(&prediction, "INTERRUPT_WINDOW"), (1996.0, 1996.0, 1996.0));
     assert_eq!(gone(&prediction, "ICR:W"), (0.0, 0.0, 0.0));
     assert_eq!(gone(&prediction, "SPIV:W"), (0.0, 0.0, 0.0));
-    // 20 interrupts of each vCPU are the host's own, by the rate of the vCPU that is not kicked.
+    // 20 interrupts of each vCPU are the host's own: that is the rate of the vCPU that is not kicked.
     let (low, expected, high) = gone(&prediction, "EXTERNAL_INTERRUPT");
     assert!(low == 0.0 && expected < 0.1 && high == 40.0, "{expected}");
     let totals = prediction.totals;
@@ -99,7 +99,7 @@ fn under_avic_halts_bound_the_ipis_that_stay() {
     assert_eq!(gone(&prediction, "vintr"), (7.0, 7.0, 7.0));
     assert_eq!(gone(&prediction, "hlt"), (0.0, 0.0, 0.0));
     assert_eq!(gone(&prediction, "cpuid"), (0.0, 0.0, 0.0));
-    // 30 of the EOIs end neither an IPI nor a timer, so they may be of level-triggered interrupts.
+    // 30 of the EOIs are not of IPIs or timers, so they may be of level-triggered interrupts.
     assert_eq!(gone(&prediction, "EOI:W"), (50.0, 80.0, 80.0));
 
     let mut zen2 = without_ticks();
@@ -175,7 +175,7 @@ fn kicks_are_what_ticks_and_timers_leave() {
         let assumption = Assumption { host_tick_hz: tick, ..Assumption::default() };
         gone(&predict(&profile(&rows, events), SECOND, &assumption), "EXTERNAL_INTERRUPT")
     };
-    // 1 s less 1500 exits of 1 µs in the guest: 249.6 ticks.
+    // The guest time is 1 s minus 1500 exits of 1 µs: 249.6 ticks.
     assert_eq!(kicks(&[], 250), (0.0, 600.0 - 250.0 * 0.9985, 600.0));
     assert_eq!(kicks(&[], 0), (0.0, 500.0, 600.0));
     assert_eq!(kicks(&[], 10_000), (0.0, 0.0, 600.0));
@@ -201,7 +201,7 @@ fn a_vcpu_that_sleeps_does_not_show_the_rate_of_the_hosts_interrupts() {
         |profile: &Profile| gone(&predict(profile, observed, &Assumption::default()), "EXTERNAL_INTERRUPT").1;
     let alone = expected(&busy);
     assert!(alone < 10.0, "{alone}");
-    // The sleep of 4 s that it began in has no exit, that of 3 s in which it ends has no handling time.
+    // The sleep of 4 s at the beginning has no exit, and that of 3 s at the end has no handling time.
     let sleeper = |count, sleeps: &[u64]| {
         let mut both = busy.clone();
         let exits = both.vcpu(Vcpu { vm: Some(1), number: Some(1), thread: Some(101) });
@@ -213,7 +213,7 @@ fn a_vcpu_that_sleeps_does_not_show_the_rate_of_the_hosts_interrupts() {
     assert_eq!(expected(&sleeper(3, &[SECOND, 2 * SECOND])), alone);
     // Awake at the end.
     assert_eq!(expected(&sleeper(2, &[3 * SECOND, 3 * SECOND])), alone);
-    // Short sleeps leave the time for what it shows: no ticks here.
+    // With short sleeps only, the time counts as guest time, in which there are no ticks here.
     assert!(expected(&sleeper(2, &[1000, 2000])) > 2400.0);
 }
 
@@ -242,12 +242,12 @@ fn writes_of_cr8_go_for_certain_only_with_a_kernel_that_lets_them() {
     assert_eq!(of(&before, Some(false)), (40.0, 40.0, 40.0));
     assert_eq!(of(&before, None), (0.0, 40.0, 40.0));
     assert_eq!(of(&before, Some(true)), (0.0, 0.0, 40.0));
-    // With AVIC active they are the bug itself, whatever is known of the kernel.
+    // With AVIC active they are caused by the bug, even if the kernel is said not to have it.
     let with_it = [("write_cr8", 40), ("avic_incomplete_ipi", 3)];
     for known in [None, Some(true), Some(false)] {
         assert_eq!(of(&with_it, known), (0.0, 0.0, 0.0), "{known:?}");
     }
-    // Active for a part of the time: it is unknown to which part they belong.
+    // AVIC was active for a part of the time, and it is unknown whether they occurred in it.
     let mixed = [("write_cr8", 40), ("avic_incomplete_ipi", 3), ("vintr", 9)];
     assert_eq!(of(&mixed, None), (0.0, 0.0, 40.0));
     let read = predict(&profile(&[("read_cr8", 5)], &[]), SECOND, &Assumption::default());
@@ -289,7 +289,7 @@ fn exits_of_nested_guests_are_not_avoided_and_have_rows_of_their_own() {
     for (name, count) in nested {
         let access = name.parse::<Access>().unwrap();
         let mut exits = Exits { count, ..Exits::default() };
-        // The times of those that go to L1 are with these, the times of the others with the reason.
+        // Exits for which L1 was entered have their own times; the times of the others are with the reason.
         let timed = if name.ends_with("L1") {
             count
         } else {
@@ -302,11 +302,11 @@ fn exits_of_nested_guests_are_not_avoided_and_have_rows_of_their_own() {
     for name in ["msr nested", "interrupt nested", "hlt nested"] {
         assert_eq!(gone(&prediction, name), (0.0, 0.0, 0.0), "{name}");
     }
-    // The guest's own are predicted as if there were no others.
+    // The guest's own exits are predicted as if there were no nested ones.
     let alone = predict(&profile(&[("msr", 40), ("EOI:W", 40)], &[]), SECOND, &without_ticks());
     assert_eq!(gone(&prediction, "EOI:W"), gone(&alone, "EOI:W"));
     assert_eq!(prediction.totals.gone_exits, alone.totals.gone_exits);
-    // L1 sleeps in no exit: all halts are L2's, for which the vCPU enters L1.
+    // All halts are L2's, for which the vCPU enters L1 instead of sleeping.
     assert_eq!(
         (prediction.totals.exits, prediction.totals.time_ns, prediction.totals.idle_ns),
         (160, 160_000, 0)
@@ -315,7 +315,7 @@ fn exits_of_nested_guests_are_not_avoided_and_have_rows_of_their_own() {
 
 #[test]
 fn ends_of_interrupts_are_expected_in_proportion_to_the_writes_that_are_looked_at() {
-    // 1,000 of 2,000 writes of the whole source were EOIs.
+    // 1,000 of the 2,000 writes in the whole source were EOIs.
     let events = [("kvm:kvm_eoi", 1000), ("kvm:kvm_exit", 2000)];
     let mut two = profile(&[("MSR_WRITE", 500)], &events);
     vcpu(&mut two, 2, 0, &[("MSR_WRITE", 1500)]);
@@ -340,7 +340,7 @@ fn xen_has_no_avic() {
         assert_eq!(row.rule == Rule::NoAvicInXen, related, "{row:?}");
         assert_eq!((row.fate(), row.becomes), (Fate::Stays, None));
     }
-    // Timers and IPIs without EOIs are no sign of it.
+    // Timers and IPIs without EOIs are no sign of interrupt virtualization there.
     let silent = [("msr", 20), ("ICR:W", 20)];
     assert!(predict(&profile(&silent, &[]), SECOND, &on_xen()).already.is_empty());
 }
@@ -362,7 +362,7 @@ fn xen_asks_for_the_ends_of_emulated_timers_and_keeps_some_windows() {
     assert_eq!(eoi.becomes, Some(ExitReason::vmx(45)));
     assert_eq!(gone(&of(without_ticks()), "EOI:W").1, 100.0);
     assert_eq!(gone(&xen, "INTERRUPT_WINDOW"), (0.0, 8.0, 8.0));
-    // No tick, whatever is assumed of it.
+    // Xen has no tick, even if one is assumed.
     assert_eq!(gone(&xen, "EXTERNAL_INTERRUPT"), gone(&of(without_ticks()), "EXTERNAL_INTERRUPT"));
     assert!(xen.record.is_empty());
     let mut with = on_xen();

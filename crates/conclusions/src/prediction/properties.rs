@@ -142,7 +142,7 @@ proptest! {
         };
         let mut both = profile.clone();
         let vcpu = both.vcpu(Vcpu { vm: Some(1), number: Some(9), thread: Some(9) });
-        // It is asleep at the beginning, which shows no exit, and at the end.
+        // It sleeps at the beginning, for which there is no exit, and at the end.
         let halts = vcpu.reasons.entry("HLT".parse().unwrap()).or_default();
         halts.count = 1 + sleeps.len() as u64;
         sleeps.iter().for_each(|&ns| halts.handling.add(ns));

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
-/// The least and the most that the counts allow, and the expected value between them.
+/// The lowest and the highest value that the counts allow, and the expected value between them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Range {
-    /// The least.
+    /// The lowest value.
     pub low: f64,
     /// The estimate of the rule.
     pub expected: f64,
-    /// The most.
+    /// The highest value.
     pub high: f64,
 }
 
@@ -39,20 +39,20 @@ impl Range {
         self.low >= self.high
     }
 
-    /// Each figure times `factor`, which is not negative.
+    /// The range multiplied by `factor`, which must not be negative.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self { low: self.low * factor, expected: self.expected * factor, high: self.high * factor }
     }
 
-    /// The rest of `whole`: the most is left if the least is avoided.
+    /// The rest of `whole`: its high value is `whole` minus the low value, and vice versa.
     #[must_use]
     pub fn rest_of(self, whole: f64) -> Self {
         let left = |gone: f64| (whole - gone).max(0.0);
         Self { low: left(self.high), expected: left(self.expected), high: left(self.low) }
     }
 
-    /// In percent of `whole`; `None` if that is zero.
+    /// The range in percent of `whole`; `None` if `whole` is zero.
     #[must_use]
     pub fn percent_of(self, whole: f64) -> Option<Self> {
         (whole > 0.0).then(|| self.times(100.0 / whole))

@@ -1,9 +1,9 @@
-//! The effect on one access to a register of the local APIC.
+//! The effect of interrupt virtualization on an access to a register of the local APIC.
 
 use super::{Assumption, Rule};
 use exits::{Access, Direction, ExitReason, Hypervisor, Isa};
 
-/// The default page of the xAPIC; KVM inhibits interrupt virtualization if the guest moved it.
+/// The default page of the xAPIC. KVM inhibits interrupt virtualization if the guest moves it.
 const APIC_PAGE: std::ops::Range<u64> = 0xfee0_0000..0xfee0_1000;
 /// The x2APIC's MSRs (Intel SDM volume 3, table 11-6).
 const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
@@ -25,12 +25,12 @@ const SELF_IPI: u32 = 0x3f0;
 /// The first register that exists only on AMD.
 const EXTENDED: u32 = 0x400;
 
-/// The guest's access to its APIC.
+/// The APIC mode of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// By memory.
+    /// Accesses by memory.
     Xapic,
-    /// By MSRs.
+    /// Accesses by MSRs.
     X2apic,
 }
 
@@ -43,11 +43,11 @@ pub(super) struct Register {
     pub(super) mode: Mode,
 }
 
-/// The effect on an access, including its later exit reason.
+/// The effect on an access, with its exit reason under interrupt virtualization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fate {
     pub(super) rule: Rule,
-    /// The exit reason afterwards, if it differs.
+    /// The exit reason under interrupt virtualization, if it differs.
     pub(super) becomes: Option<ExitReason>,
 }
 
@@ -93,7 +93,7 @@ impl Register {
         self.writes(TMICT)
     }
 
-    /// The effect under the assumptions.
+    /// The effect on the access under the assumptions.
     pub(super) fn fate(self, isa: Isa, assumption: &Assumption) -> Fate {
         if isa == Isa::Svm && self.mode == Mode::X2apic && !assumption.avic.x2apic {
             return Fate { rule: Rule::X2apicUnderAvic, becomes: None };
@@ -115,8 +115,8 @@ impl Register {
         Fate { rule, becomes }
     }
 
-    /// SDM 30.4.2 for the xAPIC; `kvm_lapic_readable_reg_mask` in `arch/x86/kvm/lapic.c` and `vmx_vlapic_msr_changed` in
-    /// `xen/arch/x86/hvm/vmx/vmx.c` for the x2APIC; APM table 15-22.
+    /// The rule of a read. Sources: SDM 30.4.2 for the xAPIC; `kvm_lapic_readable_reg_mask` in `arch/x86/kvm/lapic.c` and
+    /// `vmx_vlapic_msr_changed` in `xen/arch/x86/hvm/vmx/vmx.c` for the x2APIC; APM table 15-22.
     fn read(self, isa: Isa, hypervisor: Hypervisor) -> Rule {
         let xen = hypervisor == Hypervisor::Xen && self.mode == Mode::X2apic;
         let by_host = match self.offset {
@@ -132,8 +132,8 @@ impl Register {
         if by_host { Rule::RegisterOfTheHost } else { Rule::RegisterRead }
     }
 
-    /// SDM 30.4.3.2 for the xAPIC; `vmx_update_msr_bitmap_x2apic` in `arch/x86/kvm/vmx/vmx.c` and
-    /// `avic_set_x2apic_msr_interception` in `arch/x86/kvm/svm/avic.c` for the x2APIC; APM table 15-22.
+    /// The rule of a write. Sources: SDM 30.4.3.2 for the xAPIC; `vmx_update_msr_bitmap_x2apic` in `arch/x86/kvm/vmx/vmx.c`
+    /// and `avic_set_x2apic_msr_interception` in `arch/x86/kvm/svm/avic.c` for the x2APIC; APM table 15-22.
     fn write(self, isa: Isa, assumption: &Assumption) -> Rule {
         match self.offset {
             EOI => Rule::Eoi,
@@ -163,7 +163,7 @@ impl Register {
     }
 }
 
-/// The effect on an access to an MSR other than the APIC's.
+/// The rule of an access to an MSR other than the APIC's.
 pub(super) fn other_msr(number: u32) -> Rule {
     match number {
         TSC_DEADLINE => Rule::TimerArm,

@@ -18,7 +18,7 @@ fn fate(isa: Isa, access: &str, assumption: &Assumption) -> (Rule, Option<String
 fn every_register_of_the_x2apic_has_its_fate() {
     use Rule::*;
     let rows: &[(&str, Rule, Rule)] = &[
-        // access, on Intel, on AMD with x2AVIC
+        // Access, rule on Intel, rule on AMD with x2AVIC.
         ("EOI:W", Eoi, Eoi),
         ("TPR:W", TaskPriority, TaskPriority),
         ("TPR:R", RegisterRead, RegisterRead),

@@ -11,17 +11,17 @@ use exits::{Access, ExitReason, Hypervisor, Isa};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// All of them.
+    /// All exits of the reason.
     Whole,
-    /// Those of nested guests.
+    /// The exits of nested guests.
     Nested,
-    /// Those for this register.
+    /// The exits by accesses to this register.
     Access(Access),
-    /// Those that are not in another row of the reason.
+    /// The exits that are not in another row of the reason.
     Rest,
 }
 
-/// The effect on the exits of a row.
+/// The effect of interrupt virtualization on the exits of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
@@ -33,7 +33,7 @@ pub enum Fate {
     Partly,
 }
 
-/// Exits of one reason, or for one register, and the number that would be avoided.
+/// Exits of one reason, or by accesses to one register, and the number that would be avoided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PredictedRow {
     /// Their current reason, without flags.
@@ -44,18 +44,18 @@ pub struct PredictedRow {
     pub rule: Rule,
     /// The number of exits.
     pub exits: u64,
-    /// Their handling time in nanoseconds. For a part of a reason it is estimated, see `docs/predict.md`.
+    /// Their handling time in nanoseconds. That of a part of a reason is an estimate, see `docs/predict.md`.
     pub time_ns: u64,
-    /// The number that would be avoided.
+    /// The number of exits that would be avoided.
     pub gone_exits: Range,
     /// The handling time that would be avoided, in nanoseconds.
     pub gone_time_ns: Range,
-    /// The reason of the remaining exits afterwards, if it differs.
+    /// The reason that the remaining exits will have, if it differs.
     pub becomes: Option<ExitReason>,
 }
 
 impl PredictedRow {
-    /// The effect on them.
+    /// The effect on the exits.
     #[must_use]
     pub fn fate(&self) -> Fate {
         if self.gone_exits.high <= 0.0 {
@@ -67,13 +67,13 @@ impl PredictedRow {
         }
     }
 
-    /// Tests whether the vCPU sleeps in them, so that their time is not a cost.
+    /// Tests whether the vCPU sleeps in these exits, so that their time is not a cost.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.part != Part::Nested && self.reason.is_sleep()
     }
 
-    /// Events of KVM that would narrow the row's range and are not in `events`. Xen has none of their kind.
+    /// The tracepoints of KVM that would narrow the row's range and are not in `events`. Xen has no equivalents.
     pub(super) fn wanting(
         &self,
         events: &BTreeMap<String, u64>,
@@ -91,12 +91,12 @@ impl PredictedRow {
     }
 }
 
-/// Rows under construction: those of several VMs are merged.
+/// Rows under construction. Rows of several VMs with the same key are merged.
 #[derive(Debug, Default)]
 pub(super) struct Rows(BTreeMap<(ExitReason, Part, Rule), PredictedRow>);
 
 impl Rows {
-    /// Adds to the row with the same key.
+    /// Adds `row` to the row with the same key.
     pub(super) fn add(&mut self, row: PredictedRow) {
         if row.exits == 0 {
             return;
@@ -115,7 +115,7 @@ impl Rows {
         }
     }
 
-    /// Ordered by the number that would be avoided, then by the number of exits.
+    /// The rows, ordered by the number of avoided exits, then by the number of exits.
     pub(super) fn sorted(self) -> Vec<PredictedRow> {
         let mut rows: Vec<_> = self.0.into_values().collect();
         rows.sort_by(|one, other| {

@@ -3,20 +3,20 @@
 use exits::Hypervisor;
 use serde::{Deserialize, Serialize};
 
-/// The rule of a row. Sections are those of the Intel SDM, volume 3, with chapter 30 "APIC Virtualization and
-/// Virtual Interrupts", and of the AMD64 APM, volume 2; kernel files are those of Linux 6.12 or later, and Xen's those
-/// of 4.20 or later.
+/// The rule of a row. Sections are of the Intel SDM, volume 3 (an edition in which "APIC Virtualization and Virtual
+/// Interrupts" is chapter 30), and of the AMD64 APM, volume 2. Kernel files are of Linux 6.12 or later, Xen's of 4.20 or
+/// later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Rule {
-    /// The end of an interrupt.
+    /// An EOI.
     Eoi,
-    /// The task priority.
+    /// An access to the task priority (TPR).
     TaskPriority,
-    /// The task priority through CR8, whose intercept KVM may keep.
+    /// A write to the task priority through CR8, whose intercept KVM may keep.
     Cr8Intercept,
-    /// The x2APIC's register for an IPI to oneself.
+    /// A write to the x2APIC's SELF IPI register.
     SelfIpi,
     /// An IPI that the host has to send.
     IpiBySoftware,
@@ -24,29 +24,29 @@ pub enum Rule {
     IpiByProcessor,
     /// An IPI that an AMD processor sends to running vCPUs.
     IpiToRunning,
-    /// A read that the virtual APIC page answers.
+    /// A read that is satisfied from the virtual-APIC page.
     RegisterRead,
     /// The upper half of the xAPIC's ICR.
     IcrHigh,
-    /// A register access that needs the host.
+    /// A register access that the host must emulate.
     RegisterOfTheHost,
     /// Arming the guest's timer.
     TimerArm,
-    /// A register of Hyper-V's interface that corresponds to one of the APIC.
+    /// A synthetic MSR of Hyper-V for an APIC register.
     HyperVRegister,
     /// A register of the x2APIC under AVIC without x2AVIC.
     X2apicUnderAvic,
-    /// Accesses to registers without an event for each.
+    /// Register accesses that cannot be split by register, because events are missing.
     NotSplit,
     /// MSRs other than the APIC's.
     OtherRegister,
-    /// An interrupt window: the guest became able to take an interrupt.
+    /// An interrupt window: the guest became ready to take an interrupt.
     InterruptWindow,
     /// Interrupts of the host, including kicks.
     Kick,
-    /// Interrupts of the host without kicks to avoid: without posted interrupts, or with them already active.
+    /// Interrupts of the host without avoidable kicks: posted interrupts are not assumed, or already active.
     HostInterrupt,
-    /// Accesses to memory and devices.
+    /// Accesses to memory and devices other than the APIC page.
     NotTheApicPage,
     /// The guest goes to sleep.
     Idle,
@@ -54,9 +54,9 @@ pub enum Rule {
     TimerFires,
     /// Exits of nested guests.
     Nested,
-    /// Exits that exist only with interrupt virtualization.
+    /// Exits that only occur with interrupt virtualization.
     LeftByHardware,
-    /// Exits of an AMD host of Xen.
+    /// Exits on an AMD host of Xen, which does not support AVIC.
     NoAvicInXen,
     /// Unrelated to interrupts.
     Unrelated,
@@ -82,7 +82,7 @@ impl Rule {
         }
     }
 
-    /// The words on Intel's processors that differ, as Xen or its sources do.
+    /// The texts of rules that differ on Xen, because Xen behaves differently or has other sources.
     const fn words_of_xen(self) -> Option<(&'static str, &'static str)> {
         Some(match self {
             Self::Eoi => (

@@ -12,7 +12,7 @@ use super::split::{Piece, split};
 use super::{Assumption, Part, PredictedRow, Range, Rule};
 use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Hypervisor, Isa, VcpuExits};
 
-/// Adds the rows of a VM with these vCPUs.
+/// Adds the rows of the VM with these vCPUs.
 pub(super) fn predict_vm(
     vcpus: &[&VcpuExits],
     evidence: &Evidence,
@@ -54,7 +54,7 @@ pub(super) fn predict_vm(
     }
 }
 
-/// The row without interrupt virtualization.
+/// The row if interrupt virtualization is not used: no exit is avoided.
 fn kept(row: PredictedRow) -> PredictedRow {
     let rule = match row.rule {
         rule @ (Rule::Idle | Rule::Nested | Rule::NotTheApicPage | Rule::OtherRegister | Rule::Unrelated) => {
@@ -65,8 +65,8 @@ fn kept(row: PredictedRow) -> PredictedRow {
     PredictedRow { rule, gone_exits: Range::NONE, gone_time_ns: Range::NONE, becomes: None, ..row }
 }
 
-/// The exits of a vCPU's nested guests by reason, with the times of those that the host handled and of those for which it
-/// entered L1: all exits are counted in the first.
+/// The exits of a vCPU's nested guests by reason. Handling times are those of exits that the host handled and of exits for
+/// which it entered L1. Only the former are counted, because their count includes the latter.
 fn of_nested_guests(vcpu: &VcpuExits) -> BTreeMap<ExitReason, Exits> {
     let mut nested = BTreeMap::<ExitReason, Exits>::new();
     for (access, exits) in &vcpu.accesses {
@@ -79,7 +79,7 @@ fn of_nested_guests(vcpu: &VcpuExits) -> BTreeMap<ExitReason, Exits> {
     nested
 }
 
-/// The row of nested guests' exits, which are taken from all exits of the reason.
+/// Moves nested guests' exits from `all` exits of the reason to a row of their own.
 fn take(reason: ExitReason, nested: &Exits, all: &mut Exits) -> PredictedRow {
     let exits = nested.count.min(all.count);
     let before = all.handling.total_ns();
@@ -122,7 +122,7 @@ fn row(
     PredictedRow { reason, part, rule, exits, time_ns, gone_exits, gone_time_ns, becomes: None }
 }
 
-/// The facts of a VM that the rows of all reasons use.
+/// The facts of a VM that are common to the rows of all reasons.
 struct Vm<'a> {
     evidence: &'a Evidence,
     assumption: &'a Assumption,
@@ -145,7 +145,7 @@ impl Vm<'_> {
             let ours = by_access.iter().filter(|(access, _)| {
                 matches!(access, Access::Msr { direction, .. } if is_msr(reason, Some(*direction)))
             });
-            // Both forms of the instruction share the events, which belong to the older form.
+            // Both forms of the instruction have the same events. Attribute these to the older form.
             let shared = matches!((reason.isa, reason.code), (Isa::Vmx, 84 | 85));
             let ours = ours.filter(|_| !shared).map(|(&access, exits)| (access, exits)).collect::<Vec<_>>();
             return self.pieces(reason, split(exits, &ours, true));
@@ -158,7 +158,7 @@ impl Vm<'_> {
             return self.pieces(reason, split(exits, &page, false));
         }
         match (reason.isa, reason.code) {
-            // With interrupt virtualization active, windows are only for a PIC's interrupts.
+            // With interrupt virtualization, windows are only needed for interrupts of a PIC.
             (Isa::Vmx, 7) | (Isa::Svm, 0x64) => vec![self.window(reason, exits)],
             (Isa::Vmx, 43) | (Isa::Svm, 0x08) => whole(Rule::TaskPriority, 1.0),
             (Isa::Svm, 0x18) => vec![self.cr8_writes(reason, exits)],
@@ -179,11 +179,11 @@ impl Vm<'_> {
         row(reason, Part::Whole, Rule::InterruptWindow, exits.count, time_ns, times, gone)
     }
 
-    /// Writes of CR8: the processor needs none of these exits, but KVM can keep the intercept.
+    /// Writes to CR8: the processor does not need these exits, but KVM may keep the intercept.
     fn cr8_writes(&self, reason: ExitReason, exits: &Exits) -> PredictedRow {
         let whole = exits.count as f64;
         let (rule, gone) = match self.assumption.avic.keeps_cr8_intercept {
-            // They occur although AVIC is active.
+            // They occurred although AVIC was active.
             _ if is_active_throughout(self.evidence) => (Rule::Cr8Intercept, Range::NONE),
             Some(false) => (Rule::TaskPriority, Range::exactly(whole)),
             None if !is_active(self.evidence) => {
@@ -195,8 +195,8 @@ impl Vm<'_> {
         row(reason, Part::Whole, rule, exits.count, time_ns, times, gone)
     }
 
-    /// Tests whether exits of this reason may be accesses to the APIC's page: those of that reason, and
-    /// faults if the page is ordinary memory without backing.
+    /// Tests whether exits of this reason may be accesses to the APIC page: APIC_ACCESS exits, and MMIO faults (EPT
+    /// misconfigurations and nested page faults) if the APIC page is emulated as MMIO.
     fn may_be_the_page(&self, reason: ExitReason) -> bool {
         let x2apic_only = self.evidence.x2apic > 0 && self.evidence.xapic == 0;
         match (reason.isa, reason.code) {
@@ -240,7 +240,7 @@ impl Vm<'_> {
         }
     }
 
-    /// The rule of exits without an event: a fault without one was not an access to the APIC.
+    /// The rule of exits without an event. An MMIO fault without an event was not an access to the APIC.
     fn rule_of_rest(&self, reason: ExitReason) -> Rule {
         let fault = matches!((reason.isa, reason.code), (Isa::Vmx, 49) | (Isa::Svm, 0x400));
         if fault && (self.evidence.page_recorded || self.evidence.xapic > 0) {
@@ -250,7 +250,7 @@ impl Vm<'_> {
         }
     }
 
-    /// The number of `exits` that are avoided.
+    /// The number of `exits` that would be avoided.
     fn gone(&self, reason: ExitReason, rule: Rule, exits: u64) -> Range {
         let (whole, evidence) = (exits as f64, self.evidence);
         match rule {
@@ -265,7 +265,7 @@ impl Vm<'_> {
             // time.
             Rule::IpiByProcessor => Range::within(0.0, whole, whole, whole),
             Rule::IpiToRunning => {
-                // A halt ends with one interrupt, which may be an IPI.
+                // IPIs to halted vCPUs still exit. Each halt ends with one interrupt, which may be an IPI.
                 let to_halted = whole.min(evidence.halts as f64);
                 Range::within(whole - to_halted, whole - to_halted / 2.0, whole, whole)
             }
@@ -274,7 +274,7 @@ impl Vm<'_> {
         }
     }
 
-    /// EOIs of the guest's timers for which Xen asks the processor. KVM does not.
+    /// EOIs of the guest's timers, for which Xen requests EOI-induced exits. KVM does not.
     fn ends_of_timers(&self) -> f64 {
         match self.assumption.hypervisor {
             Hypervisor::Kvm => 0.0,
@@ -282,7 +282,7 @@ impl Vm<'_> {
         }
     }
 
-    /// Accesses without a known register: all may be avoided, or none.
+    /// The avoided exits among accesses to unknown registers: between none and all.
     fn not_split(&self, reason: ExitReason, whole: f64) -> Range {
         if is_active_throughout(self.evidence) {
             return Range::NONE;
@@ -291,9 +291,9 @@ impl Vm<'_> {
         if x2apic_stays {
             return Range::NONE;
         }
-        // Faults are usually of memory and devices, and reads of MSRs usually not of the APIC's.
+        // Most faults are accesses to memory and devices, and most MSR reads are not of the APIC's registers.
         let seldom = [ExitReason::svm(0x400), ExitReason::vmx(31), ExitReason::vmx(84)].contains(&reason);
-        // An exit for the APIC's page without an event is the end of an interrupt.
+        // An exit by an access to the APIC page without an event is an EOI.
         let ends_alone = reason == ExitReason::vmx(44) && self.evidence.page_recorded;
         let expected = match (seldom, ends_alone) {
             (true, _) => 0.0,
@@ -303,7 +303,7 @@ impl Vm<'_> {
         let ends = self.evidence.all_eois.map_or(whole, |eois| eois as f64);
         let writes = is_msr(reason, Some(Direction::Write)) && reason.isa == Isa::Vmx;
         let ipis = self.assumption.apicv.ipi_virtualization;
-        // Of writes without IPI virtualization, hardly anything except EOIs is avoided.
+        // Without IPI virtualization, nearly all avoided writes are EOIs.
         let high = if writes && !ipis { whole.min(ends) } else { whole };
         let expected = self.evidence.likely_eois.filter(|_| writes && !ipis).unwrap_or(expected);
         Range::within(0.0, expected, high, whole)

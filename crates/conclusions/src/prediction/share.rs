@@ -1,12 +1,12 @@
-//! The time of a part of the exits, if it is unknown which exits these are.
+//! The time of a part of the exits, if it is unknown which exits are in the part.
 
 use super::Range;
 use exits::HandlingTime;
 
-/// The part of `time_ns` that is avoided with `gone` of `exits` with these `times`.
+/// The part of `time_ns` that is avoided if `gone` of `exits` with these `times` are.
 ///
-/// It is unknown which of them are avoided, so the least is the time of the shortest ones and the most that
-/// of the longest ones; the expected value is for exits with the mean time.
+/// It is unknown which exits are avoided, so `low` is for the shortest ones, `high` for the longest ones, and `expected`
+/// for exits with the mean time.
 pub(super) fn time_of_part(times: &HandlingTime, time_ns: u64, gone: Range, exits: u64) -> Range {
     let (whole, time) = (exits as f64, time_ns as f64);
     if exits == 0 {
@@ -22,7 +22,7 @@ pub(super) fn time_of_part(times: &HandlingTime, time_ns: u64, gone: Range, exit
     )
 }
 
-/// The share of all time that the shortest `part` of the exits takes. The times in a bucket count as equal.
+/// The share of the total time that the shortest `part` of the exits takes. Times within a bucket count as equal.
 fn shortest(times: &HandlingTime, part: f64) -> f64 {
     let whole: f64 = times.buckets().map(|(ns, count)| ns as f64 * count as f64).sum();
     if part <= 0.0 || part >= 1.0 || whole <= 0.0 {
@@ -35,7 +35,7 @@ fn shortest(times: &HandlingTime, part: f64) -> f64 {
         sum += taken * ns as f64;
         left -= taken;
     }
-    // Never above the part itself: the shortest are not longer than the mean.
+    // The shortest exits are not longer than the mean, so their share of time is at most `part`.
     (sum / whole).min(part)
 }
 

@@ -12,16 +12,16 @@ pub struct Piece<'a> {
     pub exits: u64,
     /// Their handling time in nanoseconds; an estimate.
     pub time_ns: u64,
-    /// Times whose distribution represents that of the part.
+    /// Handling times whose distribution stands for that of the part.
     pub times: &'a HandlingTime,
 }
 
-/// Splits `whole` by `accesses`; exits without one are [`Part::Rest`].
+/// Splits `whole` by `accesses`; exits without an access are [`Part::Rest`].
 ///
-/// Exits and times of the pieces sum up to those of the whole. The time of an access starts at its event (see
-/// `docs/recordings.md`), so a piece's mean is that of the access plus the difference of the mean exit and
-/// the mean access; `timed` means that accesses have such times. If there are more accesses than exits, as
-/// after losses, exits are distributed in proportion.
+/// The exits and times of the pieces add up to those of `whole`. The time of an access starts at its event (see
+/// `docs/recordings.md`), so a piece's mean is that of the access plus the difference between the mean exit and the mean
+/// access. `timed` is false if the times of accesses must not be used. If there are more accesses than exits (after
+/// losses), exits are distributed in proportion.
 #[must_use]
 pub fn split<'a>(whole: &'a Exits, accesses: &[(Access, &'a Exits)], timed: bool) -> Vec<Piece<'a>> {
     let explained = accesses.iter().fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
@@ -62,7 +62,7 @@ pub fn split<'a>(whole: &'a Exits, accesses: &[(Access, &'a Exits)], timed: bool
     pieces
 }
 
-/// Distributes a whole number in proportion to weights, without a remainder.
+/// Distributes an integer in proportion to weights, without a remainder.
 struct Dealer {
     whole: u64,
     weights: f64,

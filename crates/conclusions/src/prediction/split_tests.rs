@@ -13,7 +13,7 @@ fn access(name: &str) -> Access {
 
 #[test]
 fn a_piece_takes_the_time_of_its_access_and_its_share_of_the_rest() {
-    // 100 ns before each event: 4 exits of 300 and 700 ns, whose events take 200 and 600 ns.
+    // Each event comes 100 ns after its exit: 4 exits of 300 and 700 ns, with accesses of 200 and 600 ns.
     let whole = exits(4, &[300, 300, 700, 700]);
     let (eoi, icr) = (exits(2, &[200, 200]), exits(2, &[600, 600]));
     let pieces = split(&whole, &[(access("EOI:W"), &eoi), (access("ICR:W"), &icr)], true);

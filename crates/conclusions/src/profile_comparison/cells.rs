@@ -1,14 +1,13 @@
-//! The time of a recording in cells of equal width, and the exits in each.
+//! A recording divided into cells of equal time, and the exits in each cell.
 
 use stats::blocks::BLOCKS;
 
 use exits::{Slice, Span};
 
-/// The most cells of a recording; their width is doubled to stay below it.
+/// The maximum number of cells of a recording. The width of cells is doubled until there are no more.
 const MOST_CELLS: u64 = 2048;
 
-/// The cells from the first event of a recording to its last. The first and the last one are observed for a
-/// part of their time only.
+/// The cells from the first event of a recording to its last. The first and the last cell were only observed partly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grid {
     width_ns: u64,
@@ -42,8 +41,8 @@ impl Grid {
         self.observed_ns.len()
     }
 
-    /// Adds slices of a timeline that begins at `start_ns`. Slices outside are added to the cells at the
-    /// ends. Exits that are not `timed` have no handling time: the guest sleeps.
+    /// Adds slices of a timeline that begins at `start_ns`. Slices outside the grid are added to the first or last cell. If
+    /// not `timed`, handling times are ignored, because the guest sleeps in these exits.
     pub(super) fn add(&self, cells: &mut Cells, start_ns: u64, width_ns: u64, slices: &[Slice], timed: bool) {
         let last = self.len() - 1;
         for sums in [&mut cells.counts, &mut cells.timed, &mut cells.handling_ns] {
@@ -66,12 +65,12 @@ impl Grid {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Cells {
     pub(super) counts: Vec<f64>,
-    /// Those whose handling counts.
+    /// The exits with a handling time.
     pub(super) timed: Vec<f64>,
     pub(super) handling_ns: Vec<f64>,
 }
 
-/// The sums over each tenth of `cells`, which are as long as the blocks of the bootstrap.
+/// The sums over each tenth of `cells`. A tenth is as long as a block of the bootstrap.
 pub(super) fn tenths(cells: &[f64]) -> [f64; BLOCKS] {
     let edge = |part: usize| part * cells.len() / BLOCKS;
     std::array::from_fn(|part| cells[edge(part)..edge(part + 1)].iter().sum())

@@ -9,9 +9,9 @@ use super::{ComparedVm, Per, ProfileComparison, SideSummary};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Which {
-    /// The side that changes are relative to.
+    /// The side that changes refer to.
     Before,
-    /// The other.
+    /// The other side.
     After,
 }
 
@@ -20,7 +20,7 @@ pub enum Which {
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Doubt {
-    /// Events were lost, or could not be decoded or sorted: counts of this side are lower bounds.
+    /// Events were lost, or could not be decoded or put in order: counts of this side are lower bounds.
     Lost {
         /// The side.
         side: Which,
@@ -50,7 +50,7 @@ pub enum Doubt {
         /// The side.
         side: Which,
     },
-    /// Accesses that belong to no row, because a recording had more different ones than the limit.
+    /// Accesses are in no row because a recording has more distinct ones than the limit.
     Unsorted {
         /// The side.
         side: Which,
@@ -64,7 +64,7 @@ pub enum Doubt {
     },
 }
 
-/// So many times as long may the recordings of one side be.
+/// The maximum ratio of the durations of both sides' recordings.
 const MOST_UNEQUAL: f64 = 2.0;
 
 pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doubt> {
@@ -102,7 +102,7 @@ pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doub
         doubts.push(Doubt::NoCommonVm);
     }
     let counted = |summary: &SideSummary| (summary.vms, summary.vcpus);
-    // Without exits the numbers are not known.
+    // The numbers of a side without exits are unknown.
     if counted(before) != counted(after) && sides.iter().all(|side| side.total.count > 0) {
         let (vms, vcpus) = ((before.vms, after.vms), (before.vcpus, after.vcpus));
         doubts.push(Doubt::Vcpus { vms, vcpus });

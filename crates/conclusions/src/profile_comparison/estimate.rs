@@ -1,4 +1,4 @@
-//! The interval of a figure: the best that its recordings allow.
+//! The interval of a figure, by the best method that the recordings allow.
 
 use stats::Interval;
 use stats::blocks::{BLOCKS, FEWEST_CELLS, Resampling, offsets};
@@ -12,12 +12,12 @@ use super::subject::Subject;
 use crate::RelativeChange;
 use exits::HandlingTime;
 
-/// The least number of recordings on each side for which each recording is one figure: then the interval
-/// includes the variation between runs.
+/// The minimum number of recordings on each side for Student's t over recordings, whose interval includes the variation
+/// between runs.
 pub const FEWEST_RECORDINGS: usize = 3;
-/// The least number of exits on a side for the block bootstrap.
+/// The minimum number of exits on a side for the block bootstrap.
 pub const FEWEST_EXITS: u64 = 50;
-/// The number of exits from which a side's own clustering is used.
+/// The minimum number of exits on a side to use its own dispersion.
 const ENOUGH_TO_TELL: u64 = 20;
 
 /// One row on both sides, and the units of its rates.
@@ -25,7 +25,7 @@ pub(super) struct Pair<'a> {
     pub(super) subject: Subject,
     pub(super) before: OneSide<'a>,
     pub(super) after: OneSide<'a>,
-    /// Rates are over time or operations, which are spread over time; otherwise over recordings.
+    /// True if rates are per second or operation, false if they are per recording.
     pub(super) over_time: bool,
 }
 
@@ -46,7 +46,7 @@ enum Ratio {
 }
 
 impl Pair<'_> {
-    /// The change of the exits a unit.
+    /// The change of the exits per unit.
     pub(super) fn rate(&self) -> Estimate {
         let counts = self.both(|one| one.sums.count as f64);
         let units = self.both(|one| one.units);
@@ -67,7 +67,7 @@ impl Pair<'_> {
         Estimate::new(change, log, Basis::Poisson { before, after, measured })
     }
 
-    /// The change of the handling time a unit; `None` without times on both sides.
+    /// The change of the handling time per unit; `None` if neither side has times.
     pub(super) fn time(&self) -> Option<Estimate> {
         let times = self.both(|one| one.sums.times.total_ns() as f64);
         let units = self.both(|one| one.units);
@@ -82,7 +82,7 @@ impl Pair<'_> {
         if let Some(found) = self.by_recordings_or_blocks(Ratio::HandlingByTime, centre, change) {
             return Some(found);
         }
-        // The variance of a sum of a Poisson number of times depends on their number and their variance.
+        // The sum of a Poisson number of times (a compound Poisson distribution) has a relative variance of (1 + CV²) / n.
         let ([before, after], measured) = self.dispersions();
         let variance = |times: &HandlingTime, dispersion: f64| {
             let count = times.count() as f64 / dispersion;
@@ -161,14 +161,13 @@ impl Pair<'_> {
         let pooled = pooled(slices.into_iter().flatten());
         let of = |one: &OneSide<'_>, own: Option<(f64, f64)>| {
             let own = own.map_or(1.0, |own| own.0);
-            // Few exits do not determine their own clustering; those of the other side determine it within a
-            // slice.
+            // A few exits do not show their own dispersion. The dispersion within slices may be that of the other side.
             if one.sums.count >= ENOUGH_TO_TELL { own.max(1.0) } else { own.max(pooled).max(1.0) }
         };
         ([of(&self.before, own[0]), of(&self.after, own[1])], measured)
     }
 
-    /// The upper bound of the exits a unit if none was seen.
+    /// The upper bound of the exits per unit if none was seen.
     pub(super) fn bound_of_none(&self, one: &OneSide<'_>) -> f64 {
         let slices = self.both(|one| one.dispersion(self.subject, <[f64]>::to_vec));
         poisson::upper_bound_of_none(pooled(slices.into_iter().flatten()).max(1.0)) / one.units
@@ -194,8 +193,8 @@ struct Resampled<'a> {
 type Series<'a> = dyn Fn(usize) -> &'a [f64] + 'a;
 
 impl<'a> OneSide<'a> {
-    /// The dispersion over the parts of its recordings, with the number of exits; `None` without exits over
-    /// time.
+    /// The dispersion over the parts of the recordings, with the number of exits as its weight; `None` if the exits over
+    /// time are unknown.
     fn dispersion(&self, subject: Subject, parts: impl Fn(&[f64]) -> Vec<f64>) -> Option<(f64, f64)> {
         let time = self.side.time.as_ref()?;
         let recordings = time.cells(subject)?.iter().zip(&time.observed);
@@ -242,20 +241,18 @@ impl Ratio {
     }
 }
 
-/// Tests whether at least half of the tenths of the recordings have exits; otherwise most blocks would be
-/// empty.
+/// Tests whether at least half of the tenths of the recordings have exits. Otherwise most blocks would be empty.
 fn is_spread_out(cells: &[Cells]) -> bool {
     let some = |cells: &Cells| tenths(&cells.counts).iter().filter(|&&count| count > 0.0).count();
     2 * cells.iter().map(some).sum::<usize>() >= BLOCKS * cells.len()
 }
 
-/// The interval around the difference of two logarithms, by Welch, from the variance of each with its degrees
-/// of freedom.
+/// Welch's interval, relative to the difference of two logarithms, from the variance and degrees of freedom of each.
 fn offset(sides: [(f64, f64); 2]) -> Option<Interval> {
     student::Error::welch(sides).interval(0.0)
 }
 
-/// The estimate from the variance of each side's logarithm with its degrees of freedom.
+/// The estimate by Welch, from the variance and degrees of freedom of each side's logarithm.
 fn by_welch(sides: [Option<(f64, f64)>; 2], centre: f64, change: RelativeChange, basis: Basis) -> Estimate {
     let [before, after] = sides;
     let log = before.zip(after).and_then(|(before, after)| offset([before, after]));

@@ -1,14 +1,14 @@
-//! Changes with their intervals, and the basis of these.
+//! Changes with their intervals, and the methods of the intervals.
 
 use serde::{Deserialize, Serialize};
 use stats::Interval;
 
 use crate::RelativeChange;
 
-/// A smaller change, in percent, is negligible, however certain it is.
+/// The change in percent below which it is negligible, even if it is significant.
 const NEGLIGIBLE_PERCENT: f64 = 1.0;
 
-/// The basis of an interval.
+/// The method of an interval, and the data that it is based on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "kebab-case")]
 pub enum Basis {
@@ -26,22 +26,21 @@ pub enum Basis {
         /// Slices after.
         after: usize,
     },
-    /// The exact interval for Poisson counts, which assumes that exits are independent, or come in clusters.
+    /// The exact interval for Poisson counts, corrected for the dispersion of the counts.
     Poisson {
-        /// The dispersion before: the variance of counts over their mean, as measured in the slices, but at
-        /// least 1.
+        /// The dispersion before: the variance of the slices' counts divided by their mean, but at least 1.
         before: f64,
         /// The dispersion after.
         after: f64,
-        /// The dispersion was measured in slices. Otherwise both are 1, and the interval is too narrow if
-        /// exits come in clusters.
+        /// True if the dispersion was measured in slices. Otherwise both are 1, and the interval is too narrow if exits
+        /// come in clusters.
         measured: bool,
     },
-    /// Student's t over single handling times, assumed to be independent.
+    /// Welch's t over single handling times, which are assumed to be independent.
     Times,
 }
 
-/// The meaning of a change, by its interval.
+/// The interpretation of a change, by its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
@@ -81,7 +80,7 @@ impl Estimate {
         Self { change, interval: None, basis: None }
     }
 
-    /// The meaning of the change.
+    /// The interpretation of the change.
     #[must_use]
     pub fn effect(&self) -> Effect {
         let Some(interval) = self.interval else { return Effect::Unknown };

@@ -15,11 +15,10 @@ use super::{ProfileComparison, Subject};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ComparisonOrder {
-    /// The change of the handling time a unit, or of the exits a unit if no times are known. Idle exits come
-    /// last.
+    /// The change of the handling time per unit, or of the exits per unit if no times are known. Idle exits come last.
     #[default]
     Time,
-    /// The change of the exits a unit.
+    /// The change of the exits per unit.
     Rate,
     /// The change of the mean handling time.
     Mean,
@@ -63,7 +62,7 @@ impl ProfileComparison {
     /// Sorts the rows. Rows with equal figures are sorted by their exits, then by subject.
     pub fn sort(&mut self, order: ComparisonOrder) {
         let has_times = self.has_times();
-        // A name is an allocation, so it is made once for each row, not for each comparison.
+        // Names are allocated: make one for each row, not one for each comparison of the sort.
         let keyed = self.rows.drain(..).map(|row| {
             let name = if order == ComparisonOrder::Name { name(&row.subject) } else { String::new() };
             (name, figure(&row, order, has_times), row)
@@ -103,7 +102,7 @@ impl ProfileComparison {
 /// The sort key of a row: the significance of its change, and the size of its figure.
 type Weight = Option<(bool, f64)>;
 
-/// Significant ones first, by size; rows without a key last.
+/// Compares sort keys: significant ones first, by size; rows without a key last.
 fn first(a: Weight, b: Weight) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)),

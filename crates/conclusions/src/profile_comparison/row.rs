@@ -12,27 +12,27 @@ use super::subject::Subject;
 pub struct Figures {
     /// The number of exits.
     pub exits: u64,
-    /// Exits a unit ([`super::Per`]).
+    /// Exits per unit ([`super::Per`]).
     pub rate: f64,
-    /// The upper bound of the exits a unit, with 95 % confidence, if none was seen: the rule of three.
+    /// The 95 % upper bound of the exits per unit if none was seen: the rule of three.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bound: Option<f64>,
-    /// Exits with a handling time; in rows of several reasons without idle ones.
+    /// Exits with a handling time. In rows of several reasons idle ones are excluded.
     pub timed: u64,
-    /// The sum of their handling times, nanoseconds.
+    /// The sum of their handling times, in nanoseconds.
     pub time_ns: u64,
-    /// The handling time a unit, nanoseconds.
+    /// The handling time per unit, in nanoseconds.
     pub time_rate_ns: f64,
     /// Its share of the handling time of all exits except idle ones, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_percent: Option<f64>,
-    /// The mean handling time, nanoseconds.
+    /// The mean handling time, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_ns: Option<f64>,
-    /// The 50th percentile, nanoseconds.
+    /// The 50th percentile, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ns: Option<u64>,
-    /// The 99th percentile, nanoseconds.
+    /// The 99th percentile, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ns: Option<u64>,
 }
@@ -43,15 +43,15 @@ pub struct ComparedRow {
     /// The subject.
     #[serde(flatten)]
     pub subject: Subject,
-    /// The guest slept in these exits, so that their time is not work.
+    /// True if the guest slept in these exits, so that their time is no cost.
     pub idle: bool,
     /// Before.
     pub before: Figures,
     /// After.
     pub after: Figures,
-    /// The change of the exits a unit.
+    /// The change of the exits per unit.
     pub rate: Estimate,
-    /// The change of the handling time a unit; `None` without times.
+    /// The change of the handling time per unit; `None` without times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Estimate>,
     /// The change of the mean handling time; `None` unless both sides have times.
@@ -59,16 +59,16 @@ pub struct ComparedRow {
     pub mean: Option<Estimate>,
 }
 
-/// Exits of several rows.
+/// The sum of the exits of several rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sum {
     /// Exits.
     pub exits: u64,
-    /// Exits a unit.
+    /// Exits per unit.
     pub rate: f64,
-    /// Handling time, nanoseconds; without idle exits.
+    /// The handling time in nanoseconds, without idle exits.
     pub time_ns: u64,
-    /// The handling time a unit, nanoseconds.
+    /// The handling time per unit, in nanoseconds.
     pub time_rate_ns: f64,
 }
 
@@ -84,8 +84,8 @@ pub struct Remainder {
 }
 
 impl ComparedRow {
-    /// The estimate that shows whether the row changed: that of its time if times are known. A row without
-    /// exits on one side has no interval for its time, so the estimate of its count is used.
+    /// The estimate that tells whether the row changed: that of its time if times are known, or else that of its rate. A
+    /// row without exits on one side has no interval for its time, so its rate is used too.
     #[must_use]
     pub fn telling(&self, has_times: bool) -> Estimate {
         let of_time = if has_times { self.time } else { None };

@@ -14,7 +14,7 @@ use exits::{AccessKind, Exits, Grouping, HandlingTime, Key, Profile, What};
 pub(super) struct Sums {
     /// The number of exits.
     pub(super) count: u64,
-    /// Their handling times; in rows of several reasons without idle exits.
+    /// Their handling times. In rows of several reasons idle exits are excluded.
     pub(super) times: HandlingTime,
     /// The sums of each recording.
     pub(super) recordings: Vec<RecordingSums>,
@@ -33,7 +33,7 @@ pub(super) struct Side {
     pub(super) total: Sums,
     /// Exits in which the guest slept.
     pub(super) idle: Exits,
-    /// Accesses of unknown kind.
+    /// Accesses that are in no row because there are too many distinct ones.
     pub(super) unsorted: u64,
     /// The duration of each recording, in nanoseconds.
     pub(super) observed_ns: Vec<f64>,
@@ -50,7 +50,7 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// The cells of a row for each recording; `None` if its exits over time are not known.
+    /// The cells of a row for each recording; `None` if its exits over time are unknown.
     pub(super) fn cells(&self, subject: Subject) -> Option<&[Cells]> {
         if subject == Subject::default() {
             return Some(&self.total);
@@ -128,7 +128,7 @@ impl Sums {
     }
 }
 
-/// The exits in cells of time, if all recordings have a duration.
+/// The exits in cells of time; `None` unless all recordings have a duration.
 fn over_time(recordings: &[Recording<'_>], grouping: &Grouping, vms: &Vms, seed: u64) -> Option<Time> {
     let grids: Vec<Grid> = recordings
         .iter()

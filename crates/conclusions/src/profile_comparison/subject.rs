@@ -1,4 +1,4 @@
-//! The subject of a row, which identifies it on both sides: VMs and threads have other numbers in every run.
+//! The subject of a row, which identifies it on both sides. VMs and threads have different IDs in each run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Recording;
 use exits::{Access, ExitReason, Key, Profile, What, Whose};
 
-/// The common properties of a row's exits. The total has none.
+/// The properties that all exits of a row share. The total has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Subject {
     /// The VM: its index in [`super::ProfileComparison::vms`].
@@ -27,15 +27,15 @@ pub struct Subject {
     pub access: Option<Access>,
 }
 
-/// A VM of both sides.
+/// A VM and its IDs on both sides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComparedVm {
     /// Its name, if every recording has a unique name for each VM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its numbers (process or domain) before.
+    /// Its process or domain IDs before.
     pub before: BTreeSet<u32>,
-    /// Its numbers after.
+    /// Its process or domain IDs after.
     pub after: BTreeSet<u32>,
 }
 
@@ -63,8 +63,8 @@ pub(super) struct Vms {
 }
 
 impl Vms {
-    /// If every recording has one VM, they are the same VM. If every recording has a unique name for each VM,
-    /// VMs with equal names are the same. Otherwise those with equal numbers are.
+    /// Matches VMs between recordings: if every recording has one VM, it is the same VM. Otherwise they are matched by name
+    /// if every recording has a unique name for each VM, or else by process or domain ID.
     pub(super) fn new(before: &[Recording<'_>], after: &[Recording<'_>]) -> Self {
         let all: Vec<(bool, &Profile)> = before
             .iter()
@@ -127,7 +127,7 @@ impl Vms {
             Whose::Vcpu(vcpu) => Subject {
                 vm: place(vcpu.vm),
                 vcpu: vcpu.number,
-                // Another run has other threads, so the thread is used only if there is no vCPU number.
+                // Thread IDs differ between runs, so use them only if there is no vCPU number.
                 thread: if vcpu.number.is_none() { vcpu.thread } else { None },
                 ..Subject::default()
             },

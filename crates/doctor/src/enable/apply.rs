@@ -1,4 +1,4 @@
-//! Making a plan.
+//! Executes a plan.
 
 use super::plan::{Plan, Step};
 use host::switch;
@@ -9,16 +9,16 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum StepOutcome {
-    /// It was made.
+    /// The step was made.
     Made,
-    /// All was so already.
+    /// The host was already in the requested state.
     AlreadySo,
-    /// It failed, or did not have its effect, and was undone as far as it had come.
+    /// The step failed or had no effect, and was undone.
     Failed {
         /// Why.
         why: String,
     },
-    /// One before it failed.
+    /// An earlier step failed, or the execution was stopped.
     NotReached,
 }
 
@@ -37,7 +37,7 @@ pub struct AppliedStep {
 pub struct Applied {
     /// The steps that were ready, in order.
     pub steps: Vec<AppliedStep>,
-    /// The value that the running kernel reports afterwards, if the module was loaded again.
+    /// The value that the running kernel reports afterwards, if the module was reloaded.
     pub reads: Option<String>,
     /// Other results that differ from the state before.
     pub notes: Vec<String>,
@@ -51,9 +51,10 @@ impl Applied {
     }
 }
 
-/// Makes the steps that are ready, each through the journal, until one fails or `stop` says so.
+/// Makes the steps that are ready, each through the journal, until one fails or `stop` returns true.
 ///
-/// A module that was loaded again is asked whether it took the parameter; if not, it is loaded as it was before.
+/// After a reload it checks that the module accepted the parameter; if not, the module is loaded again with the
+/// former parameters.
 pub fn apply<A: Actions>(plan: &Plan, changes: &mut Changes<A>, stop: &dyn Fn() -> bool) -> Applied {
     let mut applied = Applied::default();
     let mut failed = false;
@@ -78,7 +79,7 @@ fn make<A: Actions>(
     let mut made = Vec::new();
     let mut outcome = StepOutcome::AlreadySo;
     for change in &step.changes {
-        // Another exitless, or anybody, may have changed the file since the plan was made.
+        // Another process may have changed the file since the plan was made.
         let found = match change {
             Change::File { path, .. } => step.found.get(path),
             _ => None,
@@ -98,7 +99,7 @@ fn make<A: Actions>(
             Err(error) => Err(told(&error)),
         };
         let Err(mut why) = so_far else { continue };
-        // A step is whole or not at all.
+        // A step is made completely or not at all: undo its changes.
         for undone in changes.undo_together(&made) {
             let left = match undone {
                 Ok(Outcome::ChangedSince { what }) => format!("others changed it since: {what}"),
@@ -112,7 +113,7 @@ fn make<A: Actions>(
     Ok(outcome)
 }
 
-/// Checks that the module took its parameter.
+/// Checks that the module accepted its parameter.
 fn took(plan: &Plan, before: &Before, after: Option<&After>, applied: &mut Applied) -> Result<(), String> {
     let Some(After::Module { parameters }) = after else { return Ok(()) };
     let Some(name) = plan.place.rsplit('/').next() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The kernel's arguments in the boot loader of this host, and the smallest change there.
+//! The kernel's arguments in the boot loader's configuration, and the smallest change of it.
 
 mod detect;
 mod entries;
@@ -7,31 +7,32 @@ use super::grub;
 use super::words::{self, WordChange};
 use knobs::{Change, Content};
 
-/// Who keeps the kernel's arguments.
+/// The program or files that configure the kernel's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Boot {
-    /// `rpm-ostree kargs`; the options of the boot loader's entries.
+    /// `rpm-ostree kargs`, with the options of the boot loader's entries.
     RpmOstree(Vec<String>),
-    /// `grubby`; the options of the boot loader's entries, and those that TuneD adds to them.
+    /// `grubby`, with the options of the boot loader's entries, and those that TuneD adds to them.
     Grubby { options: Vec<String>, tuned: String },
-    /// `kernelstub`; the text of its configuration.
+    /// `kernelstub`, with the text of its configuration.
     Kernelstub(String),
-    /// Settings of grub-mkconfig, in the order in which they are read, and the program that works the rest out.
+    /// Settings of grub-mkconfig, in the order in which they are read, and the program that generates the
+    /// configuration from them.
     Grub { files: Vec<(String, String)>, refresh: Option<Vec<String>> },
-    /// One file with all arguments, and the program that works the rest out.
+    /// One file with all arguments, and the program that generates the boot entries from it.
     CommandLine { path: String, text: String, refresh: Vec<String> },
-    /// Entries of systemd-boot that somebody wrote.
+    /// Entries of systemd-boot that were written by hand.
     Entries(Vec<(String, String)>),
-    /// Others keep them: the command lines, why they are not changed here, and the next step if it is a special one.
+    /// Something that is not changed here: the command lines, the reason, and the next step if it is a special one.
     ByHand { lines: Vec<String>, why: String, next: Option<&'static str> },
-    /// None that is known.
+    /// No known boot loader.
     Unknown,
 }
 
-/// The variables of grub-mkconfig: the first is for usual boots, the second for those into recovery as well.
+/// The variables of grub-mkconfig: the first is for normal boots, the second also for recovery.
 const VARIABLES: [&str; 2] = ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX"];
 
-/// Whose arguments.
+/// The kernel or hypervisor whose arguments are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Linux,
@@ -41,16 +42,16 @@ pub(super) enum Whose {
 /// The result of a change of arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// The configuration says so already.
+    /// The configuration already contains the change.
     Nothing,
     /// These changes.
     Changes(Vec<Change>),
-    /// It cannot be done for the user: why, and the next step.
+    /// It must be done by hand: the reason, and the next step.
     ByHand(String, String),
 }
 
 impl Boot {
-    /// The kernel's command lines as they are configured, those of Linux. None if they are not known.
+    /// The configured command lines of Linux; empty if they are not known.
     pub(super) fn lines(&self) -> Vec<String> {
         match self {
             Self::RpmOstree(options) => options.clone(),
@@ -73,7 +74,8 @@ impl Boot {
         if lines.is_empty() { vec![running.to_owned()] } else { lines }
     }
 
-    /// A note on the words of this boot, which these changes take away, that the boot loader does not have.
+    /// A note on words that the changes remove, but that are only in the running kernel's command line and
+    /// not in the boot loader's configuration.
     pub(super) fn of_this_boot(&self, changes: &[WordChange]) -> Option<String> {
         let lines = self.lines();
         let typed = changes.iter().filter_map(|change| change.old.as_deref());
@@ -121,7 +123,7 @@ impl Boot {
             Self::Kernelstub(configuration) => kernelstub(configuration, changes),
             Self::Grub { files, refresh } => match grub_files(files, whose, changes) {
                 Err(line) => Taken::ByHand(format!("`{line}` is more than plain text"), told()),
-                // A variable in them may have it.
+                // The word may be in a variable that the settings use.
                 Ok(_) if whose == Whose::Linux && !changes.iter().all(|change| is_named(files, change)) => {
                     Taken::ByHand(
                         "no setting of the boot loader names an argument of the running kernel".to_owned(),
@@ -178,15 +180,16 @@ fn file((path, text): (String, String)) -> Change {
     Change::File { path, content: Some(Content(text.into_bytes())) }
 }
 
-/// The program runs after the files are changed, and when they are changed back.
+/// Runs the program after the files are changed, and again after they are restored.
 fn refreshed(files: Vec<(String, String)>, refresh: &[String]) -> Vec<Change> {
     let before = Change::Command { run: None, undo: Some(refresh.to_vec()) };
     let after = Change::Command { run: Some(refresh.to_vec()), undo: None };
     [before].into_iter().chain(files.into_iter().map(file)).chain([after]).collect()
 }
 
-/// A program that adds and removes words, told only what is not so yet: so its inverse is right too. If the options are not
-/// known, the changes come from the running kernel's command line, and all are told.
+/// Changes arguments by a program that adds and removes words. It gets only the words that really change, so that its
+/// inverse restores the same state. If the options are not known, it gets all words: the changes are then derived from the
+/// running kernel's command line.
 fn by_program(
     options: &[String],
     changes: &[WordChange],
@@ -233,10 +236,10 @@ fn kernelstub(configuration: &str, changes: &[WordChange]) -> Taken {
     if found.is_empty() { Taken::Nothing } else { Taken::Changes(found) }
 }
 
-/// The arguments that grub-mkconfig writes. `None` if a shell works out a part of them.
+/// The arguments that grub-mkconfig writes. `None` if a part of them depends on the shell.
 fn grub_line(files: &[(String, String)]) -> Option<String> {
     let mut line = Vec::new();
-    // Both variables, the one for usual boots last (util/grub.d/10_linux.in).
+    // Both variables, the one for normal boots last (util/grub.d/10_linux.in).
     for variable in VARIABLES.iter().rev() {
         for (file, one) in grub::in_force(files, variable).ok()? {
             let words = files[file].1[one.value].replace(&format!("${{{variable}}}"), "");
@@ -247,8 +250,8 @@ fn grub_line(files: &[(String, String)]) -> Option<String> {
     Some(line.join(" "))
 }
 
-/// Tests whether an assignment for Linux that counts has the word that a change takes away. Where nothing but another value is
-/// given to a module's parameter, the last one counts, wherever the others are.
+/// Tests whether an effective assignment for Linux contains the word that a change removes. If the change only gives a
+/// module's parameter another value, that does not matter: the new value comes last and wins.
 fn is_named(files: &[(String, String)], change: &WordChange) -> bool {
     let Some(old) = &change.old else { return true };
     if change.new.is_some() && old.split('=').next().is_some_and(|name| name.contains('.')) {
@@ -259,7 +262,7 @@ fn is_named(files: &[(String, String)], change: &WordChange) -> bool {
     assignments.any(|(file, assignment)| words::has(&files[file].1[assignment.value], old))
 }
 
-/// The files that change, with their new text; `Err` is an assignment that cannot be changed safely.
+/// The files that change, with their new text; `Err` has the assignment that cannot be changed safely.
 fn grub_files(
     files: &[(String, String)],
     whose: Whose,
@@ -274,7 +277,7 @@ fn grub_files(
         let mut placed = change.new.is_none();
         for variable in variables {
             for at in 0..grub::in_force(&new, variable)?.len() {
-                // Each change moves those behind it.
+                // Look it up again: each change moves the assignments after it.
                 let (file, assignment) = grub::in_force(&new, variable)?.remove(at);
                 let text = &mut new[file].1;
                 let words = &text[assignment.value.clone()];
@@ -295,7 +298,7 @@ fn grub_files(
     Ok(new)
 }
 
-/// Adds a word to the last assignment that counts.
+/// Adds a word to the last effective assignment, or a new assignment.
 fn add(files: &mut [(String, String)], variables: [&str; 2], word: &str) -> Result<(), String> {
     let change = [WordChange::add(word)];
     for variable in variables {

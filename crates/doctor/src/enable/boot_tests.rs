@@ -89,9 +89,9 @@ fn a_program_is_told_only_what_is_not_so_yet() {
     assert_eq!(taken, expected);
     assert_eq!(boot.take(Whose::Linux, &[WordChange::add("c")]), Taken::Nothing);
     assert!(matches!(boot.take(Whose::Xen, &changes), Taken::ByHand(..)));
-    // A profile of TuneD would add it again.
+    // TuneD's profile would add it again.
     assert!(matches!(boot.take(Whose::Linux, &replaced("e", None)), Taken::ByHand(..)));
-    // Of options that are not known all is told.
+    // If the options are not known, the program gets all words.
     let unknown = Boot::Grubby { options: Vec::new(), tuned: String::new() };
     let Taken::Changes(taken) = unknown.take(Whose::Linux, &replaced("a=0", Some("a=1"))) else { panic!() };
     assert_eq!(taken, expected);

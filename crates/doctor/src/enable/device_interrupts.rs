@@ -1,5 +1,5 @@
-//! Interrupts of assigned devices, posted by the IOMMU: an argument of the kernel switches this part apart from the
-//! CPU's, on both vendors.
+//! Interrupts of assigned devices that the IOMMU posts. On both vendors, a kernel argument switches this part
+//! independently of the CPU's.
 
 use super::boot::Boot;
 use super::files::Files;
@@ -23,7 +23,7 @@ enum Iommu {
 }
 
 impl Iommu {
-    /// The argument, and the word that keeps it from posting.
+    /// The argument, and the word in it that disables posting.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Amd => ("amd_iommu_intr", "legacy"),
@@ -38,13 +38,13 @@ impl Iommu {
         }
     }
 
-    /// Tests whether a command line keeps it from posting.
+    /// Tests whether a command line disables posting.
     fn is_off(self, line: &str) -> bool {
         let isa = if self == Self::Amd { Isa::Svm } else { Isa::Vmx };
         Arguments::parse(line).against_posting(isa).is_some()
     }
 
-    /// The words that switch it off in these command lines.
+    /// The changes of words that disable posting in these command lines.
     fn off(self, lines: &[String]) -> Vec<WordChange> {
         let (argument, word) = self.words();
         let mut changes = Vec::new();
@@ -65,7 +65,7 @@ impl Iommu {
     }
 }
 
-/// Words of a command line that give an argument a value, with it; `-` and `_` are the same.
+/// The words of a command line that set an argument, each with its value; `-` and `_` are equal.
 fn values<'a>(line: &'a str, argument: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let all = words::words(line).into_iter().map(move |range| &line[range]);
     all.take_while(|word| *word != "--").filter_map(move |word| {
@@ -74,7 +74,7 @@ fn values<'a>(line: &'a str, argument: &'a str) -> impl Iterator<Item = (&'a str
     })
 }
 
-/// The plan for this part alone.
+/// The plan for the IOMMU's part alone.
 pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wish) -> Plan {
     if inspection.xen.is_some() {
         return Plan::refused(

@@ -1,4 +1,4 @@
-//! The settings of grub-mkconfig: assignments of a shell.
+//! The settings of grub-mkconfig, which are shell assignments.
 
 use super::words::{self, WordChange};
 use std::ops::Range;
@@ -10,12 +10,12 @@ pub(super) struct Assignment {
     pub(super) value: Range<usize>,
     /// The quote, if any.
     quote: Option<char>,
-    /// It hides the value before it: it is no `+=`, and takes no value of a variable.
+    /// True if it replaces the earlier value: it is not a `+=`, and uses no variable.
     replaces: bool,
 }
 
-/// All assignments of a variable in a file, in order. `Err` names one that is more than plain text, or in a branch, which may
-/// not be taken.
+/// All assignments of a variable in a file, in order. `Err` has one that is more than plain text, or that is in a branch and
+/// so may not be executed.
 fn assignments(text: &str, variable: &str) -> Result<Vec<Assignment>, String> {
     let mut found = Vec::new();
     let mut begin = 0;
@@ -37,15 +37,15 @@ fn assignments(text: &str, variable: &str) -> Result<Vec<Assignment>, String> {
         let value = value.trim_end_matches('\n');
         let one = plain(value, at).filter(|_| depth == 0);
         let mut one = one.ok_or_else(|| line.trim().to_owned())?;
-        // Another variable may have the value before.
+        // A variable in the value may contain the earlier value.
         one.replaces = !adds && (one.quote == Some('\'') || !text[one.value.clone()].contains('$'));
         found.push(one);
     }
     Ok(found)
 }
 
-/// The assignments of a variable that count, with the numbers of their files, which are in the order in which they are read.
-/// `Err` names one that is more than plain text, as [`assignments`] does.
+/// The effective assignments of a variable, with the indices of their files. `files` is in the order of reading. `Err` is
+/// that of [`assignments`].
 pub(super) fn in_force(
     files: &[(String, String)],
     variable: &str,
@@ -66,13 +66,14 @@ fn plain(value: &str, at: usize) -> Option<Assignment> {
     };
     let ends =
         rest.trim().is_empty() || rest.trim_start().starts_with('#') && rest.starts_with(char::is_whitespace);
-    // What the shell works out can hold words that are not seen here; a mere variable cannot hide the end.
+    // A command substitution may add words that are not visible here, and an escape may hide the end of the
+    // value. A plain variable cannot hide the end.
     let worked_out = quote != Some('\'') && (inner.contains(['`', '\\']) || inner.contains("$("));
     let start = at + usize::from(quote.is_some());
     (ends && !worked_out).then(|| Assignment { value: start..start + inner.len(), quote, replaces: true })
 }
 
-/// The file with the changes made to one assignment; `Err` when the assignment cannot hold them.
+/// The file with changes made in one assignment; `Err` if the assignment's quoting does not allow them.
 pub(super) fn changed(text: &str, assignment: &Assignment, changes: &[WordChange]) -> Result<String, String> {
     let old = &text[assignment.value.clone()];
     let new = words::changed(old, changes);

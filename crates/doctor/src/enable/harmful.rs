@@ -1,14 +1,14 @@
-//! Arguments of the kernel that keep interrupts from being delivered in hardware.
+//! Kernel arguments that prevent the delivery of interrupts in hardware.
 
 use super::words::{self, WordChange};
 
 struct Harmful {
     name: &'static str,
-    /// One of the words apart by commas; empty for an argument without a value.
+    /// One of the comma-separated words of the value; empty for an argument without a value.
     word: &'static str,
     why: &'static str,
     source: &'static str,
-    /// It keeps the IOMMU from posting, and from nothing else.
+    /// True if it disables only the posting of interrupts.
     posting: bool,
 }
 
@@ -52,12 +52,12 @@ const HARMFUL: [Harmful; 5] = [
     },
 ];
 
-/// A harmful argument of a command line, with the change that takes it away.
+/// A harmful argument in a command line, with the change that removes it.
 pub(super) struct Found {
     pub(super) change: WordChange,
     pub(super) why: &'static str,
     pub(super) source: &'static str,
-    /// It keeps the IOMMU from posting, and from nothing else.
+    /// True if it disables only the posting of interrupts.
     pub(super) posting: bool,
 }
 
@@ -72,15 +72,15 @@ pub(crate) fn is_harmful(name: &str, word: &str) -> bool {
     of_argument(name).any(|one| one.word == word)
 }
 
-/// Changes that let the IOMMU post again.
+/// The changes that let the IOMMU post again.
 pub(super) fn of_posting(lines: &[String]) -> Vec<WordChange> {
-    // Without remapping nothing is posted either.
+    // Without remapping the IOMMU cannot post either.
     let remapping = |found: &Found| found.change.old.as_ref().is_some_and(|old| old.contains("intremap"));
     let against = find(lines).into_iter().filter(|found| found.posting || remapping(found));
     against.map(|found| found.change).collect()
 }
 
-/// In these command lines, each argument once.
+/// The harmful arguments in these command lines, each once.
 pub(super) fn find(lines: &[String]) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for one in lines.iter().flat_map(|line| in_line(line)) {
@@ -100,7 +100,7 @@ fn in_line(command_line: &str) -> Vec<Found> {
         }
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let parts: Vec<&str> = value.split(',').collect();
-        // The last of its words in the table does the most harm.
+        // Of an argument's words, the last one in the table does the most harm.
         if let Some(worst) = of_argument(name).rev().find(|one| parts.contains(&one.word)) {
             let rest: Vec<&str> = parts.iter().copied().filter(|part| !is_harmful(name, part)).collect();
             let new = (!rest.is_empty()).then(|| format!("{name}={}", rest.join(",")));

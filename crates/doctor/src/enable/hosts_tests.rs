@@ -8,7 +8,7 @@ mod machine;
 
 const ALL: Wish = Wish { arm: Arm::On, part: Part::Whole, persist: true, reload: true };
 const OFF: Wish = Wish { arm: Arm::Off, ..ALL };
-/// Arguments that force a boot loader to be changed.
+/// Kernel arguments that make a change of the boot loader necessary.
 const ARGUMENTS: (&str, &str) =
     ("/proc/cmdline", "root=/dev/sda1 ro kvm_amd.avic=0 amd_iommu_intr=legacy quiet\n");
 
@@ -168,7 +168,7 @@ fn told(plan: &Plan) -> String {
     text
 }
 
-/// By distribution: what comes of its own program may put words into another order.
+/// The words of all files, sorted: a distribution's program may change their order.
 fn sorted(
     tree: std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>,
 ) -> Vec<(std::path::PathBuf, Vec<String>)> {
@@ -206,7 +206,7 @@ fn made_twice_it_changes_nothing_and_restored_all_is_as_it_was() {
 
         let restored = restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
         assert!(!restored.incomplete(), "{name}: {:?}", restored.changes);
-        // grubby and kernelstub put a word that comes back to the end.
+        // grubby and kernelstub append a word that they restore.
         if ["fedora", "pop", "rocky8"].contains(&name) {
             assert_eq!(sorted(host.tree()), sorted(before), "{name}");
         } else {
@@ -246,7 +246,7 @@ fn kernel_install_is_not_left_to_take_what_this_boot_was_given() {
     let Standing::Blocked { why, .. } = &blocked.steps[0].standing else { panic!("{blocked:?}") };
     assert!(why.contains("there is no /etc/kernel/cmdline"), "{why}");
 
-    // The vendor's is read where the administrator has none.
+    // The vendor's file is read if the administrator has none.
     host.write("/usr/lib/kernel/cmdline", words);
     let before = host.tree();
     assert!(make(&host, Wish { reload: false, ..ALL }).is_whole());
@@ -334,7 +334,7 @@ fn what_kvm_keeps_cleared_is_set_again_by_the_reload() {
         restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
         assert_eq!(host.tree(), before, "{module}");
 
-        // IPIs that exit are not as wished for; posting is left to what the IOMMU can do.
+        // A plan is needed if IPIs exit, but not if only posting is off: that may be beyond the IOMMU.
         host.module(module, &[(switch, "Y"), (kept[0], "N"), (kept[1], "N")]);
         assert!(!plan(&host, reload).so_already);
         host.module(module, &[(kept[0], "Y")]);
@@ -505,7 +505,7 @@ fn the_other_arm_is_a_plan_too() {
     let before = host.tree();
     assert!(make(&host, OFF).is_whole());
     assert_eq!(host.text("/sys/module/kvm_intel/parameters/enable_apicv"), "N\n");
-    // On again is the smallest change of what the other arm wrote.
+    // Switching on again only changes the line that switching off wrote.
     insta::assert_snapshot!("intel-on-again", told(&plan(&host, ALL)));
     assert!(make(&host, ALL).is_whole());
     let mut machine = Machine::new(&host);
@@ -616,7 +616,7 @@ fn old_kernels_are_named_where_nesting_costs_avic() {
     let host = Host::amd(&[("/proc/sys/kernel/osrelease", "5.15.0\n")]);
     assert!(plan(&host, ALL).notes[0].contains("before 5.19"));
     let host = Host::amd(&[("/proc/sys/kernel/osrelease", "6.18.1\n")]);
-    // There AVIC can be on without being told, so that off must be said.
+    // From Linux 6.18 AVIC may be on by default, so `off` must be written.
     assert_eq!(plan(&host, OFF).steps[0].name, "modprobe-options");
     assert!(plan(&Host::amd(&[]), OFF).steps.is_empty());
 }
@@ -640,12 +640,12 @@ fn the_iommus_part_is_switched_alone_on_both_vendors_and_back() {
         assert!(make(&host, off).is_whole());
         assert!(host.text("/etc/default/grub").contains(&format!("quiet {word}")), "{word}");
         assert!(host.text("/boot/grub/grub.cfg").contains(word), "{word}");
-        // The CPU's part is as it was, and said twice it changes nothing.
+        // The CPU's part is unchanged, and a second plan changes nothing.
         let changed: Vec<_> = plan(&host, off).steps;
         assert!(changed.is_empty(), "{changed:?}");
         host.write("/proc/cmdline", &format!("ro quiet {word}\n"));
         assert!(plan(&host, off).so_already && !plan(&host, on).so_already);
-        // `enable` of the whole takes it away as well, and says which command set it.
+        // `enable` without a part also removes the word, and names the command that set it.
         let whole = plan(&host, ALL);
         let step = whole.steps.iter().find(|step| step.name == "kernel-arguments").unwrap();
         assert!(step.why.contains("exitless disable --device-interrupts"), "{step:?}");

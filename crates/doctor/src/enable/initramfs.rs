@@ -1,10 +1,11 @@
-//! Modules that are loaded before the root file system is there, with the copy of modprobe.d that was packed.
+//! Modules that the initramfs loads, with the modprobe.d that it contains, before the root file system is
+//! mounted.
 
 use super::files::Files;
 use super::plan::{Effect, Standing, Step};
 use super::target::Target;
 
-/// Files that say what is packed, folder or file, and the program that packs.
+/// The files or directories that configure the initramfs, and the program that builds it.
 const PACKERS: [(&str, &str); 5] = [
     ("/etc/initramfs-tools/modules", "update-initramfs -u"),
     ("/etc/dracut.conf", "dracut --force"),
@@ -13,8 +14,8 @@ const PACKERS: [(&str, &str); 5] = [
     ("/etc/mkinitcpio.conf.d", "mkinitcpio -P"),
 ];
 
-/// A suggestion, where a plan changes modprobe.d and the module is packed. Packing is left to people: it takes minutes,
-/// and can fill /boot.
+/// The suggestion to rebuild the initramfs, if the plan changes modprobe.d and the initramfs contains the module. That
+/// is left to people: it takes minutes, and can fill /boot.
 pub(super) fn suggestion(files: &Files, target: &Target, steps: &[Step]) -> Option<Step> {
     steps.iter().find(|step| step.name == "modprobe-options" && !step.changes.is_empty())?;
     let (file, command) =

@@ -1,4 +1,4 @@
-//! Hosts of plain files, and a machine that plays the programs of their distributions.
+//! Hosts of plain files, and a machine that simulates the programs of their distributions.
 
 use host::Root;
 use host::kvm::KEPT_BY_KVM;
@@ -83,7 +83,7 @@ impl Host {
         host::Inspection::read(&Root::directory(self.root())).unwrap()
     }
 
-    /// All files with their content, but for the journal.
+    /// All files with their content, except the journal.
     pub(super) fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut open = vec![self.root().to_owned()];
@@ -105,11 +105,11 @@ impl Host {
     }
 }
 
-/// Plays modprobe and the boot loaders' programs.
+/// Simulates modprobe and the boot loaders' programs.
 pub(super) struct Machine<'a> {
     pub(super) host: &'a Host,
     pub(super) ran: Vec<String>,
-    /// Parameters that the CPU does not let be on.
+    /// Parameters that cannot be on, for lack of the CPU feature.
     pub(super) unable: &'static [&'static str],
 }
 
@@ -118,7 +118,7 @@ impl<'a> Machine<'a> {
         Self { host, ran: Vec::new(), unable: &[] }
     }
 
-    /// Makes a boot loader's file of all files of settings.
+    /// Generates a boot loader's file from files of settings.
     fn make(&self, to: &str, from: &[&str]) {
         let mut made = String::new();
         for place in from {
@@ -131,7 +131,7 @@ impl<'a> Machine<'a> {
         self.host.write(to, &made);
     }
 
-    /// GRUB's block as grubby changes it, and the entries that do not name its variable.
+    /// Changes, as grubby does, GRUB's environment block and the entries that do not use its variable.
     fn entries(&self, change: impl Fn(&str) -> String) {
         let block = "/boot/grub2/grubenv";
         if self.host.path(block).exists() {
@@ -164,12 +164,12 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The place of a parameter's value that stays while the module is removed.
+/// The file for a parameter's value that survives the removal of the module.
 pub(super) fn kept(name: &str) -> String {
     format!("/exitless/kvm/{name}")
 }
 
-/// Without the arguments of the same names, which grubby replaces.
+/// The options without those that have the name of one of the words: grubby replaces them.
 fn without_names(options: &str, words: &str) -> String {
     let name = |word: &str| word.split('=').next().map(str::to_owned);
     let stays = |one: &&str| words.split(' ').all(|word| name(word) != name(one));

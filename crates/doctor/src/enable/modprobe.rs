@@ -1,8 +1,8 @@
-//! A module's parameters in modprobe.d, and the smallest change that sets them otherwise.
+//! A module's parameters in modprobe.d, and the smallest change that sets them.
 //!
-//! Files are read in the order of their names; of several with one name only that of the first directory. Options add
-//! up, and the kernel keeps the last value; those of the kernel's command line come behind all files (modprobe.d(5);
-//! kmod's libkmod/libkmod-config.c, `kmod_config_new`). Their bytes may be of any encoding.
+//! Files are read in the order of their names; of several files with the same name only that in the first directory.
+//! Options accumulate, and the kernel keeps the last value; those of the kernel's command line come after all files
+//! (modprobe.d(5); kmod's libkmod/libkmod-config.c, `kmod_config_new`). The files may be in any encoding.
 
 use host::Root;
 use host::inspection::{ModprobeFile, modprobe_lines};
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::ops::Range;
 
-/// Ours, where no file sets the parameter yet.
+/// Our file, if no file sets the parameter yet.
 const OWN: &str = "/etc/modprobe.d/exitless.conf";
-/// Ours, where a file that is not the administrator's sets it under a later name.
+/// Our file, if a file outside `/etc` with a later name sets the parameter.
 const OWN_LAST: &str = "/etc/modprobe.d/zz-exitless.conf";
 const HEADING: &str = "# Written by exitless. `exitless restore` undoes this.\n";
 
-/// The files of modprobe.d that count, with changes that are not written yet.
+/// The effective files of modprobe.d, with changes that are not written yet.
 #[derive(Debug, Clone)]
 pub(super) struct Modprobe {
-    /// By name, which is the order of reading: path and content.
+    /// Path and content by name, which is the order of reading.
     files: BTreeMap<String, (String, Vec<u8>)>,
     /// The earlier content, by path.
     before: BTreeMap<String, Vec<u8>>,
-    /// The first file that cannot be read, and why.
+    /// The first file that cannot be read, with the reason, and the next step.
     unread: Option<(String, &'static str)>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Modprobe {
 pub(super) struct Setting {
     /// The file.
     pub(super) path: String,
-    /// The value; a parameter without one is a switch that is on.
+    /// The value; `1` for a parameter without one.
     pub(super) value: String,
     name: String,
     word: Range<usize>,
@@ -48,7 +48,7 @@ impl Modprobe {
                     found.before.insert(file.path.clone(), content.clone());
                     found.files.insert(file.name, (file.path, content));
                 }
-                // modprobe passes over these too.
+                // modprobe ignores these too.
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {}
                 Err(error) => {
                     let next = match error.kind() {
@@ -63,18 +63,18 @@ impl Modprobe {
         found
     }
 
-    /// A file that cannot be read with the reason, and the next step.
+    /// The first file that cannot be read, with the reason, and the next step.
     pub(super) fn unread(&self) -> Option<(String, &'static str)> {
         self.unread.clone()
     }
 
-    /// The word that decides, if any does.
+    /// The effective setting of a parameter, if there is one.
     pub(super) fn setting(&self, module: &str, parameter: &str) -> Option<Setting> {
         let all = self.files.values().rev();
         all.filter_map(|(path, content)| last_setting(path, content, module, parameter)).next()
     }
 
-    /// Lines that keep modprobe from what it would do: `install` and `blacklist`, each with its file.
+    /// Lines that stop modprobe from loading the module: `install` and `blacklist`, each with its file.
     pub(super) fn obstacles(&self, module: &str) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for (path, content) in self.files.values() {
@@ -89,7 +89,7 @@ impl Modprobe {
         found
     }
 
-    /// Changes the word that decides, or adds a line to our own file. Files outside `/etc` are not ours to change.
+    /// Changes the effective setting, or adds a line to our own file: files outside `/etc` are not changed.
     pub(super) fn set(&mut self, module: &str, parameter: &str, value: &str) {
         let line = format!("options {module} {parameter}={value}\n");
         let Some(setting) = self.setting(module, parameter) else { return self.add(OWN, &line) };
@@ -111,7 +111,7 @@ impl Modprobe {
         content.extend_from_slice(line.as_bytes());
     }
 
-    /// The files that differ from what is there: path, what is to be.
+    /// The changed files: path, and new content.
     pub(super) fn changes(&self) -> Vec<(String, Vec<u8>)> {
         let differing = |(path, content): &&(String, Vec<u8>)| self.before.get(path) != Some(content);
         self.files.values().filter(differing).cloned().collect()

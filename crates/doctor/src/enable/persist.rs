@@ -1,4 +1,4 @@
-//! Lasting parameters: lines of modprobe.d, or arguments of the kernel.
+//! Persistent parameters: lines of modprobe.d, or kernel arguments.
 
 use super::boot::{Boot, Taken, Whose};
 use super::files::Files;
@@ -18,7 +18,7 @@ pub(super) fn steps(
     wish: Wish,
 ) -> Vec<Step> {
     let command_line = inspection.fingerprint.cmdline.as_deref().unwrap_or_default();
-    // A word of this boot may have been typed for it alone.
+    // Do not use /proc/cmdline if the configuration is known: a word may have been typed for this boot only.
     let lines = boot.lines_or(command_line);
     let mut modprobe = Modprobe::read(&files.root);
     let mut arguments = Vec::new();
@@ -63,14 +63,14 @@ pub(super) fn steps(
         }
     }
     source.dedup();
-    // One step, for they are in one file and one program works out the rest.
+    // One step for all: the arguments are in one file, from which one program generates the rest.
     let step = if arguments.is_empty() { None } else { by_boot_loader(files, boot, &arguments, wish) };
     steps.extend(step.map(|step| step.called(title(&arguments), reasons.join("; ")).by(source.join("; "))));
     steps.extend(obstacles(files, &modprobe, target));
     steps
 }
 
-/// Arguments of this boot that the boot loader does not have.
+/// A note on arguments of this boot that are not in the boot loader's configuration.
 pub(super) fn note(boot: &Boot, inspection: &Inspection, target: &Target) -> Option<String> {
     let line = [inspection.fingerprint.cmdline.clone().unwrap_or_default()];
     let switches = target.switches().iter();
@@ -105,7 +105,7 @@ fn options(files: &Files, modprobe: &Modprobe, target: &Target, wish: Wish) -> O
     Some(step.called(title, "so that the setting survives a reboot").by("modprobe.d(5)"))
 }
 
-/// Lines of modprobe.d that are not ours to change, but keep the module away.
+/// Steps for lines of modprobe.d that stop the module from being loaded, but are not changed here.
 fn obstacles(files: &Files, modprobe: &Modprobe, target: &Target) -> Vec<Step> {
     let found = modprobe.obstacles(target.module);
     let step = |(path, line): (String, String)| {
@@ -140,7 +140,7 @@ pub(super) fn title(changes: &[WordChange]) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-/// The module's arguments of this name, as written; `-` and `_` are the same.
+/// The module's arguments with this name, as written, each with its value; `-` and `_` are equal.
 fn arguments<'a>(line: &'a str, module: &str, name: &str) -> Vec<(&'a str, &'a str)> {
     let full = format!("{module}.{name}");
     let all = words::words(line).into_iter().map(|range| &line[range]);

@@ -1,4 +1,4 @@
-//! A plan, as it is shown and made.
+//! A plan: its steps, for display and execution.
 
 use super::files::Files;
 use knobs::{Change, Content};
@@ -7,13 +7,13 @@ use similar::TextDiff;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The arm of a test that the host is to be.
+/// The requested state of interrupt virtualization, as an arm of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arm {
-    /// With interrupt virtualization.
+    /// Interrupt virtualization is on.
     On,
-    /// Without.
+    /// Interrupt virtualization is off.
     Off,
 }
 
@@ -21,10 +21,10 @@ pub enum Arm {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// The CPU's, which takes the IOMMU's along.
+    /// The CPU's part, which includes the IOMMU's.
     #[default]
     Whole,
-    /// The IOMMU's alone: interrupts of assigned devices.
+    /// Only the IOMMU's part: interrupts of assigned devices.
     DeviceInterrupts,
 }
 
@@ -35,25 +35,25 @@ pub struct Wish {
     pub arm: Arm,
     /// The part of the host that it concerns.
     pub part: Part,
-    /// Beyond the next load of the module and the next boot.
+    /// True if the change must survive a reload of the module and a reboot.
     pub persist: bool,
-    /// Now, by loading the module again.
+    /// True if the change must take effect now, by reloading the module.
     pub reload: bool,
 }
 
-/// When a step takes effect.
+/// The time at which a step takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// At once.
+    /// Immediately.
     Now,
-    /// When the module is loaded next, at the latest at the next boot.
+    /// At the next load of the module, at the latest at the next boot.
     NextLoad,
     /// At the next boot.
     NextBoot,
 }
 
-/// The state of a step: whether it will be made.
+/// The state of a step before the execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "standing")]
 pub enum Standing {
@@ -61,18 +61,18 @@ pub enum Standing {
     Ready,
     /// It was not asked for.
     NotAsked {
-        /// The option that asks for it: `--persist`, `--reload`.
+        /// The option that requests it: `--persist`, `--reload`.
         option: String,
     },
-    /// It was asked for, and something stands in the way.
+    /// It was asked for, but something prevents it.
     Blocked {
-        /// The obstacle; `blocked_by` in JSON, where the step has a `why` of its own.
+        /// The obstacle; `blocked_by` in JSON, because the step already has a `why`.
         #[serde(rename = "blocked_by")]
         why: String,
         /// The next step for the user.
         next: String,
     },
-    /// It is for people to do.
+    /// It is left to people.
     Suggested,
 }
 
@@ -81,7 +81,7 @@ pub enum Standing {
 pub struct Difference {
     /// The file.
     pub path: String,
-    /// `diff -u`, from what is there to what is to be.
+    /// The output of `diff -u` from the present to the new content.
     pub diff: String,
 }
 
@@ -93,28 +93,28 @@ pub struct Step {
     pub name: String,
     /// Its effect, in a few words.
     pub title: String,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub why: String,
-    /// The source, where it is not plain: a manual, a file of the kernel.
+    /// The source if it is not obvious: a manual, a kernel file.
     pub source: Option<String>,
-    /// When it takes effect.
+    /// The time at which it takes effect.
     pub effect: Effect,
     /// Its standing.
     #[serde(flatten)]
     pub standing: Standing,
     /// The files that it changes.
     pub files: Vec<Difference>,
-    /// The commands that it runs, as they are typed.
+    /// The commands that it runs, as one would type them.
     pub commands: Vec<String>,
     /// The changes, in order.
     #[serde(skip)]
     pub changes: Vec<Change>,
-    /// The files that it changes as they were; those that were not there have none.
+    /// The present content of the files that it changes; `None` for files that do not exist.
     #[serde(skip)]
     pub found: BTreeMap<String, Option<Content>>,
 }
 
-/// The reason why nothing is done.
+/// A reason to do nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// Its stable name: `cpu`, `contradiction`, `container`, `module`, `xen`.
@@ -132,13 +132,13 @@ pub struct Plan {
     pub arm: Arm,
     /// `APICv`, `AVIC` or `x2AVIC`.
     pub technology: String,
-    /// The file in which the running kernel tells its state.
+    /// The file in which the running kernel shows the state.
     pub place: String,
-    /// Its value; `None` when the module is not loaded or the file may not be read.
+    /// Its value; `None` if the module is not loaded or the file cannot be read.
     pub now: Option<String>,
-    /// The running kernel has it as wished for.
+    /// True if the running kernel is already in the requested state.
     pub so_already: bool,
-    /// The reason why nothing is done; empty when nothing stands in the way.
+    /// The reasons to do nothing; empty if nothing prevents the plan.
     pub refusals: Vec<Refusal>,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -147,7 +147,7 @@ pub struct Plan {
     /// The module whose parameter decides.
     #[serde(skip)]
     pub(super) module: String,
-    /// The switch as wished for.
+    /// The requested value of that parameter.
     #[serde(skip)]
     pub(super) wanted: bool,
 }
@@ -175,14 +175,14 @@ impl Plan {
         self.steps.iter().filter(|step| step.standing == Standing::Ready)
     }
 
-    /// Tests whether something that was asked for cannot be done.
+    /// Tests whether something that was requested cannot be done.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         let blocked = |step: &Step| matches!(step.standing, Standing::Blocked { .. });
         !self.refusals.is_empty() || self.steps.iter().any(blocked)
     }
 
-    /// Tests whether there are steps that would be made, had they been asked for.
+    /// Tests whether no step is ready, but some would be with further options.
     #[must_use]
     pub fn awaits_options(&self) -> bool {
         self.ready().next().is_none()
@@ -191,7 +191,8 @@ impl Plan {
 }
 
 impl Step {
-    /// A step of these changes. A file that is a link is changed by nobody but who made the link.
+    /// A step with these changes. A step on a symbolic link is blocked: the program that created the link
+    /// must make the change.
     pub(super) fn of(
         files: &Files,
         name: &str,

@@ -1,4 +1,4 @@
-//! Reasons for which nothing may be changed.
+//! Reasons not to change anything.
 
 use super::files::Files;
 use super::plan::{Arm, Refusal};
@@ -35,7 +35,7 @@ pub(super) fn all(files: &Files, inspection: &Inspection, target: &Target) -> Ve
     found
 }
 
-/// In a container nothing of the host may be changed.
+/// The refusal in a container, from which the host must not be changed.
 pub(super) fn of_container(files: &Files) -> Option<Refusal> {
     let file = CONTAINER_MARKS.iter().find(|file| files.has(file))?;
     Some(Refusal {

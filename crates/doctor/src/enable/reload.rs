@@ -1,4 +1,4 @@
-//! The module loaded again, with the parameters given to it.
+//! The step that reloads the module with new parameters.
 
 use super::files::Files;
 use super::plan::{Arm, Effect, Standing, Step, Wish, asked};
@@ -30,7 +30,7 @@ pub(super) fn step(files: &Files, inspection: &Inspection, target: &Target, wish
     Some(step.called(title, "the parameter is read only when the module is loaded"))
 }
 
-/// Only a module that nobody uses is touched.
+/// The reason not to reload: the module is built in or in use.
 fn obstacle(files: &Files, inspection: &Inspection, target: &Target) -> Option<Standing> {
     let blocked = |why: String, next: &str| Some(Standing::Blocked { why, next: next.to_owned() });
     if target.built_in {

@@ -1,4 +1,4 @@
-//! The wanted parameters of a vendor's module.
+//! The requested parameters of a vendor module.
 
 use super::plan::{Arm, Refusal};
 use crate::lint::HostSide;
@@ -6,28 +6,29 @@ use exits::KernelVersion;
 use host::kvm;
 use host::{Inspection, Parameters, switch};
 
-/// AVIC is `auto` from here on: on where a CPU has x2AVIC, from Zen 4 (arch/x86/kvm/svm/avic.c of 6.18).
+/// The first kernel in which AVIC is `auto`: on if the CPU has x2AVIC, from Zen 4 (arch/x86/kvm/svm/avic.c of
+/// 6.18).
 const AVIC_BY_ITSELF: KernelVersion = KernelVersion::new(6, 18);
-/// From here on AVIC is inhibited only while a nested guest runs, before that in every VM that is offered SVM (commit
-/// f44509f849fe).
+/// The first kernel that inhibits AVIC only while a nested guest runs; earlier ones do so in every VM that is offered
+/// SVM (commit f44509f849fe).
 const NESTED_WHILE_IT_RUNS: KernelVersion = KernelVersion::new(5, 19);
 
-/// A switch of the module.
+/// A boolean parameter of the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Switch {
     pub(super) name: &'static str,
-    /// The wanted value.
+    /// The requested value.
     pub(super) on: bool,
-    /// The default, where it is known.
+    /// The default, if it is known.
     pub(super) default: Option<bool>,
     /// The value in the running kernel.
     pub(super) now: Option<String>,
-    /// It is given, and the host is as wished for without it too: the module takes it back where an IOMMU cannot do it.
+    /// True if the parameter is passed but need not be in effect: the module clears it if an IOMMU does not support it.
     optional: bool,
 }
 
 impl Switch {
-    /// The value as it is written.
+    /// The value as text.
     pub(super) fn value(&self) -> &'static str {
         if self.on { "1" } else { "0" }
     }
@@ -37,7 +38,7 @@ impl Switch {
     }
 }
 
-/// The module and its switches, the one that decides first.
+/// The module and its parameters, the main one first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) arm: Arm,
@@ -49,7 +50,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The parameters of this host's vendor. `Err` when no CPU or module tells the vendor.
+    /// The parameters for this host's vendor. `Err` if neither the CPU nor a module shows the vendor.
     pub(super) fn of(inspection: &Inspection, arm: Arm) -> Result<Self, Refusal> {
         let flags = inspection.processor.flags.get();
         let has = |flag: &str| flags.is_some_and(|flags| flags.contains(flag));
@@ -81,14 +82,14 @@ impl Target {
         let on = arm == Arm::On;
         let switch =
             |name, on, default| Switch { name, on, default, now: now(parameters, name), optional: false };
-        // The kernel ignores what its module does not have.
+        // Do not pass a parameter that the loaded module does not have.
         let shown = |name: &str| parameters.is_none_or(|all| all.contains_key(name));
         let [ipis, posting] = kvm::KEPT_BY_KVM;
         let young = inspection.fingerprint.kernel().is_none_or(|kernel| kernel >= AVIC_BY_ITSELF);
         let (technology, mut switches) = if module == kvm::AMD {
             let mut switches = vec![switch("avic", on, (!young).then_some(false))];
             if on {
-                // Without nested paging the module takes AVIC back (arch/x86/kvm/svm/avic.c, `avic_hardware_setup`).
+                // Without nested paging the module disables AVIC (arch/x86/kvm/svm/avic.c, `avic_hardware_setup`).
                 switches.push(switch("npt", true, Some(true)));
             }
             let erratum = inspection.processor.erratum_1235.get();
@@ -112,7 +113,7 @@ impl Target {
         Ok(Self { arm, technology, module, loaded, built_in, switches })
     }
 
-    /// The one that decides.
+    /// The main parameter, which switches interrupt virtualization.
     pub(super) fn switch(&self) -> &Switch {
         &self.switches[0]
     }

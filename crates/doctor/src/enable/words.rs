@@ -1,13 +1,13 @@
-//! Words of a kernel's command line, changed where they stand.
+//! Changes words of a kernel's command line in place.
 
 use std::ops::Range;
 
-/// One word that goes, comes, or becomes another.
+/// The removal, addition or replacement of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WordChange {
-    /// The word as it stands; `None` when nothing goes.
+    /// The present word; `None` for an addition.
     pub(super) old: Option<String>,
-    /// The new word; `None` to remove it.
+    /// The new word; `None` for a removal.
     pub(super) new: Option<String>,
 }
 
@@ -39,7 +39,8 @@ pub(super) fn has(line: &str, word: &str) -> bool {
     words(line).into_iter().any(|range| &line[range] == word)
 }
 
-/// The line with the changes, all else byte for byte. A word is added at the end, and not twice.
+/// The line with the changes; all other bytes are unchanged. A word is added at the end, unless the line
+/// already contains it.
 pub(super) fn changed(line: &str, changes: &[WordChange]) -> String {
     changes.iter().fold(line.to_owned(), |line, change| one(&line, change))
 }
@@ -48,7 +49,7 @@ fn one(line: &str, change: &WordChange) -> String {
     let mut line = line.to_owned();
     let mut placed = change.new.as_deref().is_none_or(|new| has(&line, new));
     if let Some(old) = &change.old {
-        // From the end, so that what comes before keeps its place.
+        // Start at the end, so that the ranges before a change stay valid.
         for range in
             words(&line).into_iter().rev().filter(|range| &line[range.clone()] == old).collect::<Vec<_>>()
         {
@@ -62,7 +63,7 @@ fn one(line: &str, change: &WordChange) -> String {
         }
     }
     if let (Some(new), false) = (&change.new, placed) {
-        // What follows `--` is for init.
+        // Words after `--` are for init.
         let end =
             words(&line).into_iter().find(|range| &line[range.clone()] == "--").map(|range| range.start);
         match end {
@@ -77,7 +78,7 @@ fn one(line: &str, change: &WordChange) -> String {
     line
 }
 
-/// The word with one blank beside it, so that none is left over.
+/// The word with one adjacent blank, so that no double blank remains.
 fn with_blank(line: &str, range: Range<usize>) -> Range<usize> {
     if line[..range.start].ends_with(' ') {
         range.start - 1..range.end
@@ -121,7 +122,7 @@ mod tests {
         fn a_change_made_twice_is_the_change(line in "[ab=\" \n-]{0,30}", old in "[ab=]{1,3}", new in "[ab=]{1,3}") {
             for change in [change(Some(&old), Some(&new)), change(None, Some(&new)), change(Some(&old), None)] {
                 let once = changed(&line, std::slice::from_ref(&change));
-                // An unclosed quote takes in all that follows.
+                // Without unclosed quotes, which would include all following words.
                 if line.matches('"').count() % 2 == 0 && old != new {
                     prop_assert_eq!(changed(&once, std::slice::from_ref(&change)), once);
                 }

@@ -1,4 +1,4 @@
-//! Below Xen the hypervisor delivers interrupts, and its own command line decides.
+//! The plan for hosts with Xen: the hypervisor delivers interrupts, and its own command line controls that.
 
 use super::boot::{Boot, Taken, Whose};
 use super::files::Files;
@@ -9,7 +9,7 @@ use host::{Inspection, switch};
 
 const SOURCE: &str = "Xen docs/misc/xen-command-line.pandoc, apicv";
 
-/// `None` where no Xen is below.
+/// The plan for Xen; `None` if this kernel does not run on Xen.
 pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wish) -> Option<Plan> {
     let xen = inspection.xen.as_ref()?;
     let refuse = |why: &str, next: &str| {
@@ -49,7 +49,7 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
     let now =
         words::words(line).into_iter().filter_map(|range| says(&line[range])).next_back().unwrap_or(true);
     if !on {
-        // It is on by default.
+        // APICv is on by default.
         changes.push(WordChange::add("apicv=0"));
     }
     let taken = if changes.is_empty() { Taken::Nothing } else { boot.take(Whose::Xen, &changes) };
@@ -79,7 +79,7 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
     })
 }
 
-/// The value that a word of Xen's command line gives APICv, if any. Xen takes `no-` before a switch.
+/// The value that a word of Xen's command line gives APICv, if any. Xen accepts `no-` before a boolean.
 fn says(word: &str) -> Option<bool> {
     match word.split_once('=') {
         Some(("apicv", "yes" | "true" | "enable")) => Some(true),

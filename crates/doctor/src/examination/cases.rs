@@ -1,4 +1,4 @@
-//! For each rule a host on which it says something, and one on which it does not.
+//! For each rule, a host on which it fires and one on which it does not.
 
 use crate::examination::VmSide;
 use conclusions::activation::{
@@ -9,13 +9,13 @@ use exits::{InhibitReason, Inhibits};
 use host::inspection::{Occupant, Placement, Role, ThreadPlace};
 use host::{CpuSet, Fact, Inspection, fake};
 
-/// A host, changed.
+/// A fake host with changes.
 #[derive(Clone, Copy)]
 pub(super) struct Made {
     host: &'static str,
-    /// Entries of the host that go.
+    /// Entries of the host to remove.
     without: &'static [&'static str],
-    /// Entries that come, or replace those of the same path.
+    /// Entries to add, or to replace those with the same path.
     with: &'static str,
     change: fn(&mut Inspection),
     pub(super) sides: fn() -> Vec<VmSide>,
@@ -54,10 +54,10 @@ impl Made {
     }
 }
 
-/// A rule, where it says something, and where it does not.
+/// A rule, a host on which it fires, and one on which it does not.
 pub(super) struct Case(pub(super) &'static str, pub(super) Made, pub(super) Made);
 
-/// A pod with all that the exporter's has.
+/// A pod with the same permissions and mounts as the exporter's.
 pub(super) const POD: &str = "== /dev/termination-log\n== /proc/2/comm\nkthreadd\n== /proc/self/status\nCapEff:\t000000c400080004\n\
     == /sys/kernel/debug/kvm/\n== /sys/kernel/tracing/events/\n";
 const NO_IR: &str = "== /proc/interrupts\n            CPU0       CPU1\n 40:          1          2  PCI-MSI 65536-edge      nvme0q1\n";
@@ -265,7 +265,7 @@ fn worker(host: &mut Inspection, allowed: &str) {
     first(host).threads.push(thread(9000, Role::Vhost, allowed));
 }
 
-/// Something that is bound to the processor of a vCPU.
+/// Binds another thread to the processor of a vCPU.
 fn meets(host: &mut Inspection, role: Role) {
     let occupant = |role| Occupant { pid: 5000, vm: "avic".to_owned(), tid: 9000, role, pinned: true };
     host.placements.push(Placement {
@@ -282,7 +282,7 @@ fn no_ipis() -> IpiVirtualization {
     IpiVirtualization::Off(NoIpiVirtualization::Parameter)
 }
 
-/// The VM of the host with Zen 4, with x2AVIC active.
+/// The VM of the Zen 4 host, with x2AVIC active.
 pub(super) fn active() -> Vec<VmSide> {
     let activation = Activation {
         status: Status::Active,
@@ -302,7 +302,7 @@ pub(super) fn active() -> Vec<VmSide> {
     }]
 }
 
-/// The same one, inhibited by its PIT.
+/// The same VM, inhibited by its PIT.
 pub(super) fn inhibited() -> Vec<VmSide> {
     let reason = InForce {
         number: Some(8),

@@ -1,4 +1,4 @@
-//! The conclusion of an examination: one sentence, and the command that goes on from there.
+//! The conclusion of an examination: one sentence, and the next command.
 
 use super::rule::Category;
 use super::running;
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostState {
-    /// Interrupt virtualization is on, and active for every VM that runs.
+    /// Interrupt virtualization is on, and active for all running VMs.
     Active,
     /// It is on, and no VM runs.
     Ready,
     /// It is on, and inhibited for some VM.
     Inhibited,
-    /// It is on; whether it is active for a VM cannot be told.
+    /// It is on; for some VM it is unknown whether it is active.
     Unsure,
-    /// The hardware has it, and the module has it off; or Xen's arguments do.
+    /// The hardware has it, but the module's parameter or Xen's arguments switch it off.
     SwitchedOff,
-    /// The CPU has none, or an underlying hypervisor hides it.
+    /// The CPU does not have it, or an underlying hypervisor hides it.
     Unavailable,
     /// Sources contradict each other.
     Contradicted,
-    /// Guests cannot be run in hardware here.
+    /// The CPU's virtualization cannot be used.
     NoVirtualization,
     /// The state cannot be read.
     Unknown,
@@ -37,9 +37,9 @@ pub enum HostState {
 pub struct Conclusion {
     /// The state of the host.
     pub outcome: HostState,
-    /// The same as a sentence.
+    /// The state as a sentence.
     pub sentence: String,
-    /// The command that goes on from there: on that host, but for a laboratory, which runs anywhere.
+    /// The next command. It must run on the examined host, except for that of a lab, which runs anywhere.
     pub next: Option<String>,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn conclude(
     }
 }
 
-/// Failures of a category, children included.
+/// The failures of a category, including children.
 fn failures(sections: &[Section], category: Category) -> impl Iterator<Item = &Finding> {
     let of_it =
         sections.iter().filter(move |section| section.name == category.name() && section.form.is_none());

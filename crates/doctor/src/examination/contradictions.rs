@@ -129,7 +129,7 @@ fn iommu_apic(subject: &Subject<'_>) -> Option<Verdict> {
     }
     let warned = subject.host.log.evidence("enable_iommus_vapic");
     let found = "the IOMMUs offer guest APICs, and the CPU has no AVIC";
-    // Many firmwares hide AVIC alone; it becomes a fault where the kernel trips over it.
+    // Many firmwares hide only AVIC. That is a failure only if the kernel warns about it.
     let verdict = if warned.is_some() { Verdict::fail(found) } else { Verdict::warn(found) }.resting_on(fact);
     let register = subject.host.iommus.units.iter().find_map(|unit| match &unit.registers {
         IommuRegisters::Amd(fact) => Some(fact),
@@ -191,17 +191,17 @@ fn iommu_units(subject: &Subject<'_>) -> Option<Verdict> {
     Some(one_of_each.fold(verdict, |verdict, (name, value)| verdict.seen(place(name), format!("{value:#x}"))))
 }
 
-/// The place of the kernel's arguments.
+/// The file with the kernel's arguments.
 pub(super) const CMDLINE: &str = "/proc/cmdline";
 
-/// The value of a parameter in modprobe's files or the kernel's arguments; the last counts, and arguments before files.
+/// The configured value of a parameter: the last one in the kernel's arguments, or else in modprobe's files.
 pub(super) fn said(subject: &Subject<'_>, module: &str, name: &str) -> Option<(String, String, String)> {
     let argument = format!("{module}.{name}");
     if let Some(value) = subject.argument(&argument) {
         let value = value.unwrap_or("Y").to_owned();
         return Some((CMDLINE.to_owned(), format!("{argument}={value}"), value));
     }
-    // modprobe does not load what is in the kernel's image.
+    // modprobe.d does not affect built-in modules.
     let lines = subject.host.kernel.modprobe.iter().filter(|_| !subject.host.kernel.has_built_in(module));
     let counts =
         |line: &&ModprobeLine| line.module == module && line.command == "options" && line.hidden_by.is_none();
@@ -224,7 +224,7 @@ fn configured(subject: &Subject<'_>) -> Option<Verdict> {
         return Some(Verdict::pass("nothing is configured").seen(path, value));
     };
     let wanted = switch(&word)?;
-    // The module takes back what the CPU cannot do.
+    // The module clears a parameter that the CPU does not support.
     if wanted == in_force || (wanted && subject.cpu_has() == Some(false)) {
         return Some(Verdict::pass("they agree").seen(path, value).seen(place, text));
     }
@@ -238,7 +238,7 @@ fn configured(subject: &Subject<'_>) -> Option<Verdict> {
     )
 }
 
-/// Parts of lines that say that something is wrong, of which both have to be there.
+/// Pairs of texts; a log line that contains both reports a problem.
 const WRONG: &[(&str, &str)] = &[
     ("WARNING:", "avic"),
     ("WARNING:", "arch/x86/kvm"),
@@ -248,7 +248,7 @@ const WRONG: &[(&str, &str)] = &[
     ("[Firmware Bug]", "x2AVIC"),
     ("Found inconsistent EFR", ""),
 ];
-/// So many lines are shown.
+/// The largest number of lines to show.
 const LINES: usize = 3;
 
 fn log(subject: &Subject<'_>) -> Option<Verdict> {

@@ -97,7 +97,7 @@ pub(super) const RULES: &[Rule] = &[
 
 fn firmware(subject: &Subject<'_>) -> Option<Verdict> {
     let processor = &subject.host.processor;
-    // In a guest these registers tell what the underlying hypervisor offers, which is a check of its own.
+    // In a guest these registers show what the underlying hypervisor offers; another check covers that.
     if subject.is_xen() || matches!(processor.hypervisor.get(), Some(Some(_))) {
         return None;
     }

@@ -55,7 +55,7 @@ fn each_row_of_the_kernels_speaks_of_releases_before_it() {
             }
             host.kernel.release = Fact::known(release.clone(), "/proc/sys/kernel/osrelease", release);
             host.kernel.version = Fact::default();
-            // Only the number is asked here.
+            // Judge only by the release.
             host.kernel.types = Fact::default();
             host.kernel.config = Fact::default();
             for parameters in host.kernel.parameters.values_mut() {
@@ -66,7 +66,7 @@ fn each_row_of_the_kernels_speaks_of_releases_before_it() {
             for (module, (name, value)) in added {
                 host.kernel.parameters.entry(module).or_default().insert(name, value);
             }
-            // One fault shows only where APICv is off.
+            // One fault shows only with APICv off.
             if row.rule == super::kernels::TPR_THRESHOLD {
                 let off = ("enable_apicv".to_owned(), Some("N".to_owned()));
                 host.kernel.parameters.entry("kvm_intel".to_owned()).or_default().extend([off]);
@@ -114,7 +114,7 @@ fn children_of_what_failed_are_skipped_with_the_cause() {
         (avic.children[0].rule.as_str(), cause.as_str()),
         ("cpu-x2avic", "AVIC: the CPU or its firmware offers no AVIC")
     );
-    // One that is passed has its children judged.
+    // The children of a passed check are judged.
     assert_eq!(said(&examined(&on("zen4")), "cpu-x2avic")[0].state, State::Pass);
 }
 
@@ -293,7 +293,7 @@ fn a_vendors_kernel_is_judged_by_what_is_in_it() {
     let types =
         "== /exitless/types\nvcpu_svm.x2avic_msrs_intercepted: yes\nkvm_x86_ops.x2apic_icr_is_split: no\n";
     assert_eq!(state(types, "kernel-x2avic"), State::Pass);
-    // By its number it is older than x2AVIC, and it has it all the same.
+    // By its release the kernel is older than x2AVIC, but it has it nevertheless.
     assert_eq!(state(types, "kernel-bug-x2avic-icr"), State::Warn);
     let without = "== /exitless/types\nkvm_x86_ops.x2apic_icr_is_split: no\n";
     assert!(matches!(state(without, "kernel-bug-x2avic-icr"), State::Skip(_)));

@@ -9,7 +9,7 @@ use exits::KernelVersion;
 use host::Inspection;
 
 impl HostSide {
-    /// The host of an inspection.
+    /// The facts from an inspection.
     #[must_use]
     pub fn of(host: &Inspection) -> Self {
         let subject = Subject::new(host);
@@ -21,14 +21,15 @@ impl HostSide {
     }
 }
 
-/// The mainline kernel by which rules over definitions judge: of vendors' trees the number alone does not tell it.
+/// The mainline version by which rules over definitions judge. For vendors' trees the release alone does not show
+/// it.
 fn mainline(subject: &Subject<'_>) -> Option<KernelVersion> {
     let release = subject.release.as_ref()?;
     let own = KernelVersion::new(release.version.0, release.version.1);
     if release.tree == Tree::Stable {
         return Some(own);
     }
-    // What it took on purpose is what those rules ask for.
+    // The rules over definitions only depend on these features, which vendors port deliberately.
     for name in ["kernel-x2avic", "kernel-avic-nested"] {
         let row = ROWS.iter().find(|row| row.rule == name)?;
         match row.judge_running(release, &subject.host.kernel).has {
@@ -51,8 +52,8 @@ mod tests {
     const ZEN4: &str = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : AuthenticAMD\nflags : svm avic x2avic npt\n\
         == /sys/module/kvm_amd/parameters/avic\nY\n== /sys/module/kvm_amd/parameters/nested\n1\n";
 
-    /// The side of a Zen 4 with this kernel and these answers of its type information, and the rules over the kernel
-    /// that find something in a VM with the host's CPU.
+    /// The side of a Zen 4 host with this kernel and these answers of its type information, and the rules about
+    /// kernels that fire for a VM with the host's CPU.
     fn judged(release: &str, types: &str) -> (HostSide, Vec<String>) {
         let types = if types.is_empty() { String::new() } else { format!("== /exitless/types\n{types}") };
         let root = fake::root(&format!("{ZEN4}== /proc/sys/kernel/osrelease\n{release}{types}"));
@@ -70,7 +71,7 @@ mod tests {
         let (side, rules) = judged("5.15.0-204.146.1.el8uek.x86_64\n", "");
         assert_eq!((side.kernel, side.largest_apic_id), (Some(KernelVersion::new(6, 0)), Some(511)));
         assert_eq!(rules, none);
-        // Nothing tells what is in an earlier one.
+        // For an earlier build nothing shows which features it has.
         assert_eq!(judged("5.15.0-105.125.6.2.1.el8uek.x86_64\n", "").0.kernel, None);
         let (side, rules) = judged("5.15.180\n", "");
         assert_eq!(side.kernel, Some(KernelVersion::new(5, 15)));

@@ -1,4 +1,4 @@
-//! IOMMUs, and how interrupts of devices come to the host and to guests.
+//! IOMMUs, and the delivery of device interrupts to the host and to guests.
 
 use super::rule::{Category, Rule, Verdict};
 use super::subject::{Subject, parameter_path};
@@ -128,7 +128,7 @@ fn remapping(subject: &Subject<'_>) -> Option<Verdict> {
     })
 }
 
-/// A unit's posting in words, with its register.
+/// The posting of a unit; the file and value of its register are the evidence.
 fn posts(unit: &IommuUnit) -> Option<(Option<bool>, String, String)> {
     let place = |file: &str| format!("/sys/class/iommu/{}/{file}", unit.name);
     match &unit.registers {
@@ -165,7 +165,8 @@ fn posting(subject: &Subject<'_>) -> Option<Verdict> {
     let verdict = match (without.len(), units.iter().any(|(posts, ..)| posts.is_none())) {
         (0, false) => Verdict::pass("all IOMMUs can post interrupts to vCPUs"),
         (0, true) => Verdict::skip("a register of an IOMMU cannot be read"),
-        // Intel's graphics has a unit of its own, which never posts; the kernel takes posting where all can.
+        // The unit for Intel's graphics never posts, and the kernel uses posting only if all units support
+        // it.
         (some, _) => Verdict::warn(format!(
             "{some} of {} IOMMUs cannot post interrupts to vCPUs",
             units.len()
@@ -184,10 +185,10 @@ fn posting(subject: &Subject<'_>) -> Option<Verdict> {
     Some(if more > 0 { verdict.seen("also", format!("{more} more")) } else { verdict })
 }
 
-/// The number of IOMMUs that are listed one by one.
+/// The largest number of IOMMUs to list one by one.
 const SHOWN: usize = 3;
 
-/// The advice to take an argument of the IOMMU away, but not the other words of its value.
+/// The advice to remove an argument about IOMMUs, or only the harmful words of its value.
 fn removal(argument: &Argument) -> String {
     let several = argument.value.iter().filter(|value| value.contains(','));
     let words = several.flat_map(|value| value.split(','));

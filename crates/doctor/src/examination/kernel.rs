@@ -1,4 +1,4 @@
-//! The kernel: how it was configured, what it lets be read, and what its version has.
+//! The kernel: its configuration, its restrictions, and the features and faults of its version.
 
 use super::kernels::{Has, Kind, ROWS, Row, TPR_THRESHOLD};
 use super::rule::{Category, Rule, Verdict};
@@ -90,7 +90,7 @@ fn option(subject: &Subject<'_>, wanted: &[(&str, bool)], what: &str) -> Option<
     }))
 }
 
-/// A container, and what it does not see.
+/// The container that this program runs in, and the facts that it hides.
 fn container(subject: &Subject<'_>) -> Option<Verdict> {
     let container = subject.host.container.as_ref()?;
     let mark = (&container.mark.place, &container.mark.text);
@@ -181,12 +181,12 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
         return false;
     }
     let processor = &subject.host.processor;
-    // What KVM has is nothing to a host that cannot use KVM.
+    // KVM's features do not matter on a host that cannot use KVM.
     let able = |flags: &BTreeSet<String>| flags.contains("svm") || flags.contains("vmx");
     if processor.flags.get().is_some_and(|flags| !able(flags)) {
         return false;
     }
-    // A module can be forced to use what the CPU denies.
+    // The module can be forced to use AVIC although the CPU does not announce it.
     let may_have = subject.cpu_has() != Some(false) || subject.is_enabled() == Some(true);
     let posts = subject.iommus_post() != Some(false);
     match row.rule {
@@ -208,10 +208,10 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
     }
 }
 
-/// Tests whether a fault can show on a host with interrupt virtualization.
+/// Tests whether a fault can affect this host if interrupt virtualization is on.
 fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
     let x2avic = || subject.host.processor.svm.get().is_none_or(|svm| svm.x2avic);
-    // The default is on.
+    // Nested virtualization is on by default.
     let nested = || subject.is_on(subject.module(), "nested") != Some(false);
     let posts = || subject.iommus_post() != Some(false) && !subject.host.iommus.units.is_empty();
     let flag = |name: &str| subject.host.processor.flags.get().is_none_or(|flags| flags.contains(name));
@@ -234,7 +234,7 @@ fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
         | "kernel-bug-posting-stale"
         | "kernel-bug-posted-wakeup" => posts(),
         "kernel-bug-avic-ga-tag" => posts() && x2avic(),
-        // Where KVM has no such parameter, the flag says whether the kernel left SEV-SNP on.
+        // Without this parameter in KVM, the flag shows whether the kernel left SEV-SNP on.
         "kernel-bug-avic-snp" => subject.is_on("kvm_amd", "sev_snp").unwrap_or_else(|| flag("sev_snp")),
         "kernel-bug-ipi-virtualization-busy" => sends_ipis(),
         "kernel-bug-posted-msi" | "kernel-bug-posted-msi-affinity" | "kernel-bug-posted-msi-retrigger" => {
@@ -244,7 +244,7 @@ fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
     }
 }
 
-/// A finding for each row of the kernels' table that concerns this host.
+/// The findings for the rows of the kernel table that concern this host.
 pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
     let Some(release) = &subject.release else { return Vec::new() };
     let finding = |row: &'static Row| {
@@ -266,7 +266,7 @@ pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
         };
         let verdict = match row.rule {
             _ if !fixes => verdict,
-            // IPIs stay fast where vCPUs halt often.
+            // Disable only posting: IPIs stay fast even if vCPUs halt often.
             "kernel-irte-caching" => {
                 verdict.advice(row.newer()).command("exitless disable --device-interrupts --persist --apply")
             }
@@ -284,7 +284,7 @@ pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
     ROWS.iter().filter(|row| concerns(row, subject)).map(finding).collect()
 }
 
-/// A row as a rule, for what is said of both.
+/// A row of the kernel table as a rule.
 pub(super) fn rule_of(row: &'static Row) -> Rule {
     Rule {
         name: row.rule,

@@ -1,4 +1,4 @@
-//! The features and known faults of kernels: data, and how a kernel is judged by it.
+//! The features and known faults of kernels: a table, and the judgement of a kernel by it.
 
 use super::release::{Release, Tree};
 use super::subject::parameter_path;
@@ -6,28 +6,28 @@ use exits::Isa;
 use host::inspection::{Kernel, OptionState, TypeQuestion};
 use std::cmp::Ordering;
 
-/// One build of a vendor's tree: version and numbers after the dash.
+/// A build of a vendor's tree: the version, and the numbers after the dash.
 pub type Build = ((u16, u16), &'static [u32]);
 
 /// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Something that came with a release. Without it a host is worse off.
+    /// A feature that a release added. A host without it is worse off.
     Feature,
-    /// Something that came with a release, which nothing has to be fixed for.
+    /// A feature that a release added, but whose absence needs no fix.
     Extra,
-    /// A fault that went with a release.
+    /// A fault that a release fixed.
     Bug,
 }
 
-/// A question to the running kernel, whose answer is worth more than its number.
+/// A question to the running kernel. Its answer has precedence over the release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// Its type information.
+    /// A question about its type information (BTF).
     Types(TypeQuestion),
-    /// A parameter of a module; no answer while the module is not loaded.
+    /// The presence of a module's parameter; no answer while the module is not loaded.
     Parameter(&'static str, &'static str),
-    /// An option of its configuration.
+    /// The state of an option of its configuration.
     Option(&'static str),
 }
 
@@ -38,32 +38,33 @@ pub struct Row {
     pub rule: &'static str,
     /// Its subject, in a few words.
     pub title: &'static str,
-    /// Feature or fault.
+    /// The kind of the row.
     pub kind: Kind,
-    /// Whose CPUs it concerns; `None` for both.
+    /// The CPUs that it concerns; `None` for both vendors.
     pub isa: Option<Isa>,
-    /// The first mainline release with the feature, or without the fault.
+    /// The first mainline release with the feature or with the fix.
     pub since: (u16, u16),
-    /// A fault's first mainline release; of features nothing.
+    /// The first mainline release with the fault; not used for features.
     pub from: (u16, u16),
-    /// The last release candidate of [`Self::since`]'s version that still has a fault; `None` where none has.
+    /// The last release candidate of [`Self::since`] that still has the fault; `None` if none has.
     pub last_bad_candidate: Option<u16>,
-    /// Stable releases that have the feature, or are without the fault: version and first patch level.
+    /// The stable series with the feature or the fix: version, and first patch level that has it.
     pub stable: &'static [((u16, u16), u16)],
-    /// The stable series in which a port was looked for; other series than these and those of [`Self::stable`] are unknown.
-    /// Empty where it was looked for in all.
+    /// The stable series that were searched for a backport; series that are neither here nor in [`Self::stable`] are
+    /// unknown. Empty if all were searched.
     pub looked_in: &'static [(u16, u16)],
-    /// Builds of Oracle's tree that have it; each counts for all later ones of the same version.
+    /// The first builds of Oracle's tree that have it; later builds of the same version have it too.
     pub uek: &'static [Build],
-    /// Questions to the running kernel: one that is answered with yes is enough.
+    /// Questions to the running kernel; a single yes is sufficient.
     pub asked: &'static [Asked],
-    /// The question that tells whether a kernel has what a fault is of, however old it is by its number.
+    /// The question whether a kernel has the feature that the fault is in, even if its release is older than
+    /// that.
     pub of: Option<Asked>,
-    /// The subject of the mainline commit, by which vendors' change logs name it.
+    /// The subject of the mainline commit, which vendors' change logs contain.
     pub subject: &'static str,
-    /// The state without it.
+    /// The effect of its absence.
     pub without: &'static str,
-    /// The state with it.
+    /// The effect of its presence.
     pub with: &'static str,
     /// The reason why it matters.
     pub why: &'static str,
@@ -71,15 +72,16 @@ pub struct Row {
     pub source: &'static str,
 }
 
-/// The series whose stable releases Debian builds: its change log lists what each of them brought, and was read up to
-/// 5.10.262, 6.1.192 and 6.12.118. The ports of a row with these are from there. (It lists others too for as long as Debian
-/// built them, and 7.2 up to 7.2.13 and 7.3 up to 7.3.4; other series of that age, such as 6.6 and 6.18, it does not.)
+/// The stable series that Debian builds. The backports in rows with these series are from Debian's change log, which lists
+/// the changes of each stable release and was read up to 5.10.262, 6.1.192 and 6.12.118. (It also lists other series for as
+/// long as Debian built them, and 7.2 up to 7.2.13 and 7.3 up to 7.3.4, but not series such as 6.6 and 6.18.)
 const DEBIAN: &[(u16, u16)] = &[(5, 10), (6, 1), (6, 12)];
 
-/// UEK 7 update 2, which Oracle names as the first that has all of AVIC, x2AVIC and IOMMU AVIC as its guide describes.
+/// UEK 7 update 2, according to Oracle the first with AVIC, x2AVIC and IOMMU AVIC as its guide describes them.
 const UEK7_U2: Build = ((5, 15), &[204, 146, 1]);
 
-/// The build of UEK 6 that took several changes of AMD's IOMMU (Oracle's advisory ELSA-2023-12590).
+/// The build of UEK 6 to which several changes of AMD's IOMMU were ported (Oracle's advisory
+/// ELSA-2023-12590).
 const UEK6_321: Build = ((5, 4), &[2136, 321, 3]);
 
 const fn feature(rule: &'static str, title: &'static str, since: (u16, u16)) -> Row {
@@ -273,7 +275,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         kind: Kind::Extra,
-        // Stable series took it as a condition of 87d0f901a9bd; 6.1 has that one without this.
+        // Stable series took it as a prerequisite of 87d0f901a9bd; 6.1 has that commit without this one.
         stable: &[((6, 6), 130), ((6, 12), 78), ((6, 18), 19)],
         looked_in: &[(5, 10), (6, 1), (6, 6), (6, 12), (6, 18)],
         subject: "KVM: SVM: Limit AVIC physical max index based on configured max_vcpu_ids",
@@ -318,8 +320,8 @@ pub const ROWS: &[Row] = &[
         kind: Kind::Bug,
         from: (4, 7),
         last_bad_candidate: Some(3),
-        // The announcements of 6.1.167, 6.6.130, 6.12.78 and 6.19.9 list the change, and the difference to 6.18.18 in that of
-        // 6.18.19 (19 March 2026) has it. It did not apply to 5.10, and no port of it was seen.
+        // The announcements of 6.1.167, 6.6.130, 6.12.78 and 6.19.9 list the change, and the diff from 6.18.18 in that of
+        // 6.18.19 (19 March 2026) contains it. It did not apply to 5.10, and no port to it was found.
         stable: &[((6, 1), 167), ((6, 6), 130), ((6, 12), 78), ((6, 18), 19), ((6, 19), 9)],
         without: "writes of CR8 can stay intercepted while AVIC is active; each is then a write_cr8 exit",
         with: "writes of CR8 are not intercepted while AVIC is active",
@@ -349,7 +351,7 @@ pub const ROWS: &[Row] = &[
         ..fault("kernel-bug-avic-nested-restore", "Nested guests restored with AVIC", (5, 19), (7, 1))
     },
     Row {
-        // Debian's 6.5.8-1 has it as well, as a change of its own: the stable release with it is 6.5.9.
+        // Debian's 6.5.8-1 has it too, as a patch of its own; the first stable release with it is 6.5.9.
         stable: &[((6, 1), 62), ((6, 5), 9)],
         subject: "KVM: SVM: always update the x2avic msr interception",
         without: "MSRs of x2APIC stay without interception after a guest resets its APIC",
@@ -410,7 +412,7 @@ pub const ROWS: &[Row] = &[
     Row {
         isa: Some(Isa::Vmx),
         stable: &[((6, 12), 94)],
-        // It was asked for from 6.6 on; older series were not looked at.
+        // The backport was requested for 6.6 and later; older series were not searched.
         looked_in: &[(6, 12)],
         subject: "KVM: VMX: Update SVI during runtime APICv activation",
         without: "an interrupt in service is forgotten when an inhibit of APICv ends",
@@ -617,7 +619,8 @@ pub const ROWS: &[Row] = &[
     Row {
         isa: Some(Isa::Vmx),
         stable: &[((6, 1), 96)],
-        // The beginning was not looked up; 4.4 is older than all kernels that the tables judge.
+        // The first release with the fault was not determined; 4.4 is older than all kernels that the table
+        // judges.
         subject: "KVM: x86: Always sync PIR to IRR prior to scanning I/O APIC routes",
         without: "KVM overlooks posted interrupts when the VMM changes the I/O APIC's routes (kernel-irqchip=split)",
         with: "KVM sees posted interrupts when the I/O APIC's routes change",
@@ -682,10 +685,10 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// The rule of the fault that shows where interrupt virtualization is off.
+/// The rule about the fault that shows only with interrupt virtualization off.
 pub(super) const TPR_THRESHOLD: &str = "kernel-bug-tpr-threshold";
 
-/// The rule of the fault by which writes of CR8 stay intercepted.
+/// The rule about the fault that leaves writes of CR8 intercepted.
 const CR8_INTERCEPT: &str = "kernel-bug-avic-cr8";
 
 /// Tests a kernel for the fault by which writes of CR8 stay intercepted while AVIC is active, by its release and, where
@@ -693,7 +696,7 @@ const CR8_INTERCEPT: &str = "kernel-bug-avic-cr8";
 #[must_use]
 pub fn keeps_cr8_intercept(release: &str, build: Option<&str>) -> Option<bool> {
     let release = Release::parse(release, build)?;
-    // Debian before 13 tells its stable release in the build alone, and calls itself 6.1.0-28.
+    // Debian before 13 has its stable release only in the build; its release is, for instance, 6.1.0-28.
     if build.is_none() && release.patch == Some(0) && release.candidate.is_none() {
         return None;
     }
@@ -704,7 +707,7 @@ pub fn keeps_cr8_intercept(release: &str, build: Option<&str>) -> Option<bool> {
     }
 }
 
-/// The kernels that do not have that fault.
+/// The kernels without the fault that leaves writes of CR8 intercepted, for people.
 #[must_use]
 pub fn without_cr8_intercept() -> String {
     cr8_row().map(Row::newer).unwrap_or_default()
@@ -721,7 +724,8 @@ pub enum Has {
     Yes,
     /// Absent.
     No,
-    /// A vendor's tree, older by its number than the release that brought it: the vendor may have taken it.
+    /// Unknown. The tree is a vendor's and older, by its release, than the mainline release that added it:
+    /// the vendor may have ported it. Or the stable series was not searched, or the patch level is not known.
     Unknown,
 }
 
@@ -734,7 +738,7 @@ impl Asked {
         }
     }
 
-    /// The place of the answer, and the words for what was found there.
+    /// The place of the answer, and the answer in words.
     fn seen(self, kernel: &Kernel, there: bool) -> (String, String) {
         let found = if there { "there" } else { "not there" };
         match self {
@@ -748,20 +752,20 @@ impl Asked {
     }
 }
 
-/// A row's judgement of a running kernel.
+/// The judgement of a running kernel by a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// The presence of the feature, or of the fix.
     pub has: Has,
-    /// The kernel's own answer, as a place and what it says; `None` where its number decided.
+    /// The kernel's own answer, as a place and its text; `None` if the release decided.
     pub answer: Option<(String, String)>,
 }
 
 impl Row {
-    /// Judges a running kernel: by its own answers, and by its release where it has none.
+    /// Judges a running kernel by its own answers, or by its release if it has none.
     ///
-    /// What a later kernel no longer has under this name it has not lost: from [`Self::since`] on, the release decides. An
-    /// option that is not set is missing from any.
+    /// From [`Self::since`] on, a "no" does not count and the release decides: later kernels may have renamed the type or
+    /// parameter. Only an unset option counts in any release.
     #[must_use]
     pub fn judge_running(&self, release: &Release, kernel: &Kernel) -> Judgement {
         let answers = self.asked.iter().filter_map(|asked| Some((asked, asked.answer(kernel)?)));
@@ -790,7 +794,7 @@ impl Row {
     pub fn judge(&self, release: &Release) -> Has {
         let bug = self.kind == Kind::Bug;
         if bug && release.version < self.from {
-            // A vendor's tree can have taken the fault with what it is a fault of.
+            // A vendor may have ported the faulty feature, and the fault with it.
             return if release.tree == Tree::Stable { Has::Yes } else { Has::Unknown };
         }
         if release.version == self.since {
@@ -817,12 +821,12 @@ impl Row {
         }
     }
 
-    /// Tests whether ports to a stable series were looked for.
+    /// Tests whether a stable series was searched for a backport.
     fn is_looked_in(&self, series: (u16, u16)) -> bool {
         self.looked_in.is_empty() || self.looked_in.contains(&series)
     }
 
-    /// The reason why a release does not tell whether it has it, and what to look at.
+    /// The reason why the release does not show whether the kernel has it, and the place to look.
     #[must_use]
     pub fn doubt(&self, release: &Release) -> String {
         let what = if self.kind == Kind::Bug { "fixed" } else { "there" };
@@ -844,7 +848,7 @@ impl Row {
         format!("{what} in Linux {}; {doubt}{look}", self.first())
     }
 
-    /// The first release that has it, as people write it: `6.8`, `5.6-rc4`.
+    /// The first mainline release that has it, as text: `6.8`, `5.6-rc4`.
     #[must_use]
     pub fn first(&self) -> String {
         let (major, minor) = self.since;
@@ -869,7 +873,7 @@ impl Row {
 
 #[cfg(test)]
 impl Row {
-    /// A release without it, of a series whose ports are known.
+    /// A release without it, of a series whose backports are known.
     pub(super) fn last_without(&self) -> String {
         let (major, minor) = self.since;
         let looked_in =
@@ -907,9 +911,9 @@ mod tests {
         assert_eq!(answer.1, "kvm_arch.apicv_nr_irq_window_req: there");
         assert_eq!(running(rule, red_hat, &types("no")).has, Has::No);
         assert_eq!(running(rule, red_hat, "== /proc/version\nx\n").has, Has::Unknown);
-        // A name that a later kernel has changed takes nothing away.
+        // A later kernel that has renamed the member still has the feature.
         assert_eq!(running(rule, "7.9.1", &types("no")).has, Has::Yes);
-        // A fault is not found in kernels older than it.
+        // Kernels older than the fault do not have it.
         let icr = "== /exitless/types\nkvm_x86_ops.x2apic_icr_is_split: no\n";
         assert_eq!(running("kernel-bug-x2avic-icr", "5.14.21", icr).has, Has::Yes);
         assert_eq!(running("kernel-bug-x2avic-icr", "6.6.140", icr).has, Has::No);

@@ -230,7 +230,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         _ if subject.host.kernel.has_built_in(module) => {
             verdict.advice(subject.loading(module, &format!("{name}=1")))
         }
-        // A line in another file can be read before it.
+        // Change that line: one in another file might be read before it, and so have no effect.
         Some((place, _, word)) if switch(&word) != Some(true) => {
             verdict.advice(format!("change {name}={word} to {name}=1 in {place}, then `{reload}`"))
         }
@@ -239,7 +239,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     })
 }
 
-/// The place that switches AVIC off on a CPU without the erratum for which guides do so.
+/// The setting that switches AVIC off on a CPU without erratum 1235, the reason why guides recommend that.
 fn needless(subject: &Subject<'_>) -> Option<(String, String)> {
     if subject.isa != Some(Isa::Svm) || subject.host.processor.erratum_1235.get() != Some(&false) {
         return None;
@@ -280,7 +280,7 @@ fn ipi_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     match (subject.isa?, subject.is_on(module, "enable_ipiv")) {
         (Isa::Vmx, _) if cpu == Some(false) => Some(Verdict::skip("this CPU has none")),
         (Isa::Vmx, None) => Some(Verdict::skip("the module has no such parameter")),
-        // Before the parameter came it was a part of AVIC.
+        // In kernels without the parameter, IPI virtualization is part of AVIC.
         (Isa::Svm, None) => None,
         (_, Some(true)) => Some(Verdict::pass("it is on").seen(path, value.unwrap_or_default())),
         (Isa::Svm, Some(false)) if erratum => {

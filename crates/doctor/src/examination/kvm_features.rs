@@ -4,14 +4,14 @@ use super::rule::Verdict;
 use super::subject::{Subject, parameter_path};
 use exits::Isa;
 
-/// From here on polling costs more than any wake-up: in nanoseconds.
+/// The polling time, in nanoseconds, from which polling costs more than any wake-up.
 const LONG_POLLING: u64 = 1_000_000;
 
 pub(super) fn device_posting(subject: &Subject<'_>) -> Option<Verdict> {
     if subject.is_xen() || subject.is_enabled() != Some(true) {
         return None;
     }
-    // The vendor's module shows it; before the vendors shared the code, kvm did.
+    // The parameter is in the vendor module, or in kvm.
     let modules = [subject.module(), "kvm"];
     let (module, value) = modules
         .iter()

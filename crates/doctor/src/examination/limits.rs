@@ -28,12 +28,12 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// The largest APIC ID in AVIC's table, in x2AVIC's, and in the extended one.
+/// The largest APIC IDs of AVIC, of x2AVIC, and of x2AVIC with its extension.
 const LARGEST: [u32; 3] = [0xfe, 0x1ff, 0xfff];
-/// The largest APIC ID that a message without remapping can name; one more is the broadcast.
+/// The largest APIC ID in an MSI without remapping; the next one is the broadcast ID.
 const LARGEST_IN_MESSAGE: u32 = 0xfe;
 
-/// The largest APIC ID of a guest for which AVIC works here, and what sets it.
+/// The largest APIC ID in a guest for which AVIC works, or may work, on this host, and the name of the limit.
 pub(super) fn largest_apic_id(subject: &Subject<'_>) -> Option<(u32, &'static str)> {
     let svm = subject.host.processor.svm.get()?;
     let extended = ROWS.iter().find(|row| row.rule == "kernel-x2avic-4k").is_some_and(|row| {

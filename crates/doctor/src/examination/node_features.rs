@@ -3,15 +3,16 @@
 use super::subject::Subject;
 use host::Inspection;
 
-/// The features, one a line as `NAME=VALUE`; those that are not known are left out. NFD makes labels of them, such as
-/// `feature.node.kubernetes.io/exitless-interrupt-virtualization.enabled=true` (Node Feature Discovery, "Local feature source").
+/// The features, one per line as `NAME=VALUE`; unknown ones are omitted. NFD turns them into labels such as
+/// `feature.node.kubernetes.io/exitless-interrupt-virtualization.enabled=true` (Node Feature Discovery, "Local feature
+/// source").
 #[must_use]
 pub fn node_features(host: &Inspection) -> String {
     let subject = Subject::new(host);
     let known = |name: &str, value: Option<bool>| {
         value.map(|value| format!("exitless-interrupt-virtualization.{name}={value}\n"))
     };
-    // Modules are the host's in a container too, if it sees them.
+    // In a container too, modules are those of the host, unless `/sys/module` is hidden.
     let hides =
         |place: &str| host.container.iter().flat_map(|one| &one.empty).any(|(hidden, _)| *hidden == place);
     let sees_modules = !hides("/sys/module");
@@ -39,9 +40,9 @@ mod tests {
         assert_eq!(features(on("zen4")), with_prefix(&["mechanism=AVIC", "capable=true", "enabled=true"]));
         assert_eq!(features(on("zen2")), with_prefix(&["mechanism=AVIC", "capable=true", "enabled=false"]));
         assert!(features(on("sapphire-rapids")).contains("mechanism=APICv\n"));
-        // Xen's CPUs and modules are not KVM's.
+        // Nothing is reported on Xen, whose guests do not run on KVM.
         assert_eq!(features(on("xen-dom0")), "");
-        // In a container too.
+        // The features are the same in a container.
         let pod = with("zen4", "== /dev/termination-log\n");
         assert_eq!(features(pod), features(on("zen4")));
     }

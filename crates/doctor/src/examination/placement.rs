@@ -1,4 +1,4 @@
-//! Threads of VMs and interrupts of devices that meet on one processor.
+//! Threads of VMs and interrupts of devices that share a processor.
 
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
@@ -57,7 +57,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// The number of processors that are listed one by one.
+/// The largest number of processors to list one by one.
 const SHOWN: usize = 4;
 
 fn readable(subject: &Subject<'_>) -> Option<Verdict> {
@@ -104,12 +104,12 @@ fn role(occupant: &Occupant) -> String {
     format!("{what} of {}", occupant.vm)
 }
 
-/// vCPUs that may run nowhere else.
+/// The vCPUs that may run only on this processor.
 fn pinned(place: &Placement) -> Vec<&Occupant> {
     place.occupants.iter().filter(|one| one.pinned && matches!(one.role, Role::Vcpu(_))).collect()
 }
 
-/// A verdict over all processors on which something meets a vCPU that is bound to it.
+/// A verdict on all processors that something shares with a vCPU that is bound to them.
 fn meeting(
     subject: &Subject<'_>,
     what: &str,
@@ -177,7 +177,7 @@ fn interrupts(subject: &Subject<'_>) -> Option<Verdict> {
     let movable = "move the interrupts: /proc/irq/N/smp_affinity_list (refused for queues that the kernel manages), or irqbalance's \
          IRQBALANCE_BANNED_CPULIST";
     let managed = "isolcpus=managed_irq,CPUS among the kernel's arguments: only the kernel moves interrupts of NVMe queues";
-    // Those of assigned devices belong where their vCPU runs.
+    // Interrupts of assigned devices are best handled where their vCPU runs.
     let fires = |one: &&Interrupt| one.count > 0 && one.kind != DeviceKind::Assigned;
     let of = |place: &Placement| {
         let host = subject.host.interrupts.devices.get().map_or(&[][..], Vec::as_slice);
@@ -205,8 +205,8 @@ fn interrupts(subject: &Subject<'_>) -> Option<Verdict> {
     }))
 }
 
-/// Tests whether an interrupt is of a queue of one CPU. It fires only for I/O that starts there, and not even the kernel moves
-/// it (Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus=managed_irq).
+/// Tests whether an interrupt belongs to a queue of a single CPU. It fires only for I/O that starts on that CPU, and not even
+/// the kernel moves it (Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus=managed_irq).
 fn is_of_its_cpu(one: &Interrupt) -> bool {
     one.is_managed() && one.affinity.as_ref().and_then(CpuSet::only).is_some()
 }

@@ -1,22 +1,22 @@
-//! The code in a kernel, by its release.
+//! The origin and version of a kernel's code, by its release.
 
 use std::cmp::Ordering;
 
-/// Whose tree a release comes from: with those of vendors, the version says where the tree began, not what is in it.
+/// The tree that a release is built from. The version of a vendor's tree shows only its base, not the changes in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tree {
-    /// The mainline's or stable's, or that of a distribution which follows stable releases.
+    /// Mainline or stable, or a distribution's tree that follows the stable releases.
     Stable,
     /// Oracle's Unbreakable Enterprise Kernel.
     Uek,
-    /// One that takes changes of later releases under its own numbers: Red Hat's and its kin, SUSE's, Ubuntu's.
+    /// A vendor's tree with backports under its own numbers: Red Hat's and its derivatives, SUSE's, Ubuntu's.
     Vendor,
 }
 
-/// A vendor that takes changes of later releases under its own numbers.
+/// A vendor that backports changes under its own numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Vendor {
-    /// Red Hat, and those that build its tree: CentOS Stream, Rocky, Alma.
+    /// Red Hat, and distributions that build its tree: CentOS Stream, Rocky, Alma.
     RedHat,
     /// SUSE.
     Suse,
@@ -26,9 +26,9 @@ pub enum Vendor {
     Proxmox,
     /// Oracle.
     Oracle,
-    /// OpenAnolis, Alibaba's.
+    /// OpenAnolis (Alibaba).
     Anolis,
-    /// openEuler, Huawei's.
+    /// openEuler (Huawei).
     OpenEuler,
 }
 
@@ -47,7 +47,7 @@ impl Vendor {
         }
     }
 
-    /// The place in which the vendor lists what its kernel took, for people.
+    /// The place where the vendor lists the changes in its kernel, for people.
     #[must_use]
     pub const fn changes(self) -> &'static str {
         match self {
@@ -61,28 +61,29 @@ impl Vendor {
     }
 }
 
-/// A release, as far as rules compare it.
+/// A release, with the parts that rules compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
     /// The output of `uname -r`.
     pub text: String,
     /// Major and minor version.
     pub version: (u16, u16),
-    /// The stable release (`49` of 6.12.49); `None` where the text does not tell it.
+    /// The stable release (`49` of 6.12.49); `None` if the text does not contain it.
     pub patch: Option<u16>,
     /// The release candidate (`2` of 5.6.0-rc2); `None` for a release.
     pub candidate: Option<u16>,
-    /// Whose it is.
+    /// The tree that it is built from.
     pub tree: Tree,
-    /// The vendor; `None` of stable trees.
+    /// The vendor; `None` for stable trees.
     pub vendor: Option<Vendor>,
-    /// The numbers after the dash, of vendors' trees (`[204, 146, 1]` of 5.15.0-204.146.1.el8uek.x86_64).
+    /// The numbers after the dash in releases of vendors' trees (`[204, 146, 1]` of
+    /// 5.15.0-204.146.1.el8uek.x86_64).
     pub build: Vec<u32>,
 }
 
 impl Release {
-    /// Reads a release (`uname -r`), with the help of the build (`uname -v`), in which Debian tells the stable release.
-    /// `None` where it does not begin with two numbers.
+    /// Parses a release (`uname -r`). The build (`uname -v`) helps, because Debian's contains the stable release.
+    /// `None` if the release does not start with two numbers.
     #[must_use]
     pub fn parse(text: &str, build: Option<&str>) -> Option<Self> {
         let text = text.trim();
@@ -105,13 +106,13 @@ impl Release {
         Some(Self { text: text.to_owned(), version, patch, candidate, tree, vendor, build })
     }
 
-    /// Tests whether it contains the mainline of this version, or of an earlier one.
+    /// Tests whether its version is at least this mainline version.
     #[must_use]
     pub fn reaches(&self, major: u16, minor: u16) -> bool {
         self.version >= (major, minor)
     }
 
-    /// Compares its build with another one of the same tree and version; `None` for other trees.
+    /// Compares its build with another one of the same tree; `None` if the versions differ.
     #[must_use]
     pub fn compare_build(&self, version: (u16, u16), build: &[u32]) -> Option<Ordering> {
         (self.version == version).then(|| self.build.as_slice().cmp(build))
@@ -123,9 +124,9 @@ fn leading(text: &str) -> Option<u16> {
     text[..end].parse().ok()
 }
 
-/// The vendor by the marks in a release and its build.
+/// The vendor, by marks in a release and its build.
 fn vendor(text: &str, build: Option<&str>) -> Option<Vendor> {
-    /// Ubuntu's flavours; without the build a release tells no more.
+    /// Ubuntu's flavours, the only mark if the build is not known.
     const UBUNTU: [&str; 4] = ["generic", "lowlatency", "aws", "gcp"];
     let words = text.split(['.', '-', '_', '+']);
     let any = |test: &dyn Fn(&str) -> bool| words.clone().any(test);
@@ -137,7 +138,7 @@ fn vendor(text: &str, build: Option<&str>) -> Option<Vendor> {
     if text.contains("uek") {
         return Some(Vendor::Oracle);
     }
-    // Ubuntu builds are marked so, Proxmox's are not, though the tree is Ubuntu's.
+    // Proxmox builds Ubuntu's tree, but without Ubuntu's marks.
     if any(&|one| one == "pve") {
         return Some(Vendor::Proxmox);
     }

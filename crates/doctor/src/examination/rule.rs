@@ -12,7 +12,7 @@ pub enum Category {
     Cpu,
     /// Contradictions between sources.
     Contradictions,
-    /// The kernel: its version, its configuration, what it was told.
+    /// The kernel: its version, configuration and arguments.
     Kernel,
     /// KVM and its modules.
     Kvm,
@@ -20,7 +20,7 @@ pub enum Category {
     Iommu,
     /// Limits of hardware and kernel.
     Limits,
-    /// Threads and interrupts that meet on a processor.
+    /// Threads and interrupts that share a processor.
     Placement,
     /// Xen.
     Xen,
@@ -29,7 +29,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// All of the host's, in the order in which they are shown.
+    /// All categories of a host, in the order of display.
     pub const OF_HOST: &'static [Self] = &[
         Self::Xen,
         Self::Cpu,
@@ -87,7 +87,7 @@ pub struct Rule {
     pub why: &'static str,
     /// The source.
     pub source: &'static str,
-    /// The rule of the same category without which this one has no meaning; empty for none.
+    /// The rule of the same category that must not fail for this one to make sense; empty for none.
     pub parent: &'static str,
     pub(super) check: fn(&Subject<'_>) -> Option<Verdict>,
 }
@@ -105,7 +105,7 @@ impl Rule {
 }
 
 impl Verdict {
-    /// Not looked at, for a fact is not known.
+    /// Skips the check, because a fact is not known.
     pub(super) fn unknown<T>(fact: &Fact<T>) -> Self {
         Self::absent(fact.absence()).resting_on(fact)
     }
@@ -114,7 +114,7 @@ impl Verdict {
         Self::skip(absence.map_or("it was not looked at", |absence| absence.why.as_str()))
     }
 
-    /// With what a fact rests on.
+    /// Adds the evidence of a fact.
     pub(super) fn resting_on<T>(mut self, fact: &Fact<T>) -> Self {
         let evidence = fact.evidence.iter();
         self.evidence

@@ -1,4 +1,4 @@
-//! The VMs that run, each with a section of its own: its state now, and its definition judged.
+//! The running VMs, each with a section of its own: its present state, and the findings in its definition.
 
 use super::rule::Verdict;
 use super::subject::{Of, Subject};
@@ -12,14 +12,14 @@ use exits::counted;
 use host::inspection::RunningVm;
 use host::vms::Vmm;
 
-/// A section for each VM that is wanted.
+/// A section for each selected VM.
 pub(super) fn sections(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Vec<Section> {
     let wanted = |vm: &&RunningVm| chosen.is_empty() || chosen.contains(&vm.vm.pid);
     subject.running().iter().filter(wanted).flat_map(|running| sections_of(subject, running, sides)).collect()
 }
 
 fn sections_of(subject: &Subject<'_>, running: &RunningVm, sides: &[VmSide]) -> Vec<Section> {
-    // A process can hold several VMs, each with a state of its own.
+    // A process can have several VMs, each with a state of its own.
     let mut of_it: Vec<Option<&VmSide>> =
         sides.iter().filter(|side| side.pid == running.vm.pid).map(Some).collect();
     if of_it.is_empty() {
@@ -45,12 +45,12 @@ fn sections_of(subject: &Subject<'_>, running: &RunningVm, sides: &[VmSide]) -> 
     of_it.into_iter().enumerate().map(section).collect()
 }
 
-/// The owner's name for it.
+/// The name of the VM for its owner.
 pub(super) fn name(running: &RunningVm) -> &str {
     running.libvirt.as_ref().map_or(running.vm.name.as_str(), |libvirt| libvirt.name.as_str())
 }
 
-/// The program that made it, if that has words of its own.
+/// The manager of the VM, if it has settings of its own; for the section's title.
 fn of_manager(running: &RunningVm) -> String {
     let management = &running.vm.management;
     if !has_words(management.manager) || management.manager.is_vmm() {
@@ -60,7 +60,7 @@ fn of_manager(running: &RunningVm) -> String {
     format!("{}{number}, ", management.manager.name())
 }
 
-/// The findings of the rules over definitions: those to be fixed, and one line about the rest.
+/// The findings of the rules over definitions that need a fix, and one line about the others.
 fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Option<Form>) {
     let read = match read(running) {
         Ok(read) => read,
@@ -81,7 +81,7 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
     (findings, Some(read.form))
 }
 
-/// Its definition; or how that is told, and what was found instead.
+/// The definition of the VM; the error is the state and text of the finding instead.
 fn read(running: &RunningVm) -> Result<Definition, (State, String)> {
     if running.vm.vmm != Vmm::Qemu {
         return Err((State::Skip("the rules over definitions are about QEMU".to_owned()), String::new()));
@@ -91,7 +91,7 @@ fn read(running: &RunningVm) -> Result<Definition, (State, String)> {
         for fact in [&libvirt.definition, &libvirt.status] {
             let (Some(text), Some(place)) = (fact.get(), fact.evidence.first()) else { continue };
             let read = domain::libvirt::read(&Text::new(place.place.clone(), text.as_bytes()), &NoFiles);
-            // A domain always has a type; one without was not understood.
+            // A domain always has a type. If none was found, the XML was not understood.
             if let Some(read) = read.ok().filter(|read| read.machine.accelerator.is_some()) {
                 return Ok(read);
             }

@@ -1,4 +1,4 @@
-//! A host with the conclusions from its facts that many rules need.
+//! A host, with conclusions from its facts that many rules need.
 
 use super::release::Release;
 use super::vm_side::VmSide;
@@ -7,7 +7,7 @@ use host::Inspection;
 use host::inspection::{IommuRegisters, Role, RunningVm};
 use host::switch;
 
-/// A host, and of rules over VMs the VM.
+/// A host, and for rules over VMs also the VM.
 pub(super) struct Subject<'a> {
     pub(super) host: &'a Inspection,
     pub(super) release: Option<Release>,
@@ -15,7 +15,7 @@ pub(super) struct Subject<'a> {
     pub(super) vm: Option<Of<'a>>,
 }
 
-/// The VM that a rule is asked about.
+/// The VM that a rule judges.
 #[derive(Clone, Copy)]
 pub(super) struct Of<'a> {
     pub(super) running: &'a RunningVm,
@@ -36,12 +36,12 @@ impl<'a> Subject<'a> {
         Self { host: self.host, release: self.release.clone(), isa: self.isa, vm: Some(vm) }
     }
 
-    /// Tests whether VMs run on something else than KVM: rules over KVM say nothing then.
+    /// Tests whether the host runs Xen: rules over KVM then do not apply.
     pub(super) fn is_xen(&self) -> bool {
         self.host.xen.is_some()
     }
 
-    /// Tests whether it is a KVM host with CPUs of this kind, or may become one.
+    /// Tests whether it is, or could be, a KVM host with CPUs of this vendor.
     pub(super) fn is_kvm_on(&self, isa: Isa) -> bool {
         !self.is_xen() && self.isa == Some(isa)
     }
@@ -56,7 +56,7 @@ impl<'a> Subject<'a> {
         if self.isa == Some(Isa::Svm) { "avic" } else { "enable_apicv" }
     }
 
-    /// The vendor's name for it.
+    /// The vendor's name of interrupt virtualization.
     pub(super) fn technology(&self) -> &'static str {
         match self.isa {
             Some(Isa::Svm) => "AVIC",
@@ -65,12 +65,12 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// A module's parameter as sysfs shows it; `None` when the module, the parameter or its value is not there.
+    /// A module's parameter as in sysfs; `None` if the module, the parameter or its value is missing.
     pub(super) fn parameter(&self, module: &str, name: &str) -> Option<&'a str> {
         self.host.kernel.parameters.get(module)?.get(name)?.as_deref()
     }
 
-    /// A parameter that is a switch.
+    /// The value of a boolean parameter.
     pub(super) fn is_on(&self, module: &str, name: &str) -> Option<bool> {
         switch(self.parameter(module, name)?)
     }
@@ -86,7 +86,7 @@ impl<'a> Subject<'a> {
         format!("exitless {command} --persist{reload} --apply")
     }
 
-    /// The advice to give a module a parameter: `avic=1`.
+    /// The advice to load a module with a parameter such as `avic=1`.
     pub(super) fn loading(&self, module: &str, parameter: &str) -> String {
         if self.host.kernel.has_built_in(module) {
             format!("add {module}.{parameter} to the kernel's arguments and reboot")
@@ -104,7 +104,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Tests whether all IOMMUs can post; `None` without any, or when one is unknown.
+    /// Tests whether all IOMMUs can post; `None` if there are none, or if one is unknown.
     pub(super) fn iommus_post(&self) -> Option<bool> {
         let units = &self.host.iommus.units;
         let posts = units.iter().filter_map(|unit| match &unit.registers {
@@ -150,7 +150,7 @@ fn isa(host: &Inspection) -> Option<Isa> {
     if flag("vmx") {
         return Some(Isa::Vmx);
     }
-    // The firmware, or an underlying hypervisor, can hide the flag.
+    // Use the vendor: the firmware or an underlying hypervisor may hide the flag.
     match processor.first.get()?.vendor.as_deref()? {
         "AuthenticAMD" | "HygonGenuine" => Some(Isa::Svm),
         "GenuineIntel" | "CentaurHauls" | "  Shanghai  " => Some(Isa::Vmx),

@@ -8,7 +8,7 @@ use conclusions::activation::{DeviceDelivery, Doubt, IpiVirtualization, Mode, No
 use exits::{CurePlace, InhibitReason, counted};
 use host::inspection::{Role, RunningVm};
 
-/// The finding about a VM's definition as a whole; its children are those of other rules.
+/// The rule about a VM's definition as a whole.
 pub(super) const DEFINITION: Rule = Rule {
     name: "vm-definition",
     title: "Definition",
@@ -119,12 +119,13 @@ fn mode(mode: Option<Mode>) -> &'static str {
 
 fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, running: &RunningVm) -> Verdict {
     let lack = subject.isa.and_then(|isa| subject.host.processor.lack(isa));
-    // What the owner of the VM can write down goes first, in the form that it is written in.
+    // The settings of the VM's manager come first. Omit cures in places that the VM's owner cannot edit, and
+    // those for the other form of the definition.
     let manager = running.vm.management.manager;
     let other = if running.libvirt.is_some() { CurePlace::Qemu } else { CurePlace::Libvirt };
     let foreign = |place| if managed::has_words(manager) { managed::hides(place) } else { place == other };
     side.reasons().fold(verdict, |mut verdict, reason| match (&lack, reason) {
-        // No parameter gives a VM what the CPU lacks.
+        // No parameter adds a feature that the CPU lacks.
         (Some(lack), InhibitReason::Disabled) => verdict.advice(lack.next.clone()),
         _ => {
             verdict.fixes.extend(

@@ -3,20 +3,20 @@
 use conclusions::activation::{Activation, DeviceVerdict, IpiVirtualization};
 use exits::InhibitReason;
 
-/// One running VM: KVM's own state of it, judged.
+/// A running VM, with a judgement of its state in KVM.
 ///
-/// It is plain data: reading the kernel's memory is done elsewhere.
+/// Plain data: other crates read the kernel's memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VmSide {
     /// Its process.
     pub pid: i32,
     /// The state of interrupt virtualization, and its inhibit reasons.
     pub activation: Activation,
-    /// IPIs between its vCPUs take no exit.
+    /// The state of IPI virtualization.
     pub ipi_virtualization: IpiVirtualization,
     /// The delivery of its devices' interrupts.
     pub devices: Vec<DeviceVerdict>,
-    /// The mask of inhibit reasons, as KVM keeps it; `None` where it could not be read.
+    /// KVM's mask of inhibit reasons; `None` if it could not be read.
     pub inhibits: Option<exits::Inhibits>,
     /// Evidence that could not be collected, each as a sentence without its full stop.
     pub missing: Vec<String>,

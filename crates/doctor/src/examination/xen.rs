@@ -135,7 +135,7 @@ fn info<'a>(subject: &Subject<'a>) -> Option<(&'a Xen, &'a XenInfo)> {
     Some((xen, xen.info.get()?))
 }
 
-/// Xen, if it can be asked for facts that only its control domain gets.
+/// Xen, if this is its control domain, which alone has some of the facts.
 fn controlled<'a>(subject: &Subject<'a>) -> Option<&'a Xen> {
     subject.host.xen.as_ref().filter(|xen| xen.control.get() == Some(&true))
 }
@@ -187,7 +187,7 @@ fn apicv_argument(subject: &Subject<'_>) -> Option<Verdict> {
     })
 }
 
-/// The lines that Xen prints where it uses APICv.
+/// The features that Xen lists if it uses APICv.
 const APICV: &[&str] =
     &["APIC Register Virtualization", "Virtual Interrupt Delivery", "Posted Interrupt Processing"];
 

@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
 /// The largest APIC ID of x2AVIC without its extension (`X2AVIC_MAX_PHYSICAL_ID`).
 const X2AVIC_LARGEST: u64 = 511;
 
-/// Linux 6.0 takes x2APIC guests with AVIC.
+/// The first kernel that supports AVIC for guests in x2APIC mode.
 const X2APIC_WITH_AVIC: KernelVersion = KernelVersion::new(6, 0);
 
 fn x2apic(subject: &Subject<'_>) -> Verdict {
@@ -78,7 +78,7 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
         let verdict = with(Verdict::warn(
             "on, and the CPU has no x2AVIC: each APIC access exits, and AVIC only delivers",
         ));
-        // Without x2APIC those vCPUs would not start.
+        // Without x2APIC, vCPUs with IDs above 254 would not start.
         return if subject.highest_apic_id() > 254 {
             verdict
         } else {
@@ -148,9 +148,10 @@ fn many_vcpus(subject: &Subject<'_>) -> Verdict {
     let hidden = subject.hides_kvm();
     let older = subject.machine_is_older((5, 2));
     let extended = subject.said("kvm-msi-ext-dest-id").and_then(|said| said.place);
-    // libvirt starts no such VM, whatever reaches its vCPUs (`QEMU_MAX_VCPUS_WITHOUT_EIM`, `qemu_validate.c`).
+    // libvirt refuses such a VM, even if interrupts could reach its vCPUs (`QEMU_MAX_VCPUS_WITHOUT_EIM`,
+    // `qemu_validate.c`).
     let refused = form == Form::Libvirt && subject.vm.most_vcpus() > 255 && !subject.says_wide_ids();
-    // What only the irqchip lacks is lacking once.
+    // If only the split irqchip is missing, do not also report the 15-bit destinations that come with it.
     let reached_without = subject.vm.extended_destinations_in_force()
         || (irqchip.value != Irqchip::Split && hidden.is_none() && extended.is_none() && !older);
     let mut verdict = Verdict::fail("");

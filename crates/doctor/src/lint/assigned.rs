@@ -1,4 +1,4 @@
-//! Devices of the host that the guest has for itself, and the IOMMU that it sees.
+//! Assigned devices, and the guest's IOMMU.
 
 use domain::{DefinitionChange, Device, DeviceKind, Irqchip};
 
@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Properties for debugging that keep KVM out.
+/// Debugging properties that stop KVM from delivering the device's interrupts.
 const KEEP_KVM_OUT: &[&str] = &["x-no-kvm-intx", "x-no-kvm-msi", "x-no-kvm-msix"];
 
 fn assigned<'a>(subject: &Subject<'a>) -> Vec<&'a Device> {

@@ -1,4 +1,4 @@
-//! For each rule definitions in which it finds something, and some in which it does not.
+//! For each rule, definitions in which it fires, and some in which it does not.
 
 mod devices;
 mod interrupts;
@@ -13,7 +13,7 @@ use exits::{Isa, KernelVersion};
 
 use super::{HostSide, Technology};
 
-/// A value that is said in a place of this text.
+/// A value whose place has this text.
 pub(super) fn said<T>(value: T, text: &str) -> Set<T> {
     Set::new(value, place(text))
 }
@@ -22,7 +22,7 @@ fn place(text: &str) -> Place {
     Place { start: 10, end: 10 + text.len(), line: 1, text: text.to_owned() }
 }
 
-/// A VM of 2 vCPUs with a split irqchip and a CPU like the host's, in which no rule finds anything.
+/// A VM with 2 vCPUs, a split irqchip and the host's CPU, in which no rule fires.
 pub(super) fn quiet() -> Definition {
     let mut vm = Definition::empty(Form::Qemu);
     vm.machine.kind = Some(said("q35".to_owned(), "-machine q35"));
@@ -95,10 +95,10 @@ fn switched(enabled: bool) -> HostSide {
     HostSide { enabled: Some(enabled), ..intel() }
 }
 
-/// A VM and where it runs, made from the quiet one.
+/// A host, and a VM as a change of the quiet one.
 pub(super) type Case = (HostSide, fn(&mut Definition));
 
-/// The definitions in which a rule finds something, and those in which it does not.
+/// The definitions in which a rule fires, and those in which it does not.
 pub(super) struct Cases {
     pub(super) rule: &'static str,
     pub(super) fires: Vec<Case>,

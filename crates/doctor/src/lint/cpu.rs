@@ -1,4 +1,4 @@
-//! The CPU that the guest sees: its model, KVM's paravirtual features, and guests within the guest.
+//! The CPU that the guest sees: its model, KVM's paravirtual features, and nested virtualization.
 
 use domain::{CpuModel, DefinitionChange, FeatureState};
 use exits::{InhibitReason, Isa, KernelVersion};
@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
 /// Models that QEMU's documentation advises against.
 const POOR_MODELS: &[&str] = &["qemu64", "qemu32", "kvm64", "kvm32"];
 
-/// Linux 5.19 inhibits AVIC only while a nested guest runs.
+/// The first kernel that inhibits AVIC only while a nested guest runs.
 const NESTED_WHILE_IT_RUNS: KernelVersion = KernelVersion::new(5, 19);
 
 fn cpu_model(subject: &Subject<'_>) -> Verdict {
@@ -95,7 +95,7 @@ fn nested(subject: &Subject<'_>) -> Verdict {
     if subject.host.nested == Some(false) {
         return Verdict::pass("KVM allows none (nested=0)");
     }
-    // QEMU's named models come without SVM (target/i386/kvm/kvm-cpu.c, kvm_default_props).
+    // QEMU's named models do not have SVM by default (target/i386/kvm/kvm-cpu.c, kvm_default_props).
     let svm = subject.given("svm", subject.passes_host_through());
     if !svm.value {
         return Verdict::pass("SVM is not offered");
@@ -135,7 +135,7 @@ fn topoext(subject: &Subject<'_>) -> Verdict {
     if !subject.may_be(Isa::Svm) {
         return Verdict::pass("Intel's CPUs need no such feature");
     }
-    // Models of EPYC have it.
+    // EPYC models have topoext, others do not.
     if !matches!(subject.model(), CpuModel::Host | CpuModel::Maximum) && subject.said("topoext").is_none() {
         return Verdict::pass("the model decides");
     }

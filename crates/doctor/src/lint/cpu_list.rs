@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-/// More CPUs than a kernel can have (`CONFIG_NR_CPUS` is at most 8192 on x86).
+/// The largest number of CPUs of a kernel (`CONFIG_NR_CPUS` on x86).
 const MOST: u32 = 8192;
 
-/// The CPUs of a list such as `0-3,6` or `0-7,^3`; `None` when it is not one.
+/// The CPUs of a list such as `0-3,6` or `0-7,^3`; `None` for other texts.
 pub(super) fn cpus(list: &str) -> Option<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
-    // How many CPUs the parts name, one after the other: no list of a VM or a kernel says each of them ten times.
+    // The number of CPUs that the parts name, with repetitions. It bounds the work: no real list names each CPU
+    // ten times.
     let mut named = 0;
     for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (part, without) = part.strip_prefix('^').map_or((part, false), |rest| (rest, true));
@@ -32,7 +33,7 @@ pub(super) fn cpus(list: &str) -> Option<BTreeSet<u32>> {
     Some(found)
 }
 
-/// The CPUs as a list, ranges joined.
+/// The CPUs as a list with ranges.
 pub(super) fn list(cpus: &BTreeSet<u32>) -> String {
     cpus.iter().copied().collect::<host::CpuSet>().to_string()
 }

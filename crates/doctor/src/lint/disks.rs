@@ -49,10 +49,10 @@ pub(super) const RULES: &[Rule] = &[
 /// Disks on emulated controllers.
 const EMULATED_DISKS: &[&str] = &["ide-hd", "ide-drive", "usb-storage", "usb-uas", "sd-card"];
 
-/// Emulated controllers of SCSI disks, by the beginning of their names.
+/// Emulated SCSI controllers, by prefixes of their names.
 const EMULATED_CONTROLLERS: &[&str] = &["lsi", "am53c974", "dc390", "megasas", "mptsas", "pvscsi"];
 
-/// vCPUs from which one queue is short.
+/// The number of vCPUs from which one queue is not enough.
 const MANY: u32 = 4;
 
 fn is_virtio_disk(device: &Device) -> bool {
@@ -81,7 +81,7 @@ fn emulated(subject: &Subject<'_>) -> Verdict {
     })
 }
 
-/// Devices that would better have another model.
+/// The verdict on devices that should have another model.
 pub(super) fn replaced(
     subject: &Subject<'_>,
     bad: &[(usize, &Device)],
@@ -120,8 +120,8 @@ fn iothread(subject: &Subject<'_>) -> Verdict {
     bad.iter().fold(verdict, |verdict, (_, device)| verdict.said(subject.form(), &device.place))
 }
 
-/// I/O threads for this many more disks: those that serve nothing, then new ones, until there are as many as vCPUs; from
-/// there on disks share them, first with the disks that have none yet.
+/// I/O threads for this many more disks: first the idle ones, then new ones up to the number of vCPUs. If these are too
+/// few, the disks share them; existing busy threads are shared only if there is no other.
 fn threads_for(subject: &Subject<'_>, wanted: usize) -> Vec<String> {
     let used = subject.vm.devices.iter().flat_map(|device| &device.iothreads);
     let used: BTreeSet<&str> = used.map(|thread| thread.value.as_str()).collect();
@@ -185,7 +185,7 @@ fn aio(subject: &Subject<'_>) -> Verdict {
     }
 }
 
-/// Only files and block devices of the host have a choice.
+/// Tests for a file or block device of the host: only these have a choice of I/O methods.
 fn is_local(device: &Device) -> bool {
     const LOCAL: &[&str] = &["file", "block", "host_device", "raw", "qcow2"];
     let is_empty_drive = matches!(device.model.as_str(), "ide-cd" | "scsi-cd" | "floppy");

@@ -1,4 +1,4 @@
-//! Hyper-V's enlightenments, which are given to Windows guests.
+//! Hyper-V enlightenments, which are meant for Windows guests.
 
 use domain::DefinitionChange;
 use exits::InhibitReason;
@@ -100,7 +100,7 @@ fn vapic(subject: &Subject<'_>) -> Verdict {
     let Some(vapic) = everything.or_else(|| subject.enlightenment("vapic")) else {
         return Verdict::pass("hv-vapic is not offered");
     };
-    // Which of the two it is depends on the host's KVM.
+    // With passthrough it depends on the host's KVM; do not judge it.
     if everything.is_some() || subject.enlightenment("avic").is_some() {
         return Verdict::pass("hv-avic removes the recommendation").said(form, vapic);
     }
@@ -133,7 +133,7 @@ fn stimer(subject: &Subject<'_>) -> Verdict {
     if subject.every_enlightenment().is_some() || subject.enlightenment("stimer").is_some() {
         return Verdict::pass("offered");
     }
-    // It needs them, and none of them without hv-avic keeps interrupt virtualization on.
+    // stimer requires the others. Without hv-avic these enlightenments inhibit interrupt virtualization.
     let changes = on(&["vpindex", "synic", "time", "stimer", "stimer-direct"]);
     let changes =
         if subject.host.enabled == Some(false) { changes } else { [changes, on(&["avic"])].concat() };

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Technology {
-    /// AMD's, for guests with xAPIC.
+    /// AMD's, for guests in xAPIC mode.
     Avic,
-    /// AMD's, for guests with x2APIC too.
+    /// AMD's, also for guests in x2APIC mode.
     X2Avic,
     /// Intel's.
     Apicv,
@@ -28,65 +28,66 @@ impl Technology {
     }
 }
 
-/// The host where a VM is to run, as far as rules ask for it. `None` is what is not known: a rule says then what holds
-/// where it matters.
+/// The facts that rules need about the host on which a VM is to run. `None` is unknown: the rule's text then covers
+/// the possible cases.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSide {
-    /// Its kind of virtualization.
+    /// Its instruction set for virtualization.
     pub isa: Option<Isa>,
-    /// Its kernel.
+    /// Its kernel, as a mainline version.
     pub kernel: Option<KernelVersion>,
     /// The CPU's way of delivering interrupts.
     pub technology: Option<Technology>,
-    /// KVM uses it (`enable_apicv`, `avic`).
+    /// True if KVM uses that technology (`enable_apicv`, `avic`).
     pub enabled: Option<bool>,
-    /// IPIs between running vCPUs take no exit (`enable_ipiv`, and the CPU).
+    /// True if IPIs between running vCPUs cause no exit (by `enable_ipiv` and the CPU).
     pub ipi_virtualization: Option<bool>,
-    /// KVM lets guests run guests (`nested`).
+    /// True if KVM allows nested guests (`nested`).
     pub nested: Option<bool>,
-    /// The largest APIC ID for which interrupt virtualization works, where it is not the one of the technology.
+    /// The largest APIC ID for which interrupt virtualization works, if it differs from the technology's limit.
     pub largest_apic_id: Option<u32>,
-    /// The newest QEMU that is there, as `(major, minor)`.
+    /// The newest QEMU on the host, as `(major, minor)`.
     pub qemu: Option<(u32, u32)>,
-    /// Xen uses an IOMMU, on a control domain of Xen.
+    /// True if Xen uses an IOMMU; only for a control domain of Xen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xen_iommu: Option<bool>,
-    /// The functions of its devices, and which of them `xl` can give to a guest.
+    /// The PCI functions of the host, with those that `xl` can assign to a guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xen_devices: Option<Vec<XenDevice>>,
 }
 
 impl HostSide {
-    /// Any host of a vendor.
+    /// The side of any host with CPUs of a vendor.
     #[must_use]
     pub fn of_vendor(isa: Isa) -> Self {
         let technology = match isa {
             Isa::Vmx => Some(Technology::Apicv),
-            // Both of them are met; rules tell what differs.
+            // It may be AVIC or x2AVIC; the rules tell the difference.
             Isa::Svm => None,
         };
         Self { isa: Some(isa), technology, ..Self::default() }
     }
 
-    /// The host below `root`, and what a control domain of Xen knows of it where it is one.
+    /// The side of the host below `root`, with the facts that only a control domain of Xen has.
     ///
     /// # Errors
     /// Those of [`Inspection::read`].
     pub fn below(root: &Root) -> Result<Self, host::Error> {
         let (side, xen) = (Self::of(&Inspection::read(root)?), Self::of_xen(root));
-        // The processors' flags are hidden from the control domain.
+        // Xen hides the processor's flags from the control domain.
         let isa = side.isa.or(xen.isa);
         Ok(Self { isa, xen_iommu: xen.xen_iommu, xen_devices: xen.xen_devices, ..side })
     }
 
-    /// The facts that only a control domain of Xen knows; none on another host.
+    /// The facts that only a control domain of Xen has; all unknown on another host.
     #[must_use]
     pub fn of_xen(root: &Root) -> Self {
         let Some(xen) = XenControl::read(root) else { return Self::default() };
         Self { isa: xen.isa, xen_iommu: xen.iommu, xen_devices: XenDevice::all(root), ..Self::default() }
     }
 
-    /// The host with this fingerprint, which tells the number of its kernel and not what a vendor put into it.
+    /// The side of the host with this fingerprint. A fingerprint has the kernel's version, but not a vendor's
+    /// backports.
     pub(crate) fn of_fingerprint(host: &Fingerprint) -> Self {
         let cpu = host.cpu.as_ref();
         let has = |flag: &str| cpu.is_some_and(|cpu| cpu.has(flag));

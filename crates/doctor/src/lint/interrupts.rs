@@ -54,7 +54,7 @@ fn accelerator(subject: &Subject<'_>) -> Verdict {
             Accelerator::Tcg => Verdict::fail("QEMU emulates in software, without KVM")
                 .said(form, &set.place)
                 .advice("set KVM: -accel kvm, or libvirt's <domain type='kvm'>"),
-            // Such definitions are not judged at all.
+            // Not reached: `not_judged` excludes these definitions.
             Accelerator::Xen | Accelerator::Other | _ => Verdict::skip("another hypervisor"),
         },
         None if subject.is_kvm() => Verdict::pass("KVM, by the program's name"),
@@ -109,7 +109,7 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
         Some(set) if set.value == TickPolicy::Discard => {
             return Verdict::pass("it drops them").said(form, &set.place);
         }
-        // libvirt passes nothing for `catchup`, and leaves it to KVM's default.
+        // For `catchup` libvirt passes nothing, so KVM's default applies.
         Some(set) if set.value == TickPolicy::Merge => return Verdict::skip("KVM's PIT has no such policy"),
         _ => {}
     }
@@ -127,14 +127,14 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
         Some(set) => verdict.said(form, &set.place),
         None => verdict.unsaid("the PIT's policy for lost ticks", "delay: they are reinjected"),
     };
-    // A split irqchip is not what a running VM can be migrated to.
+    // The split irqchip comes second: a running VM cannot be migrated to it.
     verdict
         .fix(vec![DefinitionChange::PitTickPolicy(TickPolicy::Discard)])
         .fix(vec![DefinitionChange::Irqchip(Irqchip::Split)])
 }
 
 fn encrypted_memory(subject: &Subject<'_>) -> Verdict {
-    // TDX is Intel's, where KVM has no such inhibit.
+    // For TDX, which is Intel's, KVM has no such inhibit.
     match subject.vm.machine.encryption.as_ref().filter(|set| !set.value.contains("tdx")) {
         None => Verdict::pass("none"),
         Some(set) if !subject.may_be(Isa::Svm) => {

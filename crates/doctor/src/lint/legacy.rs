@@ -67,7 +67,7 @@ fn usb(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass("there is no polled controller");
     }
     let names: Vec<_> = controllers.iter().map(|(_, device)| called(device)).collect();
-    // Companions of an EHCI controller cannot be replaced one by one.
+    // Companion controllers of an EHCI controller cannot be replaced one by one.
     if let [(_, only)] = controllers[..]
         && !only.place.text.is_empty()
     {

@@ -27,7 +27,7 @@ fn every_rule_has_cases_that_fire_and_cases_that_do_not() {
             change(&mut vm);
             let finding = finding(row.rule, &vm, host);
             assert!(fixes(&finding), "{} {number}: {finding:?}", row.rule);
-            // Whoever reads it can check it, and can do something.
+            // A finding has evidence and a fix.
             assert!(!finding.found.is_empty(), "{finding:?}");
             let absent = ["hyperv-stimer", "hyperv-time"].contains(&row.rule);
             assert!(absent || !finding.evidence.is_empty(), "{finding:?}");
@@ -91,7 +91,7 @@ fn the_first_fix_of_the_pit_is_the_one_of_the_irqchip() {
     let fixes = [Fix::Definition(vec![DefinitionChange::PitTickPolicy(TickPolicy::Discard)]), split];
     assert_eq!(finding("pit-lost-ticks", &vm, &side).fixes, fixes);
     assert_eq!(finding("irqchip", &vm, &side).fixes, fixes);
-    // Every change that a fix makes of the QEMU side has a cure of that reason behind it.
+    // Each fix corresponds to a cure of the inhibit reason.
     let cures = InhibitReason::PitReinject.cures();
     assert!(cures.iter().any(|cure| cure.change.contains("split")));
     assert!(cures.iter().any(|cure| cure.change.contains("discard")));

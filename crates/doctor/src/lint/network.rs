@@ -37,14 +37,14 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Emulated interfaces, by the beginning of their names.
+/// Emulated interfaces, by prefixes of their names.
 const EMULATED: &[&str] =
     &["e1000", "rtl8139", "ne2k", "pcnet", "i825", "vmxnet3", "tulip", "igb", "usb-net"];
 
-/// vCPUs from which one pair of queues is short.
+/// The number of vCPUs from which one queue pair is not enough.
 const MANY: u32 = 4;
 
-/// Pairs of queues beyond which more seldom help: each takes a vhost thread of the host.
+/// The number of queue pairs beyond which more rarely help: each needs a vhost thread on the host.
 const PAIRS: u32 = 8;
 
 fn emulated(subject: &Subject<'_>) -> Verdict {
@@ -65,8 +65,8 @@ fn is_user_mode(device: &Device) -> bool {
     device.resource.as_deref() == Some("user")
 }
 
-/// Tests for an interface of sockets to another program, or of a hub: it has neither vhost nor several queues either, and
-/// whoever asks for one wants that.
+/// Tests for an interface on a socket to another program, or on a hub: it has neither vhost nor several queues, and is a
+/// deliberate choice.
 fn is_socket(device: &Device) -> bool {
     const KINDS: &[&str] = &[
         "socket", "stream", "dgram", "hubport", "l2tpv3", "vde", "passt", "udp", "server", "client", "mcast",
@@ -82,7 +82,7 @@ fn vhost(subject: &Subject<'_>) -> Verdict {
         .filter(|(_, device)| !is_socket(device))
         .filter(|(_, device)| match &device.backend {
             Some(backend) => backend.value == Backend::Vmm,
-            // libvirt takes vhost when the host has it, QEMU when it is told.
+            // libvirt uses vhost if the host has it; QEMU uses it only if told to.
             None => form == Form::Qemu,
         })
         .collect();
@@ -110,7 +110,7 @@ fn queues(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass(format!("one pair is enough for fewer than {MANY} vCPUs"));
     }
     let few = |device: &Device| device.queues.as_ref().is_none_or(|set| set.value < 2);
-    // Those of another process have rules of their own.
+    // vhost-user interfaces have rules of their own.
     let could = |device: &Device| !is_user_mode(device) && !is_socket(device) && !vhost_user::is_one(device);
     let bad: Vec<_> =
         virtio(subject).into_iter().filter(|(_, device)| few(device) && could(device)).collect();

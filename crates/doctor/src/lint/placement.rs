@@ -1,4 +1,4 @@
-//! The host's CPUs on which a VM's threads run.
+//! The host CPUs on which a VM's threads run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ const NOT_PINNED: &str = "no vCPU is pinned to CPUs without one to spare";
 /// A vCPU, and the list of its CPUs.
 type Pin = Set<(u32, String)>;
 
-/// The vCPUs' pins by their CPUs.
+/// The pins of vCPUs, grouped by their CPUs.
 fn groups<'a>(subject: &Subject<'a>) -> BTreeMap<BTreeSet<u32>, Vec<&'a Pin>> {
     let mut groups: BTreeMap<BTreeSet<u32>, Vec<_>> = BTreeMap::new();
     for pin in &subject.vm.vcpu_pins {
@@ -54,7 +54,7 @@ fn groups<'a>(subject: &Subject<'a>) -> BTreeMap<BTreeSet<u32>, Vec<&'a Pin>> {
     groups
 }
 
-/// CPUs that vCPUs are pinned to with none to spare: where there are more, a vCPU can go to another.
+/// The CPUs of groups that have no more CPUs than vCPUs. In a larger group a vCPU can move to another CPU.
 fn of_vcpus(subject: &Subject<'_>) -> BTreeSet<u32> {
     groups(subject)
         .into_iter()
@@ -63,7 +63,7 @@ fn of_vcpus(subject: &Subject<'_>) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Tests whether a pin is only that of `<vcpu cpuset=>`, within which all threads of the VM run.
+/// Tests whether a pin comes from `<vcpu cpuset=>`, which applies to all threads of the VM.
 fn is_everyones(subject: &Subject<'_>, pin: &Set<String>) -> bool {
     subject.vm.vcpu_pins.iter().any(|vcpu| vcpu.place == pin.place)
 }

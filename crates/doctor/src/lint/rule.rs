@@ -17,14 +17,14 @@ pub struct Rule {
     pub name: &'static str,
     /// Its title, in a few words.
     pub title: &'static str,
-    /// The reason why that matters, in one line.
+    /// The reason why it matters, in one line.
     pub why: &'static str,
     /// The source.
     pub source: &'static str,
-    /// The guest has to follow its change: by another driver, or by doing without a feature. Such changes are made only
-    /// when the rule is named.
+    /// True if its change needs a change in the guest: another driver, or doing without a feature. Such changes are
+    /// made only if the rule is named.
     pub guest_follows: bool,
-    /// It concerns only VMs that run on KVM.
+    /// True if it concerns only VMs on KVM.
     pub(super) needs_kvm: bool,
     pub(super) check: fn(&Subject<'_>) -> Verdict,
 }
@@ -41,7 +41,7 @@ impl Rule {
     }
 }
 
-/// The subject of a rule; each has a file of its own.
+/// The subject of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// Interrupt controllers.
@@ -66,9 +66,9 @@ pub enum Group {
     VhostUser,
     /// Other emulated devices.
     Legacy,
-    /// Which CPUs the VM's threads run on.
+    /// The CPUs on which the VM's threads run.
     Placement,
-    /// Xen: the kind of guest, and what of the processor it gets.
+    /// Xen: the type of the guest, and its virtual processor.
     XlGuest,
     /// Xen: timers and enlightenments.
     XlTimers,
@@ -77,10 +77,10 @@ pub enum Group {
 }
 
 impl Group {
-    /// The groups of Xen's definitions.
+    /// The groups for Xen's definitions.
     pub const OF_XL: &'static [Self] = &[Self::XlGuest, Self::XlTimers, Self::XlDevices];
 
-    /// The groups that have something to say of definitions in this form, in the order in which they are shown.
+    /// The groups for definitions in this form, in the order of display.
     #[must_use]
     pub const fn of(form: Form) -> &'static [Self] {
         match form {
@@ -89,7 +89,7 @@ impl Group {
         }
     }
 
-    /// The groups of QEMU's and libvirt's definitions, in the order in which they are shown.
+    /// The groups for QEMU's and libvirt's definitions, in the order of display.
     pub const ALL: &'static [Self] = &[
         Self::Interrupts,
         Self::Apic,
@@ -173,7 +173,7 @@ impl Group {
 }
 
 impl Verdict {
-    /// With the part of the definition that says it.
+    /// Adds a part of the definition as evidence.
     pub(super) fn said(mut self, form: Form, place: &Place) -> Self {
         if !place.text.is_empty() {
             self.evidence.push(evidence(form, place));
@@ -181,7 +181,8 @@ impl Verdict {
         self
     }
 
-    /// With the part that names a device, or that of the machine where it brings the device along.
+    /// Adds the part that names a device as evidence, or the machine if the device is one of its default
+    /// devices.
     pub(super) fn said_of_device(self, form: Form, device: &Device) -> Self {
         if device.place.text.is_empty() {
             return self.unsaid("-nodefaults", format!("the machine includes {}", device.model));
@@ -189,12 +190,12 @@ impl Verdict {
         self.said(form, &device.place)
     }
 
-    /// With what holds because the definition does not say otherwise.
+    /// Adds a default as evidence: the setting that the definition lacks, and the effective value.
     pub(super) fn unsaid(self, what: &str, holds: impl Into<String>) -> Self {
         self.seen(format!("{what} is not set"), holds)
     }
 
-    /// Fixed by these changes; each call adds one that is enough alone.
+    /// Adds a fix by these changes; each call adds an alternative.
     pub(super) fn fix(mut self, changes: Vec<DefinitionChange>) -> Self {
         if !changes.is_empty() {
             self.fixes.push(Fix::Definition(changes));
@@ -202,21 +203,22 @@ impl Verdict {
         self
     }
 
-    /// With what else takes an inhibit reason away, on the host or in the guest.
+    /// Adds the cures of an inhibit reason on the host or in the guest.
     pub(super) fn cured_elsewhere(self, reason: InhibitReason) -> Self {
         let elsewhere = |cure: &&Cure| matches!(cure.place, CurePlace::Host | CurePlace::Guest);
         let cures = reason.cures().iter().filter(elsewhere);
         cures.fold(self, |verdict, cure| verdict.advice(format!("{}: {}", cure.place.name(), cure.change)))
     }
 
-    /// With another word for what was found.
+    /// Replaces the text of the finding.
     pub(super) fn finds(mut self, found: impl Into<String>) -> Self {
         self.found = found.into();
         self
     }
 }
 
-/// The command line of a process has no lines: the argument itself is its place.
+/// The evidence for a part of the definition. The command line of a process has no lines, so only the
+/// argument itself is shown.
 fn evidence(form: Form, place: &Place) -> Evidence {
     let at = match form {
         Form::Qemu if place.line <= 1 => "argument".to_owned(),

@@ -1,4 +1,4 @@
-//! A definition with the defaults of what it does not say.
+//! A definition, with defaults for missing settings.
 
 use domain::{
     Accelerator, CpuModel, Definition, Device, DeviceKind, FeatureState, Form, GuestIommu, HIDES_KVM,
@@ -15,7 +15,7 @@ pub(super) struct Subject<'a> {
     pub(super) host: &'a HostSide,
 }
 
-/// A value, and the part of the text that says it; `None` for a default.
+/// A value, and the part of the text that sets it; `None` for a default.
 pub(super) struct Held<'a, T> {
     pub(super) value: T,
     pub(super) place: Option<&'a Place>,
@@ -30,7 +30,7 @@ impl<'a> Subject<'a> {
         self.vm.accelerator_in_force() == Accelerator::Kvm
     }
 
-    /// Tests whether it may run on this kind of CPU: it does, or nobody knows.
+    /// Tests whether the host's CPU is of this vendor, or unknown.
     pub(super) fn may_be(&self, isa: Isa) -> bool {
         self.host.isa.is_none_or(|known| known == isa)
     }
@@ -58,7 +58,7 @@ impl<'a> Subject<'a> {
             .map_or_else(|| CpuModel::Named("qemu64".to_owned()), |model| model.value.clone())
     }
 
-    /// Tests whether the guest gets what the host has, but for single features.
+    /// Tests whether the guest gets the host's features, apart from single ones.
     pub(super) fn passes_host_through(&self) -> bool {
         !matches!(self.model(), CpuModel::Named(_))
     }
@@ -77,7 +77,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// x2APIC as the guest is offered it.
+    /// The offer of x2APIC to the guest.
     pub(super) fn x2apic(&self) -> Held<'a, bool> {
         let place = self.said("x2apic").and_then(|said| said.place);
         Held { value: self.vm.x2apic_in_force(), place }
@@ -106,14 +106,15 @@ impl<'a> Subject<'a> {
         self.vm.cpu.hyperv.passthrough.as_ref().filter(|set| set.value).map(|set| &set.place)
     }
 
-    /// Tests whether the guest is told that it runs on Hyper-V, which is done for Windows. The registers for a
-    /// crash alone (`hv-crash`, libvirt's `<panic model='hyperv'/>`) tell it nothing to use.
+    /// Tests whether the guest is told that it runs on Hyper-V, as Windows guests are. The crash registers
+    /// alone (`hv-crash`, libvirt's `<panic model='hyperv'/>`) do not count: they offer the guest nothing to
+    /// use.
     pub(super) fn is_enlightened(&self) -> bool {
         let mut features = self.vm.cpu.hyperv.features.iter();
         self.every_enlightenment().is_some() || features.any(|(name, set)| set.value && name != "crash")
     }
 
-    /// vCPUs, those that can be added counted as well.
+    /// The number of vCPUs, including those that can be hotplugged.
     pub(super) fn vcpus(&self) -> u32 {
         self.vm.most_vcpus()
     }
@@ -124,7 +125,7 @@ impl<'a> Subject<'a> {
     }
 
     pub(super) fn topology(&self) -> Topology {
-        // libvirt names sockets when nobody does; QEMU prefers cores since machine types of 6.2.
+        // Without a topology libvirt sets sockets; QEMU prefers cores since machine types of 6.2.
         let prefers_sockets = self.form() == Form::Libvirt || self.machine_is_older((6, 2));
         Topology::of(&self.vm.vcpus, self.vcpus(), prefers_sockets)
     }
@@ -133,8 +134,8 @@ impl<'a> Subject<'a> {
         highest_apic_id(self.topology(), self.vcpus())
     }
 
-    /// The IOMMU that remaps interrupts and takes APIC IDs above 255. Both are on by default with a split irqchip
-    /// (QEMU `hw/i386/intel_iommu.c`, `vtd_decide_config`).
+    /// The IOMMU that remaps interrupts and supports APIC IDs above 255. Both are on by default with a split
+    /// irqchip (QEMU `hw/i386/intel_iommu.c`, `vtd_decide_config`).
     pub(super) fn remaps_wide_ids(&self) -> Option<&'a GuestIommu> {
         let split = self.irqchip().value == Irqchip::Split;
         self.vm.iommus.iter().find(|iommu| {
@@ -144,7 +145,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Tests whether an IOMMU is explicitly told to take wide APIC IDs.
+    /// Tests whether an IOMMU is explicitly set to support wide APIC IDs.
     pub(super) fn says_wide_ids(&self) -> bool {
         self.vm.iommus.iter().any(|iommu| {
             iommu.model == "intel-iommu"
@@ -168,7 +169,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// A device as it is called in a finding.
+/// The name of a device in a finding.
 pub(super) fn called(device: &Device) -> String {
     match &device.id {
         Some(id) if *id != device.model => format!("{} ({id})", device.model),
@@ -176,7 +177,7 @@ pub(super) fn called(device: &Device) -> String {
     }
 }
 
-/// "A", "A and B", "2 A and B", "A, B and 3 others".
+/// A list of names for people: "A", "A and B", "2 A and B", "A, B and 3 others".
 pub(super) fn listed(names: &[String]) -> String {
     let mut counted: Vec<(&String, usize)> = Vec::new();
     for name in names {

@@ -49,7 +49,7 @@ fn clock_source(subject: &Subject<'_>) -> Verdict {
     let Some(place) = off.or(hidden) else {
         return Verdict::pass("kvmclock");
     };
-    // Without CPUID's hypervisor bit a guest looks for no hypervisor at all.
+    // Without CPUID's hypervisor bit a guest does not look for a hypervisor.
     let bare = subject.said("hypervisor").is_some_and(|said| said.value == FeatureState::Off);
     let hyperv = timers.hyperv_clock.as_ref().is_some_and(|set| set.value)
         || subject.enlightenment("time").is_some()

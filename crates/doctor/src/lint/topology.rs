@@ -1,24 +1,24 @@
-//! The APIC IDs of the vCPUs: each level of the topology takes bits of its own, so that IDs have gaps where a level's
-//! size is not a power of two.
+//! The APIC IDs of the vCPUs: each level of the topology has its own bits, so IDs have gaps if the size of a level is
+//! not a power of two.
 
 use domain::{Set, Vcpus};
 
-/// Sizes of the levels, all at least 1.
+/// The sizes of the levels, each at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Topology {
-    /// Threads a core.
+    /// Threads per core.
     pub threads: u32,
-    /// Cores a cluster.
+    /// Cores per cluster.
     pub cores: u32,
-    /// Clusters a die (QEMU's `modules` and `clusters`).
+    /// Clusters per die (QEMU's `modules` and `clusters`).
     pub clusters: u32,
-    /// Dies a socket.
+    /// Dies per socket.
     pub dies: u32,
 }
 
 impl Topology {
-    /// The levels as the definition says them; those that it does not say hold what is left of the vCPUs, as in QEMU
-    /// (`hw/core/machine-smp.c`, `machine_parse_smp_config`).
+    /// The levels of a definition. Missing ones share the remaining vCPUs as in QEMU (`hw/core/machine-smp.c`,
+    /// `machine_parse_smp_config`).
     #[must_use]
     pub fn of(vcpus: &Vcpus, maximum: u32, prefers_sockets: bool) -> Self {
         let said = |set: &Option<Set<u32>>| set.as_ref().map(|set| set.value.max(1));
@@ -53,7 +53,7 @@ pub fn highest_apic_id(topology: Topology, vcpus: u32) -> u64 {
     id | index.checked_shl(shift).unwrap_or(0)
 }
 
-/// Bits that number `size` things.
+/// The number of bits to number `size` things.
 fn width(size: u64) -> u32 {
     u64::BITS - (size - 1).leading_zeros()
 }
@@ -71,9 +71,9 @@ mod tests {
     fn levels_that_are_no_powers_of_two_leave_gaps() {
         assert_eq!(highest_apic_id(topology(1, 1, 1, 1), 255), 254);
         assert_eq!(highest_apic_id(topology(1, 1, 128, 2), 256), 255);
-        // Two sockets of 96 cores with 2 threads: a socket takes 7 and 1 bits.
+        // Two sockets of 96 cores with 2 threads: 7 bits for the core, 1 for the thread.
         assert_eq!(highest_apic_id(topology(1, 1, 96, 2), 384), 256 + 95 * 2 + 1);
-        // 12 cores with 3 threads: a core takes 2 bits.
+        // 12 cores with 3 threads: 2 bits for the thread.
         assert_eq!(highest_apic_id(topology(1, 1, 12, 3), 36), 11 * 4 + 2);
         assert_eq!(highest_apic_id(topology(3, 5, 6, 1), 90), (2 << 6) | (4 << 3) | 5);
     }
@@ -90,7 +90,7 @@ mod tests {
         fn no_ids_are_lower_than_the_number_of_vcpus(
             dies: u32, clusters: u32, cores: u32, threads: u32, vcpus in 1..100_000_u32
         ) {
-            // Absurd sizes must not panic; sensible ones keep every vCPU apart.
+            // Absurd sizes must not panic; sensible ones give each vCPU its own ID.
             let _ = highest_apic_id(topology(dies, clusters, cores, threads), vcpus);
             let small = topology(dies % 8 + 1, clusters % 8 + 1, cores % 512 + 1, threads % 8 + 1);
             prop_assert!(highest_apic_id(small, vcpus) >= u64::from(vcpus - 1));

@@ -1,4 +1,4 @@
-//! Devices that another process serves, over vhost-user.
+//! Devices that another process serves over vhost-user.
 
 use domain::{Backend, DefinitionChange, Device, DeviceKind};
 
@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// vCPUs from which one queue is short.
+/// The number of vCPUs from which one queue is not enough.
 const MANY: u32 = 4;
 
 const NONE: &str = "no device is served over vhost-user";
@@ -93,7 +93,7 @@ fn queues(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass(format!("enough for {}", exits::counted(vcpus.into(), "vCPU")));
     }
     let verdict = Verdict::warn(format!("{}: one queue for {vcpus} vCPUs", named(&bad)));
-    // QEMU does not start with more queues than the other process has.
+    // QEMU does not start with more queues than the other process supports.
     with_places(subject, verdict, &bad).advice(format!(
         "give the device up to {vcpus} queues (queue pairs of an interface), after the process that serves it has as many"
     ))

@@ -35,9 +35,9 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// The ports of a virtio-serial device that does not say how many it has.
+/// The default number of ports of a virtio-serial device.
 const DEFAULT_PORTS: u32 = 31;
-/// Unused ports from which on they are worth a change: 16 queues.
+/// The number of unused ports that is worth a change: it means 16 queues.
 const MANY_UNUSED: u32 = 8;
 
 fn with_property(
@@ -78,7 +78,7 @@ fn msix(subject: &Subject<'_>) -> Verdict {
 }
 
 fn serial_ports(subject: &Subject<'_>) -> Verdict {
-    // QEMU's and libvirt's names.
+    // A property by its names in QEMU and libvirt.
     let number = |device: &Device, names: [&str; 2]| {
         let mut properties = device.properties.iter();
         properties.find(|(name, _)| names.contains(&name.as_str()))?.1.parse::<u32>().ok()
@@ -88,7 +88,7 @@ fn serial_ports(subject: &Subject<'_>) -> Verdict {
         serial.filter(|device| matches!(device.model.as_str(), "virtserialport" | "virtconsole"))
     };
     let highest = channels().filter_map(|device| number(device, ["nr", "address@port"])).max().unwrap_or(0);
-    // Port 0 is the console's.
+    // Port 0 is for a console.
     let needed = highest.max(channels().count() as u32).saturating_add(1);
     let has_many = |ports: u32| ports.saturating_sub(needed) >= MANY_UNUSED;
 
@@ -96,7 +96,7 @@ fn serial_ports(subject: &Subject<'_>) -> Verdict {
     let devices: Vec<_> = subject.vm.devices.iter().filter(is_serial).collect();
     let ports = |device: &Device| number(device, ["max_ports", "@ports"]).unwrap_or(DEFAULT_PORTS);
     let bad: Vec<_> = devices.iter().filter(|device| has_many(ports(device))).collect();
-    // libvirt adds the controller of channels.
+    // libvirt adds a controller if there are channels.
     let is_implied = subject.form() == Form::Libvirt && devices.is_empty() && channels().next().is_some();
     let verdict = match (&bad[..], is_implied && has_many(DEFAULT_PORTS)) {
         ([], false) => return Verdict::pass("none has many that nobody uses"),

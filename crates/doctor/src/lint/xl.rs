@@ -13,13 +13,13 @@ pub(super) use guest::RULES as GUEST;
 pub(super) use timers::RULES as TIMERS;
 
 impl<'a> Subject<'a> {
-    /// A setting of xl.cfg that the definition has no field for, and where it is made.
+    /// A setting of xl.cfg for which the definition has no field, with its place.
     fn setting(&self, name: &str) -> Option<(&'a str, &'a Place)> {
         let set: &Set<(String, String)> = self.vm.other.iter().rev().find(|set| set.value.0 == name)?;
         Some((set.value.1.trim(), &set.place))
     }
 
-    /// One that is a switch: any number but zero is on (`xlu_cfg_get_defbool`).
+    /// The value of a boolean setting: any number except zero is on (`xlu_cfg_get_defbool`).
     fn switched(&self, name: &str) -> Option<(bool, &'a Place)> {
         let (value, place) = self.setting(name)?;
         let digits = value.strip_prefix("0x").unwrap_or(value);
@@ -27,7 +27,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// A row of the table; changes of xl.cfg are for people to make.
+/// A row of the table. Its changes are left to people: exitless does not edit xl.cfg.
 const fn row(
     name: &'static str,
     title: &'static str,

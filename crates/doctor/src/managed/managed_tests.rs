@@ -102,7 +102,7 @@ fn who_has_no_setting_is_told_so_and_what_else_helps() {
 }
 
 /// The fields of KubeVirt's API that the table names (staging/src/kubevirt.io/api/core/v1/schema.go): each object with
-/// its fields, and the object of each.
+/// its fields, and the type of each field.
 const FIELDS: &[(&str, &[(&str, &str)])] = &[
     (
         "domain",

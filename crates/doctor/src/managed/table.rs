@@ -1,11 +1,11 @@
 //! The table of settings by program.
 //!
-//! It was read from the sources of qemu-server 9.2.6, Nova of August 2026, KubeVirt of August 2026, vdsm of June 2026 and
-//! ovirt-engine, cloud-hypervisor, crosvm and firecracker of August 2026.
+//! It is based on the sources of qemu-server 9.2.6, vdsm of June 2026, and Nova, KubeVirt, ovirt-engine,
+//! cloud-hypervisor, crosvm and firecracker of August 2026.
 
 use host::vms::Manager;
 
-/// A setting of a VM, in no program's words.
+/// A setting of a VM, independent of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Setting {
     /// Local APICs in the kernel, the other interrupt controllers in the VMM.
@@ -24,9 +24,9 @@ pub enum Setting {
     HyperV,
     /// An IOMMU in the guest that remaps interrupts.
     InterruptRemapping,
-    /// A network interface by virtio.
+    /// A virtio network interface.
     VirtioNetwork,
-    /// A disk by virtio.
+    /// A virtio disk.
     VirtioDisk,
     /// The queues of a network interface.
     NetworkQueues,
@@ -40,18 +40,18 @@ pub enum Setting {
     FewerVcpus,
 }
 
-/// The words of a program for a setting.
+/// The form of a setting in a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Words {
     /// A change, with placeholders in braces.
     Change(&'static str),
     /// Arguments of QEMU that the program passes on.
     Arguments(&'static [&'static str]),
-    /// It has no setting for it: the reason, or what else helps.
+    /// The program has no setting: the reason, or an alternative.
     Nothing(&'static str),
 }
 
-/// A setting in a program.
+/// The form of one setting in one program.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// The setting.
@@ -60,7 +60,7 @@ pub struct Row {
     pub only: &'static str,
     /// The program.
     pub manager: Manager,
-    /// Its words.
+    /// The form of the setting.
     pub words: Words,
     /// The source.
     pub source: &'static str,
@@ -109,7 +109,7 @@ const CROSVM: &str = "crosvm src/crosvm/cmdline.rs";
 const FC_TEMPLATE: &str = "firecracker docs/cpu_templates/cpu-templates.md and schema.json";
 const FC_VM: &str = "firecracker src/vmm/src/arch/x86_64/vm.rs, setup_irqchip";
 
-/// Every setting of every program with words of its own.
+/// All settings of all programs that have settings of their own.
 pub const ROWS: &[Row] = &[
     // Proxmox VE
     row(SplitIrqchip, Proxmox, Arguments(&["-machine", "kernel-irqchip=split"]), QM),

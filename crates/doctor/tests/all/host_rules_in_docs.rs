@@ -84,7 +84,7 @@ fn check(what: &str, table: &str) {
 
 #[test]
 fn both_tables_are_those_of_the_code() {
-    // One after the other: with WRITE_DOCS both write the same file.
+    // Not in parallel: with WRITE_DOCS both write the same file.
     check("rules", &of_rules());
     check("kernels", &of_kernels());
 }

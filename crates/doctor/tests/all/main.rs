@@ -1,4 +1,4 @@
-//! Tables in the documentation are those of the code, definitions in both forms have the same findings, and a fix is one.
+//! Tables in the documentation match the code, definitions in both forms have the same findings, and fixes work.
 
 mod host_rules_in_docs;
 mod managers;

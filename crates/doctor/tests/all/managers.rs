@@ -1,4 +1,5 @@
-//! Fixes in the words of programs that start QEMU, run by QEMU and judged by our own rules.
+//! Fixes by the settings of programs that start QEMU: QEMU must accept them, and our own rules must find them
+//! fixed.
 
 use doctor::lint::{HostSide, lint};
 use doctor::managed::{ROWS, Setting, Words};
@@ -29,7 +30,7 @@ fn complaint(arguments: &[&str]) -> Result<Option<String>, ErrorKind> {
     Ok((!output.status.success()).then_some(text))
 }
 
-/// The arguments of the table, and the flags of CPU models that Proxmox VE passes on as they are.
+/// The arguments in the table, and the CPU flags that Proxmox VE passes to QEMU unchanged.
 fn tried() -> BTreeSet<Vec<String>> {
     let passed_on = ROWS.iter().filter_map(|row| match row.words {
         Words::Arguments(words) => Some(words.iter().map(|&word| word.to_owned()).collect()),

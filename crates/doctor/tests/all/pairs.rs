@@ -1,7 +1,7 @@
-//! A definition in libvirt's XML and the arguments that libvirt makes of it have the same findings.
+//! A definition in libvirt's XML and the arguments that libvirt generates from it have the same findings.
 //!
-//! `DEFINITION_PAIRS=DIR cargo nextest run -p doctor pairs --no-capture` reads each `NAME.args` and `NAME.ARCH-VERSION.args`
-//! below DIR beside its `NAME.xml`, such as `tests/qemuxmlconfdata` of libvirt's source.
+//! `DEFINITION_PAIRS=DIR cargo nextest run -p doctor pairs --no-capture` compares each `NAME.args` and
+//! `NAME.ARCH-VERSION.args` below DIR with its `NAME.xml`, such as `tests/qemuxmlconfdata` of libvirt's source.
 
 use doctor::lint::{HostSide, lint};
 use doctor::{Finding, State};
@@ -10,7 +10,7 @@ use exits::Isa;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The least share of verdicts that agree.
+/// The smallest accepted share of verdicts that agree.
 const LEAST: f64 = 0.99;
 
 /// The XML of a file of arguments.
@@ -86,11 +86,11 @@ fn pairs_of_xml_and_arguments_have_the_same_findings() {
     assert!(agree as f64 >= LEAST * all as f64, "{whole}");
 }
 
-/// Verdicts that agree, of all.
+/// The numbers of verdicts that agree, and of all verdicts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Agreement {
     verdicts: [usize; 2],
-    /// Those where one of the two warns or fails.
+    /// The same for verdicts of which one is a warning or failure.
     findings: [usize; 2],
 }
 
@@ -115,7 +115,7 @@ fn is_finding(finding: &Finding) -> bool {
     matches!(finding.state, State::Warn | State::Fail)
 }
 
-/// As if QEMU did not translate: most of libvirt's tests do not ask for KVM, and most rules judge nothing else.
+/// Changes TCG to KVM: most of libvirt's tests do not ask for KVM, but most rules judge only VMs on KVM.
 fn on_kvm(mut definition: Definition) -> Definition {
     let accelerator = &mut definition.machine.accelerator;
     if accelerator.as_ref().is_none_or(|set| set.value == Accelerator::Tcg) {

@@ -1,4 +1,4 @@
-//! The table of rules in `docs/vm.md` is the rules' own.
+//! The tables of rules in `docs/vm.md` match the code.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ fn check(what: &str, groups: &[Group]) {
 
 #[test]
 fn the_tables_of_rules_are_those_of_the_rules() {
-    // One after the other: with WRITE_DOCS both write the same file.
+    // Not in parallel: with WRITE_DOCS both write the same file.
     check("rules", Group::ALL);
     check("rules of xl", Group::OF_XL);
 }

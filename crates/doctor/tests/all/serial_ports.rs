@@ -1,4 +1,4 @@
-//! The ports that a definition needs are those that it is told to have.
+//! The advised number of virtio-serial ports is the number that the definition needs.
 
 use doctor::lint::{HostSide, lint};
 use doctor::{Finding, Fix, State};

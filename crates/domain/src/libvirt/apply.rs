@@ -1,4 +1,4 @@
-//! Makes changes in libvirt's XML, in turn, each as a few replaced bytes.
+//! Makes changes in libvirt's XML, one after the other, each by replacing a few bytes.
 
 mod devices;
 mod holds;
@@ -93,7 +93,7 @@ impl Editing<'_> {
             Step { domain, definition: &definition, style: Style::of(&tree) }.make(&change)?
         };
         let mut replacements = made.replacements;
-        // From the end, so that earlier places stay valid; at the same byte the last one first.
+        // Start at the end, so that the places of earlier replacements stay valid.
         replacements.sort_by_key(|(part, _)| part.start);
         let (mut pieces, mut current) = (self.pieces.clone(), self.current.clone());
         for (part, new) in replacements.iter().rev() {

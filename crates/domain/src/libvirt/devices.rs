@@ -25,7 +25,7 @@ impl<'t> Reading<'t> {
                 "controller" => (DeviceKind::Controller, names::controller(node, machine)),
                 "hostdev" => {
                     let model = names::assigned(node);
-                    // Devices that pass through the VMM do not belong to the guest alone.
+                    // Devices behind an emulated bus of the VMM are not assigned through VFIO.
                     let kind = match model.as_str() {
                         "usb-host" => DeviceKind::Other,
                         "scsi-generic" => DeviceKind::Disk,
@@ -104,7 +104,7 @@ fn is_known(node: Node<'_>) -> bool {
     ["memballoon", "watchdog", "panic", "memory", "video", "controller"].contains(&node.full_name())
 }
 
-/// The limits of nesting and of properties, beyond any element of libvirt.
+/// The limits of nesting and of properties; no element of libvirt reaches them.
 const DEEPEST: usize = 5;
 const MOST_PROPERTIES: usize = 512;
 
@@ -157,7 +157,7 @@ fn backend(node: Node<'_>, kind: DeviceKind, model: &str) -> Option<Set<Backend>
     }
 }
 
-/// The cache mode of a disk that VMs share: libvirt's default is then to have none (`qemuDomainPrepareDiskCachemode`).
+/// The cache mode of a disk that VMs share: libvirt then defaults to `none` (`qemuDomainPrepareDiskCachemode`).
 fn shared(disk: Node<'_>) -> Option<Value<'_>> {
     disk.child("shareable").map(|element| Value { text: "none", place: element.place() })
 }

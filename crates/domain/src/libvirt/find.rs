@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::xml::{Node, Tree};
 
-/// The only domain of a text: its root, or within libvirt's wrapper elements.
+/// The only domain of a text: the root, or within one of libvirt's wrapper elements.
 pub(crate) fn domain<'t>(name: &str, tree: &'t Tree<'t>) -> Result<Node<'t>, Error> {
     let mut domains = tree.roots.iter().filter_map(|&index| within(Node { tree, index }));
     let Some(domain) = domains.next() else {

@@ -5,7 +5,7 @@ use crate::xml::Node;
 /// libvirt's default model of an interface on x86 (`qemuDomainDefaultNetModel`).
 const DEFAULT_NETWORK: &str = "rtl8139";
 
-/// A virtio device: its bus and its revision are part of QEMU's name.
+/// The name of a virtio device, which contains its bus and its virtio revision.
 pub(crate) fn virtio(node: Node<'_>, base: &str) -> String {
     let model = node.find("@model").or_else(|| node.find("model@type")).unwrap_or_default();
     let bus = match node.find("address@type") {
@@ -63,7 +63,7 @@ pub(crate) fn interface(interface: Node<'_>) -> String {
     }
 }
 
-/// `None` for a controller that is part of the machine.
+/// The name of a controller; `None` if it is part of the machine.
 pub(crate) fn controller(controller: Node<'_>, machine: &str) -> Option<String> {
     let model = controller.find("@model");
     let first = matches!(controller.find("@index"), None | Some("0"));
@@ -112,7 +112,7 @@ pub(crate) fn controller(controller: Node<'_>, machine: &str) -> Option<String> 
     })
 }
 
-/// A display adapter; the first one, or the one marked as primary, has VGA's registers.
+/// The name of a display adapter; the first one, or the one marked as primary, has VGA registers.
 pub(crate) fn video(video: Node<'_>, primary: bool) -> Option<String> {
     let accelerated = video.find("model/acceleration@accel3d") == Some("yes");
     let suffix = if accelerated { "-gl" } else { "" };
@@ -157,7 +157,7 @@ pub(crate) fn input(input: Node<'_>) -> String {
     }
 }
 
-/// A serial line, parallel port, console or channel.
+/// The name of a serial line, parallel port, console or channel.
 pub(crate) fn character(device: Node<'_>) -> String {
     let target = device.find("target@type");
     match (device.name(), target) {
@@ -172,14 +172,14 @@ pub(crate) fn character(device: Node<'_>) -> String {
     }
 }
 
-/// All other devices.
+/// The names of all other devices.
 pub(crate) fn other(device: Node<'_>) -> Option<String> {
     let model = device.find("@model");
     Some(match (device.name(), model) {
         ("memballoon", Some("none")) => return None,
         ("memballoon", Some("xen")) => "xen-balloon".into(),
         ("memballoon", _) => virtio(device, "virtio-balloon"),
-        // Part of the south bridge, switched on by `-global ICH9-LPC.noreboot=off`.
+        // Part of the south bridge, enabled by `-global ICH9-LPC.noreboot=off`.
         ("watchdog", Some("itco")) => return None,
         ("watchdog", Some(model)) => model.into(),
         ("rng", Some("random")) => "rng-random".into(),

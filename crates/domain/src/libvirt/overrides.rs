@@ -5,7 +5,7 @@ use crate::xml::{Node, Value};
 use crate::{Definition, Files, Place, Set, Text, qemu};
 use std::collections::HashMap;
 
-/// The namespace of `<qemu:commandline>`, whose prefix may be any.
+/// The namespace of `<qemu:commandline>`; a document may give it any prefix.
 const NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
 
 /// An element of QEMU's namespace below the domain.
@@ -15,7 +15,7 @@ pub(crate) fn element<'t>(domain: Node<'t>, name: &str) -> Option<Node<'t>> {
     })
 }
 
-/// The arguments as for a process, and the start of each in that text.
+/// The arguments as the text of a process (each ends with a NUL), and the start of each.
 struct Arguments<'t> {
     bytes: Vec<u8>,
     starts: Vec<usize>,

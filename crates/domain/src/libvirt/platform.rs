@@ -5,7 +5,7 @@ use crate::defaults::{architecture_of_machine, other_than_x86};
 use crate::xml::Node;
 use crate::{Accelerator, FeatureState, GuestIommu, Irqchip, Set, TickPolicy};
 
-/// Tick policies of `<clock>`'s timers that KVM's guests can have.
+/// The tick policies of `<clock>`'s timers.
 const POLICIES: [(&str, TickPolicy); 4] = [
     ("delay", TickPolicy::Delay),
     ("discard", TickPolicy::Discard),
@@ -34,7 +34,7 @@ impl<'t> Reading<'t> {
             .map(|kind| kind.string());
     }
 
-    /// The architecture in the text, or else that of the program or the machine type, if it is not x86.
+    /// The architecture if it is not x86: as written, or else by the emulator's name or the machine type.
     fn other_architecture(&self) -> Option<Set<String>> {
         let said = |path: &str, other: fn(&str) -> Option<&str>| {
             let value = self.domain.value(path)?;
@@ -62,7 +62,7 @@ impl<'t> Reading<'t> {
                 self.definition.machine.properties.push(Set::new(property, state.place));
             }
         }
-        // Features of KVM that are properties of QEMU's CPU.
+        // KVM features that QEMU has as properties of the CPU.
         let named = [("pvspinlock@state", "kvm-pv-unhalt"), ("apic@eoi", "kvm-pv-eoi")];
         for (path, name) in named {
             if features.value(path).is_some() {

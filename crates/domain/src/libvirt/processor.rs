@@ -103,7 +103,8 @@ impl<'t> Reading<'t> {
     pub(super) fn hyperv(&mut self) {
         let Some(hyperv) = self.domain.child("features/hyperv") else { return };
         if let Some(mode) = hyperv.attribute("mode") {
-            // libvirt writes host-model out as what the host has when it starts the domain, and QEMU passes it through.
+            // For host-model libvirt determines the host's enlightenments at the start of the domain: in effect the
+            // same as passthrough.
             let modes = [("custom", false), ("passthrough", true), ("host-model", true)];
             if let Some(passthrough) = self.one_of(&mode, &modes) {
                 self.definition.cpu.hyperv.passthrough = passthrough.value.then_some(passthrough);

@@ -4,7 +4,7 @@ use crate::xml::{Node, Value};
 use crate::{Definition, Form, Set};
 use std::str::FromStr;
 
-/// A limit beyond the vCPUs or I/O threads of any machine type.
+/// The limit of vCPUs and I/O threads, which no machine type reaches.
 pub(super) const MOST_THREADS: u32 = 4096;
 
 /// A definition under construction.

@@ -5,7 +5,7 @@ use crate::xml::{Node, Value};
 use crate::{IoThread, Set};
 use std::collections::BTreeSet;
 
-/// A limit beyond a list of 4096 CPUs with a gap after each.
+/// The limit of a CPU list, in bytes: a list of 4096 CPUs with gaps between them is shorter.
 const LONGEST_LIST: usize = 20_000;
 
 impl<'t> Reading<'t> {
@@ -21,8 +21,8 @@ impl<'t> Reading<'t> {
         self.pins();
     }
 
-    /// The access to the memory by other processes (libvirt `qemuBuildMemoryBackendProps`): to that of cells, or of the
-    /// domain; `memfd` is shared if nothing says how it is accessed.
+    /// Tests whether other processes can map the memory (libvirt `qemuBuildMemoryBackendProps`), all of it: each NUMA cell
+    /// without an access mode has that of the domain, and `memfd` without one is shared.
     fn shared_memory(&self) -> Option<Set<bool>> {
         let cells = self.domain.child("cpu/numa").into_iter().flat_map(|numa| numa.all("cell"));
         let mut cells = cells.map(|cell| cell.value("@memAccess"));
@@ -107,7 +107,8 @@ impl<'t> Reading<'t> {
         self.definition.iothreads = threads.collect();
     }
 
-    /// A list of CPUs. It is copied for every vCPU, so lists that are too long for any host are rejected.
+    /// A list of CPUs. It is copied for every vCPU, so lists that are longer than any host needs are
+    /// rejected.
     fn cpus(&mut self, node: Node<'t>, path: &str) -> Option<Set<String>> {
         let value = node.value(path)?;
         if value.text.len() > LONGEST_LIST {

@@ -66,8 +66,8 @@ impl Quote {
 struct Segment {
     /// Its range in the argument's value.
     said: Range<usize>,
-    /// Its range in the text. If both have the same length, bytes correspond one to one; otherwise as a
-    /// whole.
+    /// Its range in the text. If both ranges have the same length, their bytes correspond one to one;
+    /// otherwise only the ranges as a whole do.
     written: Range<usize>,
     quote: Quote,
 }
@@ -101,7 +101,7 @@ impl Argument {
         Self { text: String::new(), written: start..start, line, segments: Vec::new() }
     }
 
-    /// Appends bytes that stand for themselves.
+    /// Appends bytes that are the same in the text and in the value.
     pub(super) fn take(&mut self, bytes: &[u8], mut from: usize, quote: Quote) {
         for chunk in bytes.utf8_chunks() {
             let valid = chunk.valid();
@@ -114,7 +114,7 @@ impl Argument {
         }
     }
 
-    /// Appends a value whose text is different.
+    /// Appends a part of the value that is written differently in the text.
     pub(super) fn push(&mut self, said: &str, written: Range<usize>, quote: Quote) {
         self.written.end = self.written.end.max(written.end);
         if said.is_empty() {
@@ -158,7 +158,7 @@ impl Argument {
     /// The range of the text for a part of the value, and the quoting of its first and its last byte.
     fn part(&self, said: Range<usize>) -> Option<(Range<usize>, Quote, Quote)> {
         if said.is_empty() {
-            // An insertion joins the part before it.
+            // An insertion gets the quoting of the byte before it.
             let (byte, after) = match said.start.checked_sub(1) {
                 Some(before) => (before, true),
                 None => (0, false),
@@ -188,7 +188,7 @@ impl Argument {
     /// The place of a part of the argument.
     pub(super) fn place(&self, said: Range<usize>, bytes: &[u8]) -> Place {
         let written = match self.part(said) {
-            // A quotation mark that is opened in the part is shown as closed.
+            // Close a quotation mark that the part opens.
             Some((written, first, last)) if first != last => {
                 let closing = last.closing();
                 let closed =
@@ -212,14 +212,14 @@ pub(super) fn place(written: Range<usize>, line: usize, bytes: &[u8]) -> Place {
     }
 }
 
-/// The most characters of a place that are shown.
+/// The largest number of characters of a place to show.
 const SHOWN: usize = 120;
 
 fn shown(bytes: &[u8]) -> String {
-    // A character has at most four bytes.
+    // Enough bytes: a character has at most four.
     let head = &bytes[..bytes.len().min(4 * SHOWN + 4)];
     let text = String::from_utf8_lossy(head).replace('\0', " ");
-    // A shell's line continuation is not shown.
+    // Omit the shell's line continuations.
     let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
     let mut words = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     if let Some((end, _)) = words.char_indices().nth(SHOWN) {

@@ -3,10 +3,10 @@
 use super::argument::Argument;
 use super::words::{Token, Words};
 
-/// The most arrays that are looked up for a command: each takes one pass through the text.
+/// The largest number of arrays to look up for a command: each takes a pass through the text.
 const LIMIT: usize = 16;
 
-/// The arguments with the elements of each array in its place.
+/// The arguments, with each array replaced by its elements.
 pub(super) fn expanded(arguments: Vec<Argument>, bytes: &[u8]) -> Vec<Argument> {
     if !arguments.iter().any(|argument| name(&argument.text).is_some()) {
         return arguments;
@@ -65,7 +65,7 @@ fn elements(name: &str, bytes: &[u8]) -> Vec<Argument> {
                 found.append(&mut elements);
             }
             (at, line) = (words.at.max(end), words.line.max(line + 1));
-            // The last line of an array may continue with other code, in which no other array begins.
+            // Skip the rest of the array's last line: no other array starts there.
             if let Some(length) = bytes[at..].iter().position(|&byte| byte == b'\n').filter(|_| at > end) {
                 at += length + 1;
                 line += 1;

@@ -15,7 +15,8 @@ pub(super) struct Backends {
 }
 
 impl Backends {
-    /// The backends of a command. Of two with one name the first counts, because QEMU rejects the second.
+    /// The backends of a command. Of two with the same name the first counts, because QEMU rejects the
+    /// second.
     pub(super) fn of(reading: &Reading<'_>) -> Self {
         let mut found = Self::default();
         for (number, item) in reading.items.iter().enumerate() {
@@ -56,7 +57,7 @@ impl Backends {
         found
     }
 
-    /// The item of a disk's backend that has, or would have, its I/O method (`aio`).
+    /// The item of a disk's backend to which the I/O method (`aio`) belongs.
     pub(super) fn lowest(&self, reading: &Reading<'_>, first: usize) -> usize {
         self.chain(reading, first).last().copied().unwrap_or(first)
     }
@@ -89,7 +90,7 @@ impl Backends {
             _ => {
                 let force = reading.switch(item, "vhostforce").filter(|set| set.value);
                 let switch = reading.switch(item, "vhost").or(force);
-                // File descriptors alone do not enable it, but libvirt passes both.
+                // vhost file descriptors alone do not enable vhost; libvirt passes both.
                 let on = switch.as_ref().is_some_and(|set| set.value);
                 let place = switch.map(|set| Set::new(String::new(), set.place));
                 (if on { Backend::Vhost } else { Backend::Vmm }, place)
@@ -113,8 +114,8 @@ impl Backends {
     }
 }
 
-/// A property of a block node, given for the node directly or nested in those above it (`file.file.aio`). If
-/// there are several, the lowest node's.
+/// A property of a block node, given for the node itself or nested in a node above it (`file.file.aio`). If
+/// several nodes have it, that of the lowest node.
 pub(super) fn lowest_property<'a>(item: &'a Item, name: &str) -> Option<&'a Property> {
     let named = item.properties.list.iter().filter(|property| {
         let mut key = property.key.as_str();
@@ -126,8 +127,8 @@ pub(super) fn lowest_property<'a>(item: &'a Item, name: &str) -> Option<&'a Prop
     named.max_by_key(|property| property.key.len())
 }
 
-/// The cache mode: the name in `-drive cache=`, or the one that the two switches of a block node correspond
-/// to (`bdrv_parse_cache_mode` in QEMU's `block.c`).
+/// The cache mode: the name in `-drive cache=`, or the one that corresponds to the block node's two switches
+/// (`bdrv_parse_cache_mode` in QEMU's `block.c`).
 fn cache(reading: &Reading<'_>, item: &Item) -> Option<Set<String>> {
     if let Some(cache) = reading.set(item, "cache") {
         return Some(cache);

@@ -7,7 +7,7 @@ use super::words::{Token, Words};
 use crate::{Error, Text};
 use std::path::Path;
 
-/// The most doubts about a command's words.
+/// The largest number of doubts about a command's words.
 const DOUBTS: usize = 20;
 
 /// An option of the command.
@@ -32,9 +32,9 @@ pub(super) struct Command {
     pub(super) images: Vec<usize>,
     /// Options that QEMU does not have, with their assumed argument.
     pub(super) unknown: Vec<Given>,
-    /// Parts that were not understood.
+    /// Doubts about parts that were not understood.
     pub(super) doubts: Vec<String>,
-    /// The arguments end with a NUL each.
+    /// True for a process: each argument ends with a NUL.
     pub(super) process: bool,
 }
 
@@ -134,7 +134,7 @@ pub(super) fn find(text: &Text) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// The error of a text without a QEMU command, by what it has instead.
+/// The error for a text without a QEMU command; it depends on what the text contains instead.
 fn missing(text: &Text) -> Error {
     let found = String::from_utf8_lossy(&text.bytes);
     let lines = |known: &[&str]| {
@@ -164,13 +164,13 @@ fn missing(text: &Text) -> Error {
     }
 }
 
-/// Keys of Proxmox VE's configuration of a VM.
+/// Keys of a VM configuration of Proxmox VE.
 const PROXMOX: [&str; 14] = [
     "boot", "cores", "cpu", "ide2", "memory", "net0", "ostype", "sata0", "scsi0", "scsihw", "smbios1",
     "sockets", "virtio0", "vmgenid",
 ];
 
-/// The most arguments of a command: real ones have hundreds.
+/// The largest number of arguments of a command; real ones have hundreds.
 const ARGUMENTS: usize = 1 << 17;
 
 fn too_many(text: &Text, count: usize, what: &str, most: usize) -> Error {
@@ -178,7 +178,7 @@ fn too_many(text: &Text, count: usize, what: &str, most: usize) -> Error {
     Error::new(&*text.name, problem, "Name a file with the command line of one VM")
 }
 
-/// The commands of a text: the one that is read, and the lines of others.
+/// The commands of a text: the best one so far, and the lines of the others.
 #[derive(Debug, Default)]
 struct Found {
     best: Option<Command>,
@@ -186,11 +186,11 @@ struct Found {
 }
 
 impl Found {
-    /// The most others that are reported.
+    /// The largest number of other commands to report.
     const TOLD: usize = 10;
 
-    /// Takes a command if it is better than the previous one: if it has more options. A libvirt log has a
-    /// command for every start, of which the last is the current one.
+    /// Takes the command if it has more options than the best one so far. A libvirt log has a command for
+    /// every start; there the last one is taken.
     fn consider(&mut self, command: Command, log: bool) {
         let better = self.best.as_ref().is_none_or(|best| log || command.given.len() > best.given.len());
         let other = if better { self.best.replace(command) } else { Some(command) };
@@ -225,7 +225,7 @@ fn process(bytes: &[u8]) -> Option<Command> {
     (named.is_some() || by_options).then_some(command)
 }
 
-/// The limit for parsing parts of a statement again in search of another command.
+/// The number of passes over a text: lines of a statement may be parsed again in search of a command.
 const READINGS: usize = 8;
 
 /// The QEMU commands of a script, log or unit file.
@@ -252,7 +252,7 @@ fn statements(text: &Text) -> Result<Found, Error> {
                 }
                 Err(problem) => {
                     unclosed.get_or_insert(problem);
-                    // It was searched to the end.
+                    // The search went to the end of the text.
                     budget = budget.saturating_sub(bytes.len() - at);
                     if budget == 0 {
                         break;
@@ -271,7 +271,7 @@ fn statements(text: &Text) -> Result<Found, Error> {
     }
 }
 
-/// Tests whether a line may contain QEMU's program, before it is parsed.
+/// Tests whether a line may contain QEMU's program. A cheap test before parsing.
 fn mentions_program(line: &[u8]) -> bool {
     let comment = line.trim_ascii_start().first().is_none_or(|&byte| byte == b'#');
     !comment && line.windows(3).any(|part| part.eq_ignore_ascii_case(b"qem") || part == b"kvm")
@@ -284,12 +284,12 @@ fn statement(words: &mut Words<'_>, bytes: &[u8]) -> Result<Vec<Command>, (&'sta
     let own = |arguments: &[Argument]| arguments.iter().any(|argument| is_program(bare(&argument.text)));
     loop {
         match words.next() {
-            // Stops at the limit of arguments.
+            // More arguments than allowed.
             Some(Token::Word(_)) if arguments.len() > ARGUMENTS => break,
             Some(Token::Word(word)) => arguments.push(word),
             Some(Token::Operator(_)) => found.extend(command(std::mem::take(&mut arguments), bytes)),
             Some(Token::Unclosed { what, line }) => {
-                // Only the quotation marks of a QEMU command matter.
+                // An unclosed quotation mark after a QEMU command does not matter.
                 return if own(&arguments) || found.is_empty() { Err((what, line)) } else { Ok(found) };
             }
             Some(Token::LineEnd) => {
@@ -311,11 +311,11 @@ fn continues(words: &mut Words<'_>, arguments: &mut Vec<Argument>) -> bool {
     let awaits =
         arguments.last().and_then(|last| options::name(&last.text)).and_then(options::takes_argument);
     if awaits == Some(true) && arguments.len() > 1 {
-        // An argument on a line of its own needs no quotation marks.
+        // An argument on a line of its own is not quoted.
         arguments.extend(words.whole_line());
         return true;
     }
-    // No command of a shell begins with a dash.
+    // No shell command starts with a dash.
     words.begins_with_option()
 }
 
@@ -372,7 +372,7 @@ fn bare_options(bytes: &[u8]) -> Option<Command> {
     (!command.given.is_empty()).then_some(command)
 }
 
-/// A text that is short enough for a sentence.
+/// A text, shortened for use in a sentence.
 pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),

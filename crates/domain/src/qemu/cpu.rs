@@ -104,7 +104,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
             cpu.model = Some(Set::new(model(name), item.place.clone()));
         }
         let mut sorted: Vec<&Part> = parts.iter().collect();
-        // A stable sort: parts with one name keep their order.
+        // A stable sort: parts with the same name keep their order.
         sorted.sort_by(|one, other| one.name.cmp(&other.name));
         for named in sorted.chunk_by(|one, other| one.name == other.name) {
             let Some(part) = deciding(named) else { continue };
@@ -115,7 +115,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
                 _ => {}
             }
         }
-        // Properties with values keep the order of the text.
+        // Restore the order of the text.
         cpu.properties.sort_by_key(|set| set.place.start);
         if parts.iter().any(|part| part.name.is_empty()) {
             doubts.push(format!("Line {}: a part of -cpu has no name.", item.place.line));
@@ -172,7 +172,7 @@ fn globals(reading: &mut Reading<'_>) {
     }
 }
 
-/// Clocks that are features of QEMU's CPU and timers in libvirt.
+/// Reads the clocks that are CPU features in QEMU but timers in libvirt.
 fn clocks(reading: &mut Reading<'_>) {
     let definition = &mut reading.definition;
     if let Some(clock) = definition.cpu.features.get("kvmclock") {

@@ -166,7 +166,7 @@ pub(super) fn controller(reading: &Reading<'_>, device: &Device) -> Option<usize
 
 /// SCSI disks are served by the I/O threads of their controller.
 fn inherit(reading: &mut Reading<'_>) {
-    // Each disk searches all devices, and hostile command lines have many of both.
+    // Limit the lookups: each searches all devices, and a hostile command line may have many of both.
     const LOOKED_UP: usize = 1024;
     let disks: Vec<usize> = (0..reading.definition.devices.len())
         .filter(|&number| reading.definition.devices[number].model.starts_with("scsi-"))

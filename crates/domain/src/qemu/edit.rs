@@ -1,4 +1,4 @@
-//! Makes changes in a command line, and nothing else.
+//! Makes changes in a command line; all other bytes are unchanged.
 
 mod conversion;
 mod cpu;
@@ -18,7 +18,7 @@ use editor::Editor;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The most attempts at one change: a disk may first have to be written in another form.
+/// The largest number of attempts at one change: a disk may first have to be converted to a longer form.
 const STEPS: usize = 8;
 
 /// Makes the changes in order, those of the machine's default devices last.
@@ -31,7 +31,7 @@ pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[DefinitionChange]
     let mut draft = Draft::new(&text.bytes);
     let unread = unread(&before, files);
     let (mut notes, mut refused) = (Vec::new(), Vec::new());
-    // A default device becomes a device of the text, which moves others.
+    // Default devices come last: a change adds them to the text, which shifts the indices of others.
     let (own, said): (Vec<_>, Vec<_>) = changes.iter().partition(|change| implied(&before, change).is_some());
     for change in said.into_iter().chain(own) {
         let kept = draft.clone();
@@ -52,7 +52,7 @@ pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[DefinitionChange]
     let now = Text::new(&*text.name, draft.bytes());
     let after = match reader::read(&now, files) {
         Ok(after) => after,
-        // In a text that is more than a command, a longer argument can change what the words around it are.
+        // In a script, a longer argument can change the meaning of the words around it.
         Err(error) => {
             let reason = format!(
                 "The text can no longer be read with it: {error}. Name a file with the command alone."
@@ -77,7 +77,7 @@ fn unread(before: &Reading<'_>, files: &dyn Files) -> Option<String> {
     paths.find(|path| files.contents(Path::new(path)).is_err()).map(cut)
 }
 
-/// The device of a change, if it is a default device of the machine.
+/// The device of a change if it is a default device of the machine, otherwise `None`.
 fn implied<'a>(before: &'a Reading<'_>, change: &DefinitionChange) -> Option<&'a crate::Device> {
     let device = position(change)?;
     let origin = before.origins.get(device)?;
@@ -112,7 +112,7 @@ fn make(
             (None, _) => 0,
             (Some(position), None) => position,
             (Some(_), Some(device)) => {
-                // Found again among the current default devices; gone if the change is already made.
+                // Look for it among the current default devices. If it is gone, the change is already made.
                 let same = |(number, other): &(usize, &crate::Device)| {
                     other.model == device.model && reading.origins[*number].item.is_none()
                 };

@@ -23,7 +23,7 @@ const DISPLAY: &[&str] = &[
     "vhost-user-vga",
 ];
 
-/// Adds them after the devices of the text.
+/// Adds the default devices after those of the text.
 pub(super) fn add(reading: &mut Reading<'_>) {
     let definition = &reading.definition;
     let (q35, i440fx, microvm) = (definition.is_q35(), definition.is_i440fx(), definition.is_microvm());
@@ -65,7 +65,7 @@ pub(super) fn add(reading: &mut Reading<'_>) {
     reading.definition.devices.append(&mut found);
 }
 
-/// Tests whether the place of the CD drive is in use: the third one of the IDE interface.
+/// Tests whether the default CD drive's place, index 2 of the IDE interface, is in use.
 fn second_channel_taken(reading: &Reading<'_>) -> bool {
     const PLACE: u32 = 2;
     let units = if reading.definition.is_q35() { 1 } else { 2 };
@@ -79,7 +79,7 @@ fn second_channel_taken(reading: &Reading<'_>) -> bool {
                 let number = |key| item.properties.number(key);
                 match (number("index"), number("bus"), number("unit")) {
                     (Some(index), _, _) => Some(index),
-                    // The first free one; only those before the CD drive's matter.
+                    // The first free place; only places up to the CD drive's matter.
                     (None, None, None) => (0..=PLACE).find(|place| !used.contains(place)),
                     (None, bus, unit) => {
                         Some(bus.unwrap_or(0).saturating_mul(units).saturating_add(unit.unwrap_or(0)))

@@ -36,7 +36,7 @@ impl Item {
         self.value(key).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    /// All properties as written; of one that is given several times the last, as QEMU does.
+    /// All properties as written. If a property is given several times, the last counts, as in QEMU.
     pub(super) fn pairs(&self) -> Vec<(String, String)> {
         let mut known = HashSet::new();
         let is_last = |one: &&Property| known.insert(one.key.replace('_', "-"));
@@ -77,7 +77,7 @@ pub(super) fn property_place(item: &Item, property: &Property, command: &Command
         }
     }
     match item.given.and_then(|given| given.argument) {
-        // The first part alone would not be clear without its option.
+        // Show the first part together with its option, without which it would not be clear.
         Some(_) if property.whole.start == 0 && !property.pair => item.place.clone(),
         Some(argument) => command.arguments[argument].place(property.whole.clone(), bytes),
         None => item.place.clone(),
@@ -123,7 +123,7 @@ pub(super) fn items(
 pub(super) fn option_place(text: &Text, command: &Command, given: Given) -> Place {
     let option = &command.arguments[given.option];
     let end = given.argument.map_or(option.written.end, |argument| command.arguments[argument].written.end);
-    // The elements of an array may have another order.
+    // The elements of a shell array may be in another order.
     let written = option.written.start..end.max(option.written.end);
     place(written, option.line, &text.bytes)
 }

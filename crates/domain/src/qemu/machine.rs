@@ -6,7 +6,7 @@ use super::properties::{same_name, switch};
 use super::reading::Reading;
 use crate::{Accelerator, GuestIommu, IoThread, Irqchip, Place, Set, TickPolicy};
 
-/// Reads all of them, in order: later ones replace earlier ones.
+/// Reads these options in order; later ones replace earlier ones.
 pub(super) fn read(reading: &mut Reading<'_>) {
     for number in 0..reading.items.len() {
         let item = reading.items[number].clone();
@@ -97,7 +97,7 @@ fn accelerator(reading: &mut Reading<'_>, item: &Item) {
     for property in &item.properties.list {
         let place = reading.place(item, property);
         if same_name(&property.key, "accel") {
-            // Of several, the first available one is used.
+            // Of several accelerators QEMU uses the first available one.
             if first {
                 let accelerator = first_accelerator(&property.value);
                 reading.definition.machine.accelerator = Some(Set::new(accelerator, place));
@@ -109,8 +109,8 @@ fn accelerator(reading: &mut Reading<'_>, item: &Item) {
     }
 }
 
-/// A `kernel-irqchip` of `-accel` replaces that of `-machine`, whatever their order: QEMU first applies the latter, as a
-/// default of the accelerator (`do_configure_accelerator` in `system/vl.c`).
+/// A `kernel-irqchip` of `-accel` replaces that of `-machine`, whatever their order: QEMU applies that of `-machine`
+/// first, as a default of the accelerator (`do_configure_accelerator` in `system/vl.c`).
 fn irqchip_of_accelerator(reading: &mut Reading<'_>) {
     for number in 0..reading.items.len() {
         let item = reading.items[number].clone();
@@ -150,7 +150,7 @@ fn topology(reading: &mut Reading<'_>, level: &str, value: &str, place: Place) {
         "clusters" => &mut vcpus.clusters,
         "cores" => &mut vcpus.cores,
         "threads" => &mut vcpus.threads,
-        // One of each is the default.
+        // The default is one.
         "modules" | "books" | "drawers" if number == 1 => return,
         _ => {
             let doubt = format!("Line {}: -smp {level}={value} is not part of the model.", place.line);
@@ -223,12 +223,13 @@ pub(super) fn memory_backends(reading: &Reading<'_>) -> Vec<usize> {
     let properties = &reading.definition.machine.properties;
     let machine = properties.iter().rev().find(|set| set.value.0 == "memory-backend");
     let names = nodes.chain(machine.map(|set| set.value.1.as_str()));
-    // More nodes than QEMU allows need no look.
+    // QEMU does not allow more nodes.
     const MOST: usize = 128;
     names.take(MOST).filter_map(|id| reading.named("object", "id", id)).collect()
 }
 
-/// The memory is shared if all of its objects are files: memfd is by default (QEMU `backends/hostmem-memfd.c`).
+/// Reads whether the memory is shared, that is, whether all of its backends are shared files. memfd is shared
+/// by default (QEMU `backends/hostmem-memfd.c`).
 fn shared_memory(reading: &mut Reading<'_>) {
     let shared = |item: &Item| match (item.value("qom-type"), item.properties.switch("share")) {
         (Some("memory-backend-memfd"), share) => share != Some(false),
@@ -280,7 +281,7 @@ pub(super) fn global_parts(item: &Item) -> Option<(String, String, String)> {
     {
         return Some((driver, property, value));
     }
-    // In a file it is a group with a line for each; in an argument the value may contain commas.
+    // An argument, in which the value may contain commas. In a file it is a group with a line for each part.
     let (path, value) = item.said.split_once('=')?;
     let (driver, property) = path.split_once('.')?;
     Some((driver.to_owned(), property.to_owned(), value.to_owned()))

@@ -199,7 +199,7 @@ const ASSIGNED: &[&str] = &[
 pub(super) fn kind(model: &str) -> DeviceKind {
     let one_of = |names: &[&str]| names.iter().any(|name| model.starts_with(name));
     if one_of(ASSIGNED) {
-        // A USB device passes through the VMM, and its interrupts are not the guest's own.
+        // A host's USB device is behind the VMM's USB controller, which raises the interrupts.
         if model == "usb-host" { DeviceKind::Other } else { DeviceKind::Assigned }
     } else if one_of(&["i82801b11"]) {
         DeviceKind::Controller

@@ -190,7 +190,7 @@ pub(super) fn takes_argument(name: &str) -> Option<bool> {
 
 /// The name of an option, without its one or two dashes; `None` for a word that is not an option.
 pub(super) fn name(argument: &str) -> Option<&str> {
-    // As in QEMU's `lookup_opt`: a lone dash is a file's name.
+    // As in QEMU's `lookup_opt`, a lone dash is a file name.
     let name = argument.strip_prefix('-')?;
     let name = name.strip_prefix('-').unwrap_or(name);
     (!name.is_empty()).then_some(name)

@@ -7,11 +7,11 @@ use std::ops::Range;
 /// A property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Property {
-    /// Its name; nested ones of JSON with dots, as in QEMU's other form.
+    /// Its name; nested properties of JSON have names with dots, as in QEMU's other syntax.
     pub(super) key: String,
     /// Its value. Switches of JSON are `on` and `off`.
     pub(super) value: String,
-    /// The range of its value in the argument, without the key. For a bare switch the whole.
+    /// The range of its value in the argument, without the key. For a bare switch, its whole range.
     pub(super) value_at: Range<usize>,
     /// Its whole range in the argument, without the comma.
     pub(super) whole: Range<usize>,

@@ -70,7 +70,7 @@ pub(super) fn groups(text: &str, path: &str, doubts: &mut Vec<String>) -> Vec<Gr
         }
     }
     for group in &mut found {
-        // Names that differ from the option's.
+        // Groups whose names differ from those of the options.
         match group.name.as_str() {
             "smp-opts" => group.name = "smp".to_owned(),
             "memory" => group.name = "m".to_owned(),

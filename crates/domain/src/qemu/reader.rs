@@ -43,7 +43,7 @@ pub(super) fn read<'a>(text: &'a Text, files: &dyn Files) -> Result<Reading<'a>,
     Ok(reading)
 }
 
-/// The most unknown options with a sentence each.
+/// The largest number of unknown options that get a doubt of their own.
 const NAMED: usize = 20;
 
 fn unknown(reading: &mut Reading<'_>) {

@@ -1,4 +1,4 @@
-//! A command while it is read: its items, and the definition that they make.
+//! The state of the reader: the command's items, and the definition so far.
 
 use super::command::Command;
 use super::items::{self, Item};

@@ -11,7 +11,7 @@ pub(super) enum Token {
     LineEnd,
     /// `;`, `&`, `|`, `(` or `)`, which separate commands in a shell.
     Operator(u8),
-    /// Something is opened and not closed.
+    /// A construct that is not closed.
     Unclosed {
         /// The opened construct.
         what: &'static str,
@@ -150,7 +150,7 @@ impl<'a> Words<'a> {
             return;
         }
         let start = self.at;
-        // A character of several bytes is kept whole.
+        // Take all bytes of a multi-byte character.
         let length = self.rest().iter().skip(2).take_while(|&&byte| byte & 0xc0 == 0x80).count();
         let end = (start + 2 + length).min(self.bytes.len());
         let said = String::from_utf8_lossy(&self.bytes[start + 1..end]).into_owned();
@@ -226,7 +226,7 @@ impl<'a> Words<'a> {
                         b'\'' => "'",
                         b'"' => "\"",
                         b'\\' => "\\",
-                        // Others are kept as they are: QEMU's arguments do not need them.
+                        // Keep other escapes as they are: QEMU's arguments do not need them.
                         _ => "\\",
                     };
                     let length = if said == "\\" && *escaped != b'\\' { 1 } else { 2 };

@@ -27,8 +27,8 @@ pub(super) fn add(vm: &mut Definition, setting: &Setting) -> bool {
     true
 }
 
-/// `xl` refuses a file with a device without an address (libxlu_pci.c, `parse_bdf`). A device in the form
-/// `name=` has none.
+/// Adds a doubt for each assigned device without a valid address: `xl` refuses the file (libxlu_pci.c,
+/// `parse_bdf`). A device in the form `name=` needs no address.
 fn doubt_addresses(vm: &mut Definition, setting: &Setting) {
     for (text, place) in specifications(setting) {
         let made = assigned(&text, XenGuestType::Hvm);
@@ -43,10 +43,10 @@ fn doubt_addresses(vm: &mut Definition, setting: &Setting) {
     }
 }
 
-/// The most characters of an invalid text that are repeated.
+/// The largest number of characters of an invalid text to quote.
 const LONGEST_QUOTE: usize = 60;
 
-/// `[DOMAIN:]BUS:DEVICE.FUNCTION[@SLOT]`, with `*` for all functions.
+/// Tests whether a text is `[DOMAIN:]BUS:DEVICE.FUNCTION[@SLOT]`, with `*` for all functions.
 fn is_address(text: &str) -> bool {
     let (address, slot) = text.split_once('@').map_or((text, "0"), |(address, slot)| (address, slot));
     let hexadecimal = |part: &str, most: usize| {
@@ -97,7 +97,7 @@ impl Made {
     }
 }
 
-/// `key=value` and bare words, separated by commas. `target=` takes the whole rest
+/// `key=value` and bare words, separated by commas. `target=` takes the rest of the text
 /// (xl-disk-configuration(5)).
 fn properties(text: &str, positional: &[&str]) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
@@ -135,7 +135,7 @@ const FLAGS: &[&str] = &["cdrom", "discard", "no-discard", "direct-io-safe", "sp
 fn disk(text: &str, guest: XenGuestType) -> Made {
     let mut made = Made { kind: Some(DeviceKind::Disk), ..Made::default() };
     let (rest, prefixed) = without_prefixes(text);
-    // The positional form of such a disk has no format.
+    // Disks with a prefix have no format in the positional form.
     let all = ["target", "format", "vdev", "access"];
     let positional = if rest.len() < text.trim_start().len() { &[all[0], all[2], all[3]][..] } else { &all };
     made.properties = properties(rest, positional);

@@ -3,16 +3,16 @@
 use super::settings::Value;
 use crate::{Definition, Set};
 
-/// A limit beyond the vCPUs of a guest in `xl`.
+/// The limit of vCPUs; no guest of `xl` reaches it.
 const MOST_VCPUS: u32 = 4096;
 
 /// The longest list of processors, in bytes.
 const LONGEST_LIST: usize = 4096;
 
-/// `cpus`: a text applies to all vCPUs, each item of a list to one. It stays among the other settings too.
+/// Pins from `cpus` as a text, which applies to all vCPUs. The setting also stays in `other`.
 pub(super) fn fill(vm: &mut Definition) {
     let Some(cpus) = vm.other.iter().find(|set| set.value.0 == "cpus") else { return };
-    // The items of a list were already assigned to their vCPUs, and contain commas.
+    // `fill_from_list` has already assigned the items of a list, which contain commas here.
     if cpus.place.text.contains('[') || cpus.value.1.len() > LONGEST_LIST {
         return;
     }
@@ -21,7 +21,7 @@ pub(super) fn fill(vm: &mut Definition) {
     vm.vcpu_pins = (0..vcpus).map(|vcpu| Set::new((vcpu, value.clone()), place.clone())).collect();
 }
 
-/// Pins from a list: the first item is for the first vCPU.
+/// Pins from `cpus` as a list: the first item is for the first vCPU.
 pub(super) fn fill_from_list(vm: &mut Definition, value: &Value) {
     let Value::List(items) = value else { return };
     let numbered = (0..MOST_VCPUS).zip(items);

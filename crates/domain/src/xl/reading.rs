@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Sets the definition's fields from the settings.
 pub(super) fn fill(vm: &mut Definition, settings: &[Setting]) {
     vm.machine.accelerator = Some(Set::new(Accelerator::Xen, Place::default()));
-    // The meaning of devices depends on it.
+    // Read the type first: the meaning of devices depends on it.
     for wanted in ["builder", "type"] {
         if let Some(setting) = settings.iter().find(|setting| setting.name == wanted) {
             vm.machine.kind = Some(Set::new(setting.value.text(), setting.place.clone()));

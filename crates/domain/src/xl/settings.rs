@@ -7,9 +7,9 @@ use std::iter::Peekable;
 
 /// The limit of nested lists.
 const DEEPEST: usize = 16;
-/// The most doubts.
+/// The largest number of doubts.
 const MOST_DOUBTS: usize = 32;
-/// The most bytes of a setting's text that are repeated.
+/// The largest number of bytes of a setting's text to quote.
 const LONGEST_EVIDENCE: usize = 120;
 
 /// A value of a setting.
@@ -51,7 +51,7 @@ struct Parser<'t> {
     end: usize,
 }
 
-/// The effective settings, in the order of the text: the last of each name. And a sentence for each mistake.
+/// The effective settings (the last of each name), in the order of the text, and a sentence for each mistake.
 pub(super) fn parse(bytes: &[u8]) -> (Vec<Setting>, Vec<String>) {
     let mut parser = Parser::of(bytes);
     while parser.statement() {}
@@ -136,8 +136,8 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Appends to the previous setting with the same name (`xlu__cfg_concat_vals`). The previous setting is
-    /// no longer effective, and its value is moved: a long file of additions must not store all their sums.
+    /// Appends to the previous setting with the same name (`xlu__cfg_concat_vals`). The previous value is
+    /// moved, not copied: a long file of additions must not store all intermediate values.
     fn joined(&mut self, name: &str, value: Value) -> Value {
         let Some(before) = self.last.get(name).map(|&at| &mut self.settings[at].value) else { return value };
         match (before, value) {
@@ -193,7 +193,7 @@ impl<'t> Parser<'t> {
                 mistake.line, mistake.start, mistake.wanted
             ));
         }
-        // The mistake itself may be the line end.
+        // The mistake itself may be the newline.
         if self.end > mistake.start && self.bytes.get(self.end - 1) == Some(&b'\n') {
             return;
         }

@@ -21,11 +21,11 @@ pub(super) enum Kind {
     Semicolon,
     /// The end of a line, with the comment before it.
     Newline,
-    /// None of these, up to the next blank.
+    /// Anything else, up to the next blank.
     Wrong,
 }
 
-/// A word and where it is.
+/// A word with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) kind: Kind,
@@ -48,7 +48,7 @@ impl<'t> Words<'t> {
         Self { bytes, at: 0, line: 1 }
     }
 
-    /// The number of bytes from here that belong together.
+    /// The number of bytes from here that satisfy the predicate.
     fn run(&self, belongs: impl Fn(u8) -> bool) -> usize {
         self.bytes[self.at..].iter().take_while(|&&byte| belongs(byte)).count()
     }

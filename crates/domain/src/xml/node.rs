@@ -3,7 +3,7 @@
 use super::tree::{Element, Tree};
 use crate::{Place, Set};
 
-/// The longest part that is shown as evidence.
+/// The largest number of characters of a part that is shown as evidence.
 const LONGEST: usize = 160;
 /// Attributes that hold secrets: passwords of `<graphics>`.
 pub(crate) const SECRET: [&str; 2] = ["passwd", "password"];
@@ -108,7 +108,7 @@ impl<'t> Node<'t> {
         let tree = self.tree;
         let attribute = self.element().attributes.iter().find(|one| tree.text[one.name.clone()] == *name)?;
         let text = attribute.decoded.as_deref().unwrap_or(&tree.text[attribute.value.clone()]);
-        // The place has the quotation mark at the value's end, so that name and value are shown.
+        // The place includes the name and the closing quotation mark, so that both name and value are shown.
         let written = &tree.text[attribute.name.start..attribute.value.end + 1];
         let before = &tree.text.as_bytes()[self.element().tag.start..attribute.name.start];
         let line = self.element().line + before.iter().filter(|byte| **byte == b'\n').count();
@@ -124,7 +124,7 @@ impl<'t> Node<'t> {
         Some(attribute.decoded.as_deref().unwrap_or(&tree.text[attribute.value.clone()]))
     }
 
-    /// The value at a path `a/b@c`, `@c` or `a/b`, the last one an element's text.
+    /// The value at a path: an attribute for `a/b@c` or `@c`, an element's text for `a/b`.
     pub(crate) fn value(self, path: &str) -> Option<Value<'t>> {
         match path.split_once('@') {
             Some(("", name)) => self.attribute(name),

@@ -167,7 +167,7 @@ impl Style {
         }
     }
 
-    /// Inserts an element after another one, on its own line if that one has its own.
+    /// Inserts an element after another one, on its own line if the other one is on its own line.
     pub(crate) fn insert_after(&self, sibling: Node<'_>, new: &New) -> Vec<Replacement> {
         let text = sibling.tree.text;
         match indentation(text, sibling.element().tag.start) {
@@ -184,7 +184,7 @@ impl Style {
         let text = parent.tree.text;
         let element = parent.element();
         let outer = indentation(text, element.tag.start);
-        // If the children are on the line of their parent, the new one is too.
+        // Put the new child on its parent's line if the other children are there.
         let first = parent.children().next();
         let inline = first.is_some_and(|child| indentation(text, child.element().tag.start).is_none());
         let indent = match (outer, first) {
@@ -219,7 +219,7 @@ impl Style {
         }
     }
 
-    /// Removes an element, and its line if it has its own.
+    /// Removes an element, with its line if nothing else is on it.
     pub(crate) fn remove(&self, node: Node<'_>) -> Vec<Replacement> {
         let text = node.tree.text;
         let start = node.element().tag.start;
@@ -235,7 +235,7 @@ impl Style {
     }
 }
 
-/// The white space before a part that begins its line; `None` if something else precedes it on the line.
+/// The indentation of a part that starts its line; `None` if something else precedes it on the line.
 pub(crate) fn indentation(text: &str, start: usize) -> Option<&str> {
     let line = text[..start].rfind('\n').map_or(0, |at| at + 1);
     let before = text[line..start].trim_start_matches('\u{feff}');
@@ -269,7 +269,7 @@ pub(crate) fn escape(text: &str, quote: Option<char>) -> String {
             '>' => whole.push_str("&gt;"),
             '\'' if quote == Some('\'') => whole.push_str("&apos;"),
             '"' if quote == Some('"') => whole.push_str("&quot;"),
-            // XML 1.0 cannot represent other control characters, not even as numbers.
+            // XML 1.0 cannot represent other control characters, not even as character references.
             '\n' | '\r' | '\t' if quote.is_some() => {
                 let _ = write!(whole, "&#{};", u32::from(character));
             }

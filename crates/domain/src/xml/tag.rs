@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The most attributes, beyond any element of libvirt; without a limit the search for duplicates would be
-/// quadratic.
+/// The largest number of attributes, which no element of libvirt reaches. It bounds the search for
+/// duplicates, which is quadratic.
 const MOST: usize = 256;
 
 /// An attribute.

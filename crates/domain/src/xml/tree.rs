@@ -6,11 +6,12 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 use std::ops::Range;
 
-/// The most bytes: libvirt itself refuses files of domains above 10 MiB; dumps with metadata may be larger.
+/// The size limit in bytes: libvirt itself refuses domain files above 10 MiB, but dumps with metadata may be
+/// larger.
 const MOST_BYTES: usize = 100 << 20;
 /// The limit of nesting in libxml2, which libvirt uses.
 const DEEPEST: usize = 256;
-/// The most elements: a domain with a thousand vCPUs and devices has some ten thousand.
+/// The largest number of elements: a domain with a thousand vCPUs and devices has about ten thousand.
 const MOST_ELEMENTS: usize = 200_000;
 /// The longest name; names are repeated in paths.
 const LONGEST_NAME: usize = 256;
@@ -57,7 +58,7 @@ impl<'t> Tree<'t> {
         };
         // Places include the byte order mark, which the parser does not see.
         let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        // The parser drops a mark of its own accord: with a second one, its places would be off by three.
+        // The parser itself also skips a mark: with a second one, its places would be off by three bytes.
         if text[mark..].starts_with('\u{feff}') {
             return Err(builder.error(mark, "it has a second byte order mark"));
         }
@@ -179,7 +180,7 @@ impl<'t> Builder<'t, '_> {
         Ok(())
     }
 
-    /// Elements come in the order of the text, so every line end is counted once.
+    /// The line of a byte. Calls come in the order of the text, so every line end is counted once.
     fn line_of(&mut self, at: usize) -> usize {
         let between = self.tree.text.as_bytes().get(self.counted..at).unwrap_or_default();
         self.line += between.iter().filter(|byte| **byte == b'\n').count();

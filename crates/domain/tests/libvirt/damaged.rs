@@ -1,4 +1,4 @@
-//! Damaged fixtures are read and changed, whatever they then contain.
+//! Damaged fixtures are read and changed without a panic.
 
 use crate::reading::{fixtures, folder};
 use domain::{DefinitionChange, FeatureState, Irqchip, NoFiles, Text};

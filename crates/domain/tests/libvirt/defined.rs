@@ -15,7 +15,7 @@ use crate::reading::{fixtures, text};
 /// Debian's QEMU, which searches for its modules next to itself.
 const INSTALLED: &str = "/usr/bin/qemu-system-x86_64";
 
-/// The QEMU of the laboratories, which is a single file.
+/// The QEMU of the labs, which is a single file.
 fn of_laboratories() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
@@ -30,14 +30,14 @@ fn of_laboratories() -> Option<PathBuf> {
 /// creates.
 const NOBODY: u32 = 65534;
 
-/// libvirt with its own files in a folder, which is removed with it.
+/// A libvirt whose files are in a temporary directory, which is removed when this is dropped.
 struct Libvirt {
     folder: tempfile::TempDir,
     emulator: PathBuf,
 }
 
 impl Libvirt {
-    /// Returns the reason if it is not available.
+    /// Uses the installed QEMU, or else that of the labs. Returns the reason if none is available.
     fn new() -> Result<Self, &'static str> {
         let folder = tempfile::tempdir().expect("there is room for scratch files");
         if Path::new(INSTALLED).is_file() {
@@ -46,10 +46,9 @@ impl Libvirt {
         Self::of_a_laboratory(folder, "there is no QEMU (package qemu-system-x86, or a laboratory's)")
     }
 
-    /// With the QEMU of the laboratories, which is newer than Debian 12's. Returns the reason if it is not
-    /// available.
+    /// Uses the QEMU of the labs, which is newer than Debian 12's. Returns the reason if it is not available.
     fn of_a_laboratory(folder: tempfile::TempDir, otherwise: &'static str) -> Result<Self, &'static str> {
-        // The user of virsh can reach it here.
+        // Copy it to a directory that the user of virsh can reach.
         let emulator = folder.path().join("qemu-system-x86_64");
         std::fs::copy(of_laboratories().ok_or(otherwise)?, &emulator).expect("there is room for an emulator");
         Self::with(emulator, folder)
@@ -84,12 +83,12 @@ impl Libvirt {
         let file = self.folder.path().join("domain.xml");
         std::fs::write(&file, self.with_emulator(document)).expect("there is room for scratch files");
         let output = self.virsh(&["define", path(&file)]).expect("virsh was there before");
-        // The next one may have its name.
+        // The next document may have the same name.
         let _ = self.virsh(&["undefine", &name(document)]);
         (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 
-    /// The document with this emulator, which does not require KVM.
+    /// The document with this emulator and without a need for KVM.
     fn with_emulator(&self, document: &str) -> String {
         let emulator = format!("<emulator>{}</emulator>", path(&self.emulator));
         let document = match document.split_once("<emulator>") {
@@ -121,13 +120,13 @@ fn libvirt_defines_what_is_changed() {
     let (mut wrong, mut defined) = (String::new(), 0);
     for name in fixtures("libvirt") {
         let complaint = |document: &[u8]| {
-            // As many vCPUs as the machine types of QEMU 7.2 support.
+            // The machine types of QEMU 7.2 support only 288 vCPUs.
             let document = for_old_versions(&String::from_utf8_lossy(document)).replace(">380<", ">280<");
             libvirt.complaint(&document).map(|said| (said, document))
         };
         match (complaint(&text(&name).bytes), complaint(&changed(&name))) {
             (None, None) => defined += 1,
-            // The fixture is of another version or host: the change is not the cause.
+            // libvirt refuses the fixture even without the changes: it is for another version or host.
             (Some((before, _)), Some((after, _))) if before == after => {}
             (before, after) => wrong += &format!("{name}: {before:?}\n{after:?}\n"),
         }

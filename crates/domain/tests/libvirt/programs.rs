@@ -22,7 +22,7 @@ fn complaints(schema: &std::path::Path, document: &[u8]) -> Option<String> {
         .stderr(Stdio::piped())
         .spawn()
         .ok()?;
-    // A document that is refused early is not read to its end.
+    // Ignore the error: xmllint does not read a document that it refuses early to its end.
     let _ = xmllint.stdin.take()?.write_all(document);
     let output = xmllint.wait_with_output().ok()?;
     Some(if output.status.success() {
@@ -67,7 +67,7 @@ pub(crate) fn changed(name: &str) -> Vec<u8> {
     domain::libvirt::apply(&text(name), &changes).expect("it is libvirt's XML").bytes
 }
 
-/// Without elements that libvirt has only since 9.1 (10.0: threads by queue).
+/// Removes elements that libvirt supports only since 9.1 (threads per queue: 10.0).
 pub(crate) fn for_old_versions(document: &str) -> String {
     let mut new = document.replace(" clusters='1'", "").replace("model=\"itco\"", "model=\"i6300esb\"");
     new = new.replace("<poll max='32768' grow='2' shrink='2'/>", "");

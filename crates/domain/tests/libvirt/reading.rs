@@ -25,7 +25,7 @@ fn definition(name: &str) -> Definition {
     domain::libvirt::read(&text(name), &NoFiles).expect("the fixture is libvirt's XML")
 }
 
-/// A definition in few lines: each value with its line in the text.
+/// The summary of a definition: each value with its line in the text.
 fn summary(vm: &Definition) -> String {
     let mut lines = Vec::new();
     fn walk(value: &serde_json::Value, path: &str, lines: &mut Vec<String>) {
@@ -53,7 +53,7 @@ fn summary(vm: &Definition) -> String {
         }
     }
     walk(&serde_json::to_value(vm).expect("it is data"), "vm", &mut lines);
-    // 380 pins add nothing to the first one.
+    // Keep only the first of 380 pins.
     lines.retain(|line| !line.starts_with("vm.vcpu_pins[") || line.starts_with("vm.vcpu_pins[0]"));
     lines.join("\n")
 }

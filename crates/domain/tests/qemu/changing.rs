@@ -320,7 +320,7 @@ fn native_reading_leaves_the_page_cache_out() {
     let chain = "kvm -blockdev '{\"driver\":\"file\",\"filename\":\"f\",\"node-name\":\"s\",\"aio\":\"threads\"}' \
                  -blockdev qcow2,node-name=d,file=s -device virtio-blk-pci,drive=d";
     assert_eq!(after(chain, aio("io_uring")), chain.replace("threads", "io_uring"));
-    // As Proxmox 9 nests them.
+    // Nested as by Proxmox 9.
     let nested = r#"kvm -blockdev '{"driver":"throttle","file":{"driver":"raw","file":{"driver":"host_device","filename":"/dev/x"}},"node-name":"d"}' -device virtio-blk-pci,drive=d"#;
     let file = r#""filename":"/dev/x""#;
     let with = |more: &str| nested.replace(file, &format!("{file}{more}"));
@@ -350,11 +350,11 @@ fn all_at_once_in_a_script_with_comments_and_arrays() {
 #[test]
 fn a_disk_that_moves_to_pci_takes_no_slot_that_another_device_names() {
     let disk = |rest: &str| format!("kvm -drive if=none,id=d,file=a -device ide-hd,drive=d{rest}");
-    // QEMU would give it slot 2, and then refuse the balloon.
+    // Without an address QEMU would give the disk slot 2, and then refuse the balloon.
     let named = disk(" -device virtio-balloon-pci,bus=pci.0,addr=0x2 -device edu,addr=1e.0");
     let new = after(&named, model(0, "virtio-blk-pci"));
     assert!(new.contains("-device virtio-blk-pci,drive=d,addr=0x1c "), "{new}");
-    // Where no device names its slot, QEMU numbers them all.
+    // If no device names its slot, QEMU assigns all slots.
     let new = after(&disk(" -device virtio-balloon-pci"), model(0, "virtio-blk-pci"));
     assert!(new.contains("-device virtio-blk-pci,drive=d -device"), "{new}");
 }

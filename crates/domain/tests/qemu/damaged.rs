@@ -1,5 +1,5 @@
-//! Fixtures with parts removed, doubled and overwritten: read and changed without a panic, and without other
-//! changes.
+//! Fixtures with parts removed, doubled and overwritten are read and changed without a panic, and the rest of
+//! the text is unchanged.
 
 use crate::summary::{fixtures, text};
 use domain::qemu::{apply_with, read};

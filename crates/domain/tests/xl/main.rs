@@ -1,7 +1,7 @@
 //! Definitions of Xen's guests, compared with `xl` itself.
 //!
 //! Each file of the corpus has the output of `xl create -n` of Xen 4.20 next to it, without the random
-//! `uuid`, except those that it refused. A test in the laboratory runs a real `xl` again.
+//! `uuid`, except those that it refused. A test in the lab runs a real `xl` and compares again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,13 +45,13 @@ fn list(printed: &Value, name: &str) -> Vec<Value> {
 fn what_xl_refuses_has_doubts_and_what_it_takes_has_none() {
     let mut refused = 0;
     for (name, vm, printed) in cases() {
-        // xl takes an invalid number as absent, with a warning; so does this crate, with a doubt.
+        // xl ignores an invalid number with a warning; this crate ignores it with a doubt.
         let doubted = printed.is_none() || name == "bad-number";
         assert_eq!(!vm.doubts.is_empty(), doubted, "{name}: {:?}", vm.doubts);
         refused += usize::from(printed.is_none());
     }
     assert!(refused >= 4, "{refused}");
-    // With wrong line ends there is no definition.
+    // A file with wrong line ends is not a definition.
     let text = fs::read(corpus().join("bad-return.cfg")).unwrap();
     assert!(domain::xl::read(&Text::new("bad-return.cfg", text)).is_err());
 }

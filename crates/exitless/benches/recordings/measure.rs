@@ -1,4 +1,4 @@
-//! Time and memory of commands, run in turn.
+//! Measures time and memory of commands that take turns.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -33,7 +33,7 @@ impl Contender {
     }
 }
 
-/// The runs of one command.
+/// The measurements of one command.
 #[derive(Default)]
 pub(crate) struct Measured {
     wall_ms: Vec<f64>,
@@ -50,7 +50,7 @@ impl Measured {
         median(&self.cpu_ms)
     }
 
-    /// The largest resident memory.
+    /// The peak resident memory.
     pub(crate) fn memory_mb(&self) -> f64 {
         self.memory_mb.iter().copied().fold(0.0, f64::max)
     }
@@ -62,7 +62,7 @@ fn median(values: &[f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Runs all commands this many times, in turn.
+/// Runs all commands `runs` times, in turn.
 pub(crate) fn in_turn(contenders: &[Contender], runs: usize) -> Result<Vec<Measured>, String> {
     let mut all: Vec<_> = contenders.iter().map(|_| Measured::default()).collect();
     for _ in 0..runs {
@@ -79,7 +79,7 @@ pub(crate) fn in_turn(contenders: &[Contender], runs: usize) -> Result<Vec<Measu
     Ok(all)
 }
 
-/// CPU time (ms) and the largest resident memory (MB) of a child, at its end.
+/// Waits for a child, and returns its CPU time (ms) and peak resident memory (MB).
 fn wait(child: Child) -> io::Result<(f64, f64)> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     let mut status = 0;

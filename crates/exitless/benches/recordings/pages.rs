@@ -1,5 +1,5 @@
-//! Makes a long recording of trace-cmd from a short one of version 6: its pages repeated, each time with
-//! later times.
+//! Makes a long trace-cmd recording (version 6) from a short one by repeating its pages with later
+//! timestamps.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 /// The mark before the offsets of the processors' pages (trace-cmd.dat.v6(5)).
 const MARK: &[u8] = b"flyrecord\0";
 const PAGE: usize = 4096;
-/// The time between two copies: longer than the time span of a page.
+/// The time between two copies; longer than any page's time span.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -19,12 +19,12 @@ fn put(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Writes `recording` to `path` with the pages of its last buffer repeated; they are appended to the file,
-/// and the offsets point there.
+/// Writes `recording` to `path` with the pages of its last buffer repeated: appends the copies to the file,
+/// and adjusts the offsets.
 pub(crate) fn repeat(recording: &[u8], times: usize, path: &Path) -> io::Result<()> {
     let mark = recording.windows(MARK.len()).rposition(|bytes| bytes == MARK);
     let places = mark.ok_or_else(|| io::Error::other("the recording has no pages"))? + MARK.len();
-    // The bytes after the last processor's offset are not a page of the file.
+    // Stop at an entry that is no page of the file: it is beyond the last processor's.
     let places = (0..).map(|number| places + 16 * number).map_while(|at| {
         let (from, length) = (u64_at(recording, at), u64_at(recording, at + 8));
         let there =

@@ -1,13 +1,14 @@
-//! Makes a long recording of perf from a short one: its records repeated, each time with later times.
+//! Makes a long perf recording from a short one by repeating its records with later timestamps.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// `PERF_RECORD_SAMPLE`, and the round that marks that all buffers were read.
+/// `PERF_RECORD_SAMPLE`, and `PERF_RECORD_FINISHED_ROUND`: all buffers have been read once.
 const SAMPLE: u32 = 9;
 const ROUND: u32 = 68;
-/// The offset of the time in samples of `perf kvm stat record`: after header, identifier, address and thread.
+/// The offset of the time in samples of `perf kvm stat record`: after header, identifier, address and thread
+/// ID.
 const TIME_AT: usize = 32;
 const HEADER: usize = 104;
 const FEATURE_BITS_AT: usize = 72;
@@ -36,8 +37,8 @@ fn records(data: &[u8]) -> impl Iterator<Item = (usize, u32, usize)> {
     })
 }
 
-/// Writes `recording` repeatedly to `path`: everything once, then only samples and rounds. Offsets in the
-/// header are corrected.
+/// Writes `recording` to `path` several times: everything once, then only samples and rounds. Corrects the
+/// offsets in the header.
 pub(crate) fn repeat(recording: &[u8], times: usize, path: &Path) -> io::Result<()> {
     let (data_at, data_length) = (u64_at(recording, 40) as usize, u64_at(recording, 48) as usize);
     let data = &recording[data_at..data_at + data_length];

@@ -1,4 +1,4 @@
-//! `exitless advise`: the device models that cause exits, the cost of these, and the changes that avoid them.
+//! `exitless advise`: the device models that cause exits, what those cost, and the changes that avoid them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
@@ -28,11 +28,11 @@ use crate::console::StatusLine;
 use crate::status::{ABOVE_BUDGET, Usage};
 use crate::{console, interrupt};
 
-/// The number of searches for VMs during an observation, and their least interval.
+/// The number of searches for VMs during an observation, and the shortest interval between two.
 const LOOKS: u32 = 10;
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// The time limit of QEMU's monitor.
+/// The time limit for an answer of QEMU's monitor.
 const MONITOR: Duration = Duration::from_secs(1);
 
 /// Arguments of `advise`.
@@ -142,7 +142,7 @@ fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
     Ok(Observed { recordings, facts, threads: BTreeMap::new(), hot: None })
 }
 
-/// The exits of this host from now on, the facts from its VMs' command lines, and the addresses of their PCI
+/// Observes this host: the exits, the facts from its VMs' command lines, and the addresses of their PCI
 /// devices.
 fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     super::xen::refuse_live(&Root::live(), "advise")?;
@@ -162,12 +162,12 @@ fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     line.step(for_a_time("Watching", duration));
     let end = Instant::now() + duration;
     let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
-    // A VM may start or end during the count, so command lines are read several times.
+    // VMs may start or end meanwhile, so look for them several times.
     loop {
         for vm in Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default() {
             see(&mut seen, vm);
         }
-        // Exits until a signal are used too.
+        // A signal ends the observation early; the exits until then are used.
         let now = Instant::now();
         if now >= end || !pause(end.min(now + (duration / LOOKS).max(LEAST_BETWEEN_LOOKS)), &stop) {
             break;
@@ -188,7 +188,7 @@ fn spent(seen: &BTreeMap<u32, Seen>) -> Threads {
     seen.iter().map(|(&pid, one)| (pid, one.spent())).collect()
 }
 
-/// Observes with samples of the host's work.
+/// Observes this host and also samples what it does, for `--profile`.
 fn profiled(watch: &Watch, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Observed> {
     let profiler = Profiler::attach(Path::new(HOST), watch, &Sampling::default())?;
     let source = LiveSource::of(profiler.collector());
@@ -221,7 +221,7 @@ struct Seen {
     threads: ThreadReading,
     /// The last known address regions of its PCI devices.
     bars: Vec<Bar>,
-    /// It has no monitor that answers.
+    /// The monitor did not answer, so it is not asked again.
     is_silent: bool,
 }
 
@@ -231,7 +231,7 @@ impl Seen {
         Self { vm, threads, bars: Vec::new(), is_silent: false }
     }
 
-    /// Asks for its PCI devices: firmware and the guest's kernel move them during the boot.
+    /// Reads the addresses of its PCI devices, which firmware and the guest's kernel move during the boot.
     fn look(&mut self) {
         if self.is_silent {
             return;
@@ -254,7 +254,7 @@ impl Seen {
 
 /// The facts from the command line of a running VM, if it is QEMU.
 fn facts_of(vm: &Vm) -> Option<Facts> {
-    // A NUL after each argument, as in /proc/PID/cmdline.
+    // The format of /proc/PID/cmdline: a NUL after each argument.
     let bytes: Vec<u8> = vm.arguments.iter().flat_map(|one| [one.as_bytes(), b"\0"].concat()).collect();
     let text = Text::new(format!("process {}", vm.pid), bytes);
     let home = PathBuf::from(format!("/proc/{}", vm.pid));

@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .map_or(ExitCode::SUCCESS, |one| exit_code(one)))
 }
 
-/// Splits at commas, unless a file has exactly that name.
+/// Splits at commas, unless a file has exactly this name.
 fn files(joined: &OsStr) -> Vec<PathBuf> {
     if Path::new(joined).exists() {
         return vec![PathBuf::from(joined)];
@@ -118,7 +118,7 @@ fn files(joined: &OsStr) -> Vec<PathBuf> {
 }
 
 fn read(files: &[PathBuf], grouping: &Grouping, arguments: &Arguments) -> anyhow::Result<Side> {
-    // The profile's own timeline is by VM and reason.
+    // The profile's own timeline has only VMs and reasons.
     let is_finer = grouping.dimensions().any(|by| !matches!(by, Dimension::Vm | Dimension::Reason));
     let mut side = Side::default();
     for file in files {
@@ -150,7 +150,7 @@ impl Side {
     }
 }
 
-/// Sorts exits into rows while they are read.
+/// Sorts exits into rows as they are read.
 struct Grouped(GroupedTimeline);
 
 impl Sink for Grouped {
@@ -168,7 +168,7 @@ impl Sink for Grouped {
 
 impl Destination for Grouped {}
 
-/// The differences between the sides, if they may still be compared.
+/// The differences between the two sides' machines; an error if they forbid a comparison.
 fn unlike(before: &[Recordings], after: &[Recordings], arguments: &Arguments) -> anyhow::Result<Vec<Unlike>> {
     let unlike = traces::unlike(before, after);
     let forbidding: Vec<_> =
@@ -190,7 +190,7 @@ fn print(compared: &Compared<'_>, arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut out, &report::comparison::json(compared))?;
         writeln!(out)?;
     } else if arguments.csv {
-        // A table of values has no room for them.
+        // CSV has no room for doubts.
         report::comparison::doubts(compared).iter().for_each(|doubt| tracing::warn!("{doubt}"));
         out.write_all(report::comparison::csv(compared).as_bytes())?;
     } else {

@@ -1,4 +1,4 @@
-//! `exitless doctor`: a host examined, from its firmware to the threads of its VMs.
+//! `exitless doctor`: examines a host, from its firmware to the threads of its VMs.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ fn running(host: &Inspection) -> Vms {
     }
 }
 
-/// KVM's current state of the VMs. Nothing is observed over time, so reading is fast.
+/// KVM's current state of the VMs. Fast, because nothing is observed over time.
 fn sides(found: &Vms, vms: &[&Vm], chosen: bool) -> Vec<VmSide> {
     if vms.is_empty() {
         return Vec::new();

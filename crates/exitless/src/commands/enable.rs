@@ -1,4 +1,5 @@
-//! `exitless enable` and `exitless disable`: switch interrupt virtualization of this host by a plan.
+//! `exitless enable` and `exitless disable`: switch this host's interrupt virtualization on or off, step by
+//! step.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(status))
 }
 
-/// The reason why nothing is done although there are steps.
+/// The reason why nothing is done although there are steps to do.
 fn refused(plan: &Plan) -> Option<String> {
     if plan.awaits_options() && !plan.is_refused() {
         return Some("Say what to do: --persist, --reload, or both".to_owned());
@@ -141,7 +142,7 @@ mod tests {
             let arguments = Arguments { apply, persist, device_interrupts: false, reload, root, json: false };
             last_words(&arguments, &plan, None, None)
         };
-        // No boot loader is known.
+        // No known boot loader.
         assert_eq!(said(true, false, true), "Nothing was changed; see what blocks it.");
         assert_eq!(said(true, false, false), "Nothing was changed; see what blocks it.");
         assert_eq!(

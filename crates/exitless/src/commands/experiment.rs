@@ -17,7 +17,7 @@ use clap::Subcommand;
 
 /// The name of a result's page in its folder.
 pub(super) const PAGE: &str = "report.html";
-/// The arguments with which this program is started on the machine that makes the runs.
+/// The arguments with which this program is started on the machine that makes a study's runs.
 const SERVE: [&str; 2] = ["experiment", "serve-runs"];
 
 /// Subcommands of `experiment`.

@@ -34,15 +34,15 @@ use super::watching::{HOST, WatchArguments};
 use super::xen::XenHost;
 use crate::{interrupt, status};
 
-/// The interval at which interrupt virtualization is judged.
+/// The interval at which the state of interrupt virtualization is read.
 const STATES: Duration = Duration::from_secs(30);
-/// The number of judgements between two examinations of the host as `doctor` makes them.
+/// The number of these intervals from one examination of the host, as by `doctor`, to the next.
 const EXAMINATIONS: u32 = 20;
-/// The interval at which a daemon of I/O workers is asked.
+/// The interval at which the daemon of the I/O workers is queried.
 const IO_WORKERS: Duration = Duration::from_secs(5);
-/// The age at which its last answer is no longer shown.
+/// The age above which the daemon's last answer is not exported.
 const TOO_OLD: Duration = Duration::from_secs(15);
-/// The time that a last judgement has when the exporter is told to end.
+/// The longest wait, when the exporter ends, for an examination in progress.
 const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// Arguments of `exporter`.
@@ -141,7 +141,7 @@ fn serve(arguments: &Arguments, listener: Listener, stop: &Arc<AtomicBool>) -> a
         move || Judged::keep(&judged, &wanted, features.as_deref(), &stop)
     })?;
     let daemon = Arc::new(Mutex::new(None));
-    // It is not waited for: a daemon that does not answer may hold it up.
+    // Not joined: a daemon that hangs would block the exit.
     std::thread::Builder::new().name("iocm".to_owned()).spawn({
         let (daemon, stop, socket) = (Arc::clone(&daemon), Arc::clone(stop), arguments.iocm.clone());
         move || ask_daemon(&daemon, &socket, &stop)
@@ -150,7 +150,8 @@ fn serve(arguments: &Arguments, listener: Listener, stop: &Arc<AtomicBool>) -> a
     let (totals, named, highest) = (Arc::default(), Named::default(), Highest::default());
     let mut collection = Collection { collector, wanted, totals, named, highest, judged, daemon };
     exporter::serve(listener, move || exporter::text(collection.collect()), stop)?;
-    // It may be writing the file of features. What it looks at can hold it up, so that its end is not waited for for ever.
+    // The thread may be writing the features file. But what it reads may block, so do not wait for it
+    // forever.
     let latest = Instant::now() + LAST_LOOK;
     while !judge.is_finished() && Instant::now() < latest {
         std::thread::sleep(Duration::from_millis(20));
@@ -158,10 +159,10 @@ fn serve(arguments: &Arguments, listener: Listener, stop: &Arc<AtomicBool>) -> a
     Ok(())
 }
 
-/// The facts that take longer than an answer may, found on a thread of their own.
+/// Facts that take longer to find than a scrape may take; a thread of their own finds them.
 #[derive(Debug, Default)]
 struct Judged {
-    /// By process, and its start in clock ticks since boot.
+    /// By process ID and start time in clock ticks since boot.
     states: BTreeMap<(i32, u64), State>,
     findings: Option<Tally>,
 }
@@ -187,7 +188,7 @@ impl Judged {
         }
     }
 
-    /// Takes the states of those VMs that were found. VMs that may run keep theirs.
+    /// Replaces the states by those of the VMs found now. A VM that may still run keeps its last state.
     fn take(&mut self, found: Option<&Vms>, states: impl Iterator<Item = (i32, State)>) {
         self.states.retain(|(pid, _), _| may_run(found, *pid));
         let starts: BTreeMap<i32, u64> =
@@ -196,7 +197,7 @@ impl Judged {
     }
 }
 
-/// The last answer of a daemon of I/O workers, and its time.
+/// The daemon's last answer, and when it came.
 type Daemon = Mutex<Option<(Instant, IoWorkers)>>;
 
 /// Asks a daemon for its counters until `stop` is set.
@@ -227,7 +228,7 @@ fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
     }
 }
 
-/// Tests whether no daemon runs, or it ended meanwhile.
+/// Tests whether the daemon is not running, or has ended since.
 fn is_absence(error: &ClientError) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     match error {
@@ -239,12 +240,12 @@ fn is_absence(error: &ClientError) -> bool {
     }
 }
 
-/// The running VMs that were asked for; `None` if none can be looked for now.
+/// The selected VMs that run; `None` if VMs cannot be looked for now.
 fn running(wanted: &[String]) -> Option<Vms> {
     let found = Vms::discover(Path::new(HOST));
     let mut found = found.inspect_err(|error| tracing::warn!("Could not look for VMs: {error}")).ok()?;
     if !wanted.is_empty() {
-        // One by one: those that have ended take none of the others with them.
+        // One name at a time: the selection fails as a whole if one of its VMs has ended.
         let chosen = wanted.iter().filter_map(|one| found.select(std::slice::from_ref(one)).ok());
         let chosen: BTreeSet<i32> = chosen.flatten().map(|vm| vm.pid).collect();
         found.vms.retain(|vm| chosen.contains(&vm.pid));
@@ -252,20 +253,21 @@ fn running(wanted: &[String]) -> Option<Vms> {
     Some(found)
 }
 
-/// Tests whether a process that is not among the VMs that were found may be one still: none could be looked for, or it blocks
-/// inspection.
+/// Tests whether a process that was not found as a VM may still be one: the search failed, or the process
+/// blocks inspection.
 fn may_run(found: Option<&Vms>, pid: i32) -> bool {
     found.is_none_or(|found| found.held.iter().any(|one| one.pid == pid))
 }
 
-/// The VMs by process, with their first names. Those that may run are among them.
+/// The VMs by process, each with the identity and names it was first seen with. Includes VMs that may still
+/// run.
 fn present<'a>(named: &'a mut Named, found: Option<&Vms>) -> &'a BTreeMap<u32, (VmIdentity, Names)> {
     let vms = found.iter().flat_map(|found| &found.vms);
     let running = vms.filter_map(|vm| Some((identity(vm)?, names(&vm.management))));
     named.keep(running, |process| i32::try_from(process).is_ok_and(|pid| may_run(found, pid)))
 }
 
-/// KVM's present state of the VMs; `None` without any.
+/// KVM's current state of the VMs; `None` if there are none.
 fn seen(found: &Vms, chosen: bool, stop: &AtomicBool) -> Option<Verification> {
     let vms: Vec<&Vm> = found.vms.iter().collect();
     let wanted = Verify { root: Path::new(HOST), found, vms: &vms, chosen, duration: Duration::ZERO };
@@ -281,7 +283,7 @@ fn state(vm: &VmVerification) -> State {
     State { status: vm.activation.status, reasons: vm.activation.reasons.iter().map(name).collect() }
 }
 
-/// The same numbers as those of `exitless doctor`. The features of the host go into a file, if there is to be one.
+/// The counts that `exitless doctor` shows. Also writes the host's features into the file, if one is given.
 fn findings(seen: Option<&Verification>, features: Option<&Path>) -> Option<Tally> {
     let host = Inspection::read(&Root::live()).ok()?;
     if let Some(file) = features {
@@ -292,9 +294,9 @@ fn findings(seen: Option<&Verification>, features: Option<&Path>) -> Option<Tall
     Some(::doctor::examine(&host, &seen.map(sides_of).unwrap_or_default(), &[]).summary)
 }
 
-/// Writes a file that is there whole or not at all.
+/// Writes a file atomically.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    // Of a name that begins with a full stop, which Node Feature Discovery leaves out.
+    // The temporary name begins with a full stop: Node Feature Discovery ignores it.
     let mut replacement = Replacement::begin(path, 0o644)?;
     replacement.file().write_all(text.as_bytes())?;
     replacement.place()
@@ -317,15 +319,15 @@ impl Collection {
         let found = running(&self.wanted);
         let named = present(&mut self.named, found.as_ref());
         let identities = named.iter().map(|(process, (first, _))| (*process, first.clone())).collect();
-        // The last answer is gone, so that this copies nothing.
+        // The last answer has been dropped, so this does not clone.
         let totals = Arc::make_mut(&mut self.totals);
-        // First: a VM that ended leaves its place to a new one.
+        // Before adding: the process ID of a VM that ended may belong to a new one.
         totals.keep(&identities);
         match self.collector.take() {
-            // In a container the numbers of these processes are not those that the kernel counts by.
+            // In a container, the process IDs here differ from those in the kernel's counts.
             Ok(profile) if !in_first_pid_namespace(Path::new(HOST)) => totals.add(&profile, &BTreeMap::new()),
             Ok(profile) => totals.add(&of_wanted(profile, &self.wanted, &identities), &identities),
-            // The counts are still in the kernel.
+            // Nothing is lost: the counts stay in the kernel.
             Err(error) => tracing::warn!("Could not read the counts of exits: {error}"),
         }
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -348,8 +350,8 @@ impl Collection {
     }
 }
 
-/// The exits of the VMs that were asked for, of which these run. Those of all VMs are counted: the process of one that
-/// restarts is not known before.
+/// The exits of the selected VMs. The kernel counts those of all VMs, because a VM that restarts gets a new
+/// process ID.
 fn of_wanted(profile: Profile, wanted: &[String], running: &BTreeMap<u32, VmIdentity>) -> Profile {
     match wanted {
         [] => profile,
@@ -357,7 +359,7 @@ fn of_wanted(profile: Profile, wanted: &[String], running: &BTreeMap<u32, VmIden
     }
 }
 
-/// The facts of those VMs that were found and have a name.
+/// The facts of the VMs that were found and have an identity.
 fn hosts(
     found: Option<&Vms>,
     named: &BTreeMap<u32, (VmIdentity, Names)>,
@@ -415,7 +417,7 @@ fn facts(vm: &Vm, names: Names, state: Option<State>) -> VmHost {
     }
 }
 
-/// The names of a VM in the program that made it, as labels.
+/// The VM's names in its management software, as labels.
 fn names(management: &Management) -> Names {
     let (namespace, name) = management.namespaced.clone().unzip();
     let known = [
@@ -453,7 +455,8 @@ mod tests {
         Vm { pid, command: "qemu".to_owned(), name: format!("vm{pid}"), start_ticks, ..Vm::default() }
     }
 
-    /// What is found of VMs 7 and 8: both, none because it cannot be looked, 8 and that 7 blocks inspection, and 8 alone.
+    /// Results of looking for VMs 7 and 8: both found; the search failed; 8 found and 7 blocks inspection;
+    /// only 8 found.
     fn looks() -> [Option<Vms>; 4] {
         let found = |vms, held: &[i32]| {
             let held = held.iter().map(|&pid| HeldProcess { pid, command: "qemu".to_owned() });
@@ -479,7 +482,7 @@ mod tests {
             let vcpu = Vcpu { vm: Some(process), number: Some(0), thread: Some(process) };
             profile.vcpu(vcpu).reasons.entry(ExitReason::vmx(10)).or_default().count = 1;
         }
-        // The process is 8 now, and was 7 before.
+        // The VM's process is 8 now; it was 7 before a restart.
         let running = [(8, VmIdentity::new("web", 8, 2))].into();
         let processes = |wanted: &[String]| {
             let profile = of_wanted(profile.clone(), wanted, &running);

@@ -72,7 +72,7 @@ pub(crate) fn ready(image: &GuestImage) -> String {
     )
 }
 
-/// The guest image, built first if it does not exist, after a note on the effort.
+/// The guest image. If it does not exist, says what building costs and builds it.
 pub(crate) fn image(progress: &mut BuildProgress, stop: &Arc<AtomicBool>) -> anyhow::Result<GuestImage> {
     let cache = Cache::of_user()?.stopped_by(Arc::clone(stop));
     if GuestImage::find(&cache)?.is_none() {
@@ -86,7 +86,7 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &Arc<AtomicBool>) -> any
         );
     }
     let built = GuestImage::find_or_build(&cache, &mut |step| progress.show(step));
-    // Ctrl-C on a terminal also ends the programs of the build, whose failures do not matter then.
+    // Ctrl-C also ends the build's child processes; report the interruption, not their failures.
     Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 

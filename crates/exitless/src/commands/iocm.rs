@@ -139,13 +139,13 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
-    // First of all, because later these may be descriptors of our own.
+    // Before anything is opened: these descriptor numbers could be reused.
     let inheritance = Inheritance::from_environment()?;
     let config = Config::read(&arguments.config)?;
     let stop = interrupt::flag()?;
     let mut manager = ServiceManager::connect();
     let ready = Ready::open_with(&config, inheritance.with_store(manager.store()))?;
-    // It keeps privileges that are dropped next.
+    // The guard keeps the privileges that the daemon drops next.
     let guard = ready.mounted().map(guard::Guard::start).transpose()?;
     let outcome = ready
         .run()
@@ -168,7 +168,7 @@ fn watch(
     eprintln!("Waiting for front-ends: devices {devices}, I/O workers {workers}");
     manager.ready();
     if arguments.every.is_none() && manager.next().is_none() {
-        // Nothing wakes up here in between. A signal that came earlier has set the flag.
+        // Nothing is due until a signal comes. If one came before `Signals::new`, it has set `stop`.
         let mut signals = Signals::new(TERM_SIGNALS).context("Could not wait for signals")?;
         if !stop.load(Ordering::Relaxed) {
             signals.wait();
@@ -209,12 +209,12 @@ impl Every {
         Self { interval, next: Instant::now() + interval }
     }
 
-    /// Tests whether they are due now, and if so sets the next time.
+    /// Tests whether figures are due now, and if so sets the next time.
     fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let due = now >= self.next;
         if due {
-            // Times that were missed are left out.
+            // Skip times that have passed.
             let next = self.next + self.interval;
             self.next = if next > now { next } else { now + self.interval };
         }
@@ -228,9 +228,9 @@ struct Printer {
     ended: Receiver<()>,
 }
 
-/// The lines that wait for a slow reader. Further ones are left out.
+/// The number of lines that wait for a slow reader. Further lines are dropped.
 const LINES_WAITING: usize = 16;
-/// The time for which the end waits for a slow reader.
+/// The longest wait for a slow reader at the end.
 const PRINTER_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Printer {

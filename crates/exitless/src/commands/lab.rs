@@ -69,12 +69,12 @@ pub(crate) enum Command {
     Clean,
 }
 
-/// CPUs that an emulated host can have.
+/// The number of CPUs that an emulated host can have.
 pub(super) const CPUS: RangeInclusive<u16> = 1..=8;
 /// The memory that an emulated host can have, in MiB.
 pub(super) const MEMORY_MIB: RangeInclusive<u64> = 256..=2048;
 
-/// The cost of a switch that an emulated host can have, in instructions.
+/// The costs of a world switch that can be set, in instructions.
 pub(super) const SWITCH_CYCLES: RangeInclusive<u32> = 0..=lab::switch_cost::LARGEST;
 
 /// The settings of the emulated machine.
@@ -173,7 +173,7 @@ struct ListedKernel {
     name: &'static str,
     suites: &'static [&'static str],
     tested: &'static str,
-    /// The version that is in the cache.
+    /// The version in the cache.
     here: Option<String>,
     disk_usage_bytes: u64,
 }
@@ -351,12 +351,12 @@ fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&finished))
 }
 
-/// Says that a lab starts, for as long as that takes.
+/// Says that a lab is starting, until the value is dropped.
 fn starting(lab: &Lab) -> Waiting {
     Waiting::new(format!("Starting the emulated host {}", lab.name))
 }
 
-/// Tests whether the command starts, or has started: all but moments of the boot is its own doing.
+/// Tests whether the command is running or about to: everything but early boot events comes from it.
 fn has_started(happening: &Happening<'_>) -> bool {
     match happening {
         Happening::PoweredOn(_) => false,
@@ -385,7 +385,7 @@ fn clean() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a laboratory ready, after a note on the effort, and passes it on.
+/// Opens a laboratory and passes it to `use_it`. If parts of it must be built, says first what that costs.
 pub(crate) fn with_laboratory<T>(
     lab: &'static Lab,
     stop: Arc<AtomicBool>,
@@ -399,7 +399,7 @@ pub(crate) fn with_laboratory<T>(
     use_it(&laboratory)
 }
 
-/// Opens a laboratory; that of Xen has its own image, whose effort is noted before it is built.
+/// Opens a laboratory. Xen's has an image of its own; before it is built, says what that costs.
 fn open<'a>(
     cache: &'a Cache,
     lab: &'static Lab,
@@ -411,11 +411,11 @@ fn open<'a>(
         say_effort("the image of the Xen host", &XEN_BUILD_EFFORT, cache);
     }
     let opened = Laboratory::open(cache, lab, image, Arc::clone(&stop), &mut |step| progress.show(step));
-    // Ctrl-C on a terminal also ends the programs of the build, whose failures do not matter then.
+    // Ctrl-C also ends the build's child processes; report the interruption, not their failures.
     Ok(opened.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 
-/// Prepares what a host with another kernel, or with devices, boots.
+/// Checks a request, and prepares the boot files of a host with another kernel or with devices.
 pub(super) fn prepare_kernel_and_devices(
     lab: &Lab,
     request: &Request,
@@ -429,7 +429,7 @@ pub(super) fn prepare_kernel_and_devices(
     if request.devices.is_empty() { Ok(()) } else { prepare_devices(lab, stop) }
 }
 
-/// Makes a kernel ready to be booted.
+/// Prepares a kernel to boot.
 fn prepare_kernel(kernel: &'static DebianKernel, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let cache = Cache::of_user()?.stopped_by(Arc::clone(stop));
     if KernelImage::find_kernel(&cache, kernel)?.is_some() {
@@ -461,7 +461,7 @@ fn prepare_devices(lab: &Lab, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let built =
         built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?;
     drop(progress);
-    // It takes a twentieth of a second, and a damaged kernel fails in ways that do not tell.
+    // Takes 50 ms; a damaged kernel would fail without saying why.
     built.verify(&mut |_| ())?;
     for (package, here, proven) in built.drift() {
         eprintln!("Note: {package} is {here}; devices were tested with {proven}");
@@ -479,7 +479,7 @@ fn say_effort(what: &str, effort: &Effort, cache: &Cache) {
     );
 }
 
-/// The laboratories' image; missing parts of it and of the laboratory's emulator are built in parallel.
+/// The labs' image. It and the lab's emulator are built in parallel where they are missing.
 fn image(cache: &Cache, lab: &Lab, progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<Image> {
     if Image::find(cache)?.is_none() {
         say_effort("the labs' image", &BUILD_EFFORT, cache);
@@ -488,7 +488,7 @@ fn image(cache: &Cache, lab: &Lab, progress: &mut BuildProgress, stop: &AtomicBo
         say_effort(lab.emulator.name(), &lab.emulator.effort(), cache);
     }
     let built = lab::build(cache, lab, &mut |step| progress.show(step));
-    // Ctrl-C on a terminal also ends the programs of the build, whose failures do not matter then.
+    // Ctrl-C also ends the build's child processes; report the interruption, not their failures.
     Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 
@@ -545,17 +545,17 @@ fn parse_put(given: &str) -> anyhow::Result<Put> {
     Ok(Put { from, to })
 }
 
-/// The path inside to which a file is copied, without what does not tell it from others.
+/// The normalized path to which a file is copied inside, so that equal paths compare equal.
 fn inside(to: &str) -> PathBuf {
     Path::new("/root").join(to).components().collect()
 }
 
-/// The name under which a path is copied out.
+/// The file name under which a path is copied out.
 fn brought_out_as(path: &str) -> PathBuf {
     Path::new(path).file_name().map_or_else(|| "root".into(), PathBuf::from)
 }
 
-/// Refuses two files of which one would replace the other: destinations, each with what was given.
+/// Refuses files that would overwrite each other. `files` are destinations, each with the argument as given.
 fn refuse_equal(option: &str, files: impl Iterator<Item = (PathBuf, String)>) -> Result<(), Usage> {
     let mut known: BTreeMap<PathBuf, String> = BTreeMap::new();
     for (to, given) in files {
@@ -579,7 +579,7 @@ fn pass_on(happening: &Happening<'_>) {
     };
 }
 
-/// A line for each part of a run.
+/// Prints the time of each part of a run.
 pub(crate) fn print_timings(timings: &Timings) {
     let parts = [
         ("image or snapshot", timings.prepare),

@@ -19,17 +19,17 @@ pub(crate) struct Arguments {
     clock: bool,
 }
 
-/// The laboratory's requirement on its emulator's clock, if any.
+/// The rate that the laboratory promises for its emulator's clock, if any.
 fn promise(lab: &Lab) -> Option<Promise> {
     match lab.emulator {
         Emulator::Bochs => Some(Promise { rate: 1.0, tolerance: 0.03, beside_busy_cpus: true }),
-        // Debian's own QEMU has no port for the cost of a switch, and uses the host's clock.
+        // Debian's QEMU has no port for the cost of a switch, and its guests' clock is the host's.
         Emulator::Qemu if !matches!(lab::switch_cost::get(), Ok(Some(_))) => None,
         Emulator::Qemu => Some(Promise { rate: 8.0, tolerance: 0.03, beside_busy_cpus: true }),
     }
 }
 
-/// Checks that an instruction takes the promised time, whatever the other CPUs do.
+/// Checks that an instruction takes the promised time, even while other CPUs are busy.
 fn check_clock(lab: &Lab, print: bool) -> anyhow::Result<()> {
     let promise = promise(lab);
     if promise.is_none() && !print {

@@ -1,6 +1,6 @@
 //! The manual pages and completions of a distribution, from the definition of the command line.
 //!
-//! A hidden command rather than a program of its own, so that they are always those of the binary beside them.
+//! A hidden command instead of a separate program: the pages always match the installed binary.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,12 +25,12 @@ pub(crate) struct Arguments {
     date: String,
 }
 
-/// Pages of other sections, which are made elsewhere.
+/// Referenced pages of other sections; this module does not make them.
 const OTHERS: &[&str] = &["exitless-iocm(7)"];
-/// The paragraph of a description that becomes a section.
+/// The start of the paragraph of a description that becomes a section of its own.
 const EXIT_STATUS: &str = "Exit status: ";
 
-/// Writes both.
+/// Writes the pages and the completions.
 pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<ExitCode> {
     let (manual, completions) = (arguments.folder.join("man"), arguments.folder.join("completions"));
     for folder in [&manual, &completions] {
@@ -48,9 +48,9 @@ pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// The parts of a command that completions are made of, without hidden commands, which they would offer.
+/// A copy of a command for completions, without its hidden subcommands, which would otherwise be completed.
 fn shown(command: &Command) -> Command {
-    // A name must last as long as the program, which ends soon.
+    // clap wants static strings; leaking is fine because the program ends soon.
     let lasting = |text: &str| -> &'static str { text.to_owned().leak() };
     let below = command.get_subcommands().filter(|one| !one.is_hide_set()).map(shown);
     let mut copy = Command::new(lasting(command.get_name())).subcommands(below);
@@ -61,7 +61,7 @@ fn shown(command: &Command) -> Command {
     command.get_version().into_iter().fold(copy, |copy, version| copy.version(lasting(version)))
 }
 
-/// Writes the page of a command, and those of its subcommands.
+/// Writes the pages of a command and its subcommands.
 fn write_pages(command: &Command, above: &[&str], folder: &Path, date: &str) -> io::Result<()> {
     let file = folder.join(format!("{}.1", page_name(above)));
     File::create(file)?.write_all(page(command, above, date)?.as_bytes())?;
@@ -97,7 +97,7 @@ fn page(command: &Command, words: &[&str], date: &str) -> io::Result<String> {
     for section in [exit_status(&exit_statuses), examples_section(words), see_also(command, words)] {
         section.to_writer(&mut text)?;
     }
-    // Each section begins with the same definition of the apostrophe.
+    // Remove the definition of the apostrophe that every rendered section begins with.
     let text = String::from_utf8_lossy(&text);
     let definition = Roff::new().render();
     Ok(format!("{definition}{}", text.replace(&definition, "")))

@@ -53,7 +53,7 @@ pub(crate) struct PlanArguments {
 }
 
 impl PlanArguments {
-    /// The plan, with the numbers of `base` for those not given.
+    /// The plan. Numbers that were not given are those of `base`.
     pub(crate) fn plan(&self, base: Plan) -> Plan {
         let samples = self.samples.unwrap_or(base.samples);
         Plan {

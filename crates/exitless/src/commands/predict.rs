@@ -100,16 +100,16 @@ fn keeps_cr8_intercept(recordings: &Recordings, build: Option<&str>) -> Option<b
     (!told.is_empty() && !told.contains(&None)).then_some(false)
 }
 
-/// The exits of this host from now on.
+/// The exits of this host during `duration`.
 fn watched(duration: Duration) -> anyhow::Result<Recordings> {
     super::xen::refuse_live(&Root::live(), "predict")?;
     let stop = interrupt::flag()?;
-    // A prediction is based on the registers.
+    // Predictions depend on the MSRs.
     let watch = Watch { accesses: true, ..Watch::default() };
     let collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
     line.step(for_a_time("Watching", duration));
-    // Exits until a signal are used too.
+    // A signal ends the observation early; the exits until then are used.
     let _ = pause(Instant::now() + duration, &stop);
     drop(line);
     let source = LiveSource::of(&collector);
@@ -140,7 +140,8 @@ impl AssumedArguments {
         Ok(assumption)
     }
 
-    /// Xen has neither AVIC, nor IPI virtualization, nor a tick.
+    /// Refuses options that do not apply to Xen, which uses neither AVIC nor IPI virtualization and has no
+    /// host tick.
     fn check_for_xen(&self) -> Result<(), Usage> {
         let wrong = if self.ipi_virtualization || self.no_ipi_virtualization {
             "Xen has no IPI virtualization; leave the option out"
@@ -154,7 +155,7 @@ impl AssumedArguments {
         Err(Usage(format!("The exits are those of a Xen host. {wrong}")))
     }
 
-    /// A technology of one vendor says nothing about exits of the other's.
+    /// Refuses a technology of one vendor for exits of the other's processors.
     fn check(&self, isas: &[Isa], hypervisor: Hypervisor) -> Result<(), Usage> {
         let wanted = match self.technology {
             None => return Ok(()),

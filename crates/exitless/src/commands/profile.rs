@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (hot, outputs) = match &arguments.file {
         Some(file) => {
             check_file(file)?;
-            // Read before outputs are opened, because one of them may be the same file under another name.
+            // Read first: an output may be the same file under another name.
             (read(file, arguments.guest_symbols.as_deref())?, Outputs::create(arguments)?)
         }
         None => {
@@ -147,7 +147,7 @@ fn selection(arguments: &Arguments, recording: &Recording) -> Result<Selection, 
         let number = wanted.parse().ok();
         let there = recording.measured.keys().filter_map(|key| key.0);
         vms.extend(there.filter(|vm| Some(*vm) == number || recording.names.get(vm) == Some(wanted)));
-        // A VM of this host without exits was already found by its name.
+        // Without a file, the names have already been checked, and a VM may have had no exits.
         if vms.len() == before && arguments.file.is_some() {
             return Err(Usage(format!("The recording has no exit of a VM {wanted}")));
         }

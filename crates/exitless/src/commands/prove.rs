@@ -57,10 +57,10 @@ pub(crate) struct Arguments {
 const RECORDING: &str = "recording.json";
 /// The folder of the results if none is named.
 const OUTPUT: &str = "exitless-report";
-/// Costs of a switch in the curve of gains, in instructions.
+/// The costs of a world switch, in instructions, for the curve of gains.
 const CURVE: [u32; 5] = [0, 500, 1000, EPYC_SWITCH_CYCLES, 2000];
 
-/// Emulated hosts are slow, and their cycles vary little.
+/// Few samples: emulated hosts are slow, but their cycle counts vary little.
 fn laboratory_plan() -> Plan {
     Plan { samples: 40, warm_up: 5, blocks: 3, ..Plan::full() }
 }
@@ -111,7 +111,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
     })
 }
 
-/// Adds facts to a recording from a laboratory that are known only outside.
+/// Adds the facts about a laboratory that a recording made inside cannot contain.
 fn as_emulated(mut recording: Recording, emulator: &str, switch_cycles: u32, has_clock: bool) -> Recording {
     recording.switch_cycles = charged(switch_cycles, has_clock);
     recording.emulated = Some(emulator.to_owned());
@@ -121,13 +121,13 @@ fn as_emulated(mut recording: Recording, emulator: &str, switch_cycles: u32, has
     recording
 }
 
-/// The cost of a switch that an emulator charges: only one with a clock does.
+/// The cost of a switch that the emulator charges; one without a clock charges nothing.
 fn charged(switch_cycles: u32, has_clock: bool) -> Option<u32> {
     has_clock.then_some(switch_cycles)
 }
 
-/// A short plan of the measures whose gain depends on the cost of a switch: with a clock of instructions
-/// samples vary little.
+/// A short plan for the curve, with the measures whose gain depends on the cost of a switch. A clock that
+/// counts instructions varies little, so few samples suffice.
 fn curve_plan(plan: &Plan) -> Plan {
     const MEASURES: [Measure; 5] =
         [Measure::IpiRunning, Measure::IpiHalted, Measure::SelfIpi, Measure::Eoi, Measure::TimerFire];
@@ -156,8 +156,8 @@ fn collect_here(plan: &Plan) -> anyhow::Result<Recording> {
     Ok(collect(plan, &mut line.measurement("Measuring, "))?)
 }
 
-/// Records inside a laboratory, and then briefly at each other cost of a switch, if the machine supports that
-/// and there are arms to compare.
+/// Measures inside a laboratory; then, if the machine has a settable cost of a switch and both arms, again
+/// briefly at each other cost.
 fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
     let plan: Plan = serde_json::from_str(plan).context("Could not read the plan")?;
     let line = StatusLine::new();
@@ -216,7 +216,7 @@ fn read(file: &Path) -> anyhow::Result<Recording> {
     Recording::read(BufReader::new(reader)).with_context(|| format!("Could not read {}", file.display()))
 }
 
-/// Refuses a folder with the samples of another measurement.
+/// Refuses a folder that has the samples of another measurement.
 fn refuse_others(folder: &Path, recording: &Recording) -> anyhow::Result<()> {
     let file = folder.join(RECORDING);
     if !file.exists() || read(&file).is_ok_and(|found| found == *recording) {
@@ -234,7 +234,7 @@ fn write_results(folder: &Path, recording: &Recording, outcome: &Proof) -> anyho
     write_page(&folder.join("report.html"), &report::prove::page(outcome, recording))
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&File>) -> anyhow::Result<()>,
@@ -263,7 +263,8 @@ fn exit_code(judgement: Judgement) -> ExitCode {
     ExitCode::from(match judgement {
         Judgement::OneArm => status::ONE_ARM,
         Judgement::Contradicted => status::CONTRADICTED,
-        // Where there are no samples at all there is no outcome either, but an error.
+        // `Nothing` has samples, but only of measures that do not depend on interrupt virtualization. Without
+        // any samples there is an error instead.
         Judgement::Nothing
         | Judgement::WorthIt
         | Judgement::Mixed

@@ -34,8 +34,8 @@ pub(crate) fn wait(text: &str) -> Result<u64, BadQuantity> {
     scaled(text, &TIMES).or_else(seconds).filter(|&ns| ns > 0).ok_or(BadQuantity::Wait)
 }
 
-/// Parses the least time of exits to nanoseconds: "50us". Never zero, and never without a unit, because most would
-/// be taken for microseconds.
+/// Parses the shortest handling time of exits to nanoseconds: "50us". Never zero. The unit is required,
+/// because a bare number would probably be meant as microseconds.
 pub(crate) fn bound(text: &str) -> Result<u64, BadQuantity> {
     scaled(text, &TIMES).filter(|&ns| ns > 0).ok_or(BadQuantity::Bound)
 }
@@ -53,7 +53,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let number: f64 = number.parse().ok()?;
     let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim())?;
     let value = (number * factor).round();
-    // Above 2^53 a floating-point number is not exact.
+    // A floating-point number above 2^53 is not exact.
     (value <= 9_007_199_254_740_992.0).then_some(value as u64)
 }
 

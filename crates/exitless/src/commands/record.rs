@@ -50,11 +50,11 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// The result of a recording.
+/// The outcome of a recording.
 #[derive(Debug, Serialize)]
 struct Recorded {
     file: PathBuf,
-    /// All observed exits are in the file.
+    /// The file has all observed exits.
     whole: bool,
     seconds: f64,
     exits: u64,
@@ -78,21 +78,21 @@ impl Recorded {
     }
 }
 
-/// The end of a recording.
+/// The running recording, and the conditions that end it.
 struct Course {
     stop: std::sync::Arc<AtomicBool>,
     began: Instant,
     end: Option<Instant>,
     workload: Option<Workload>,
     status: Option<ExitCode>,
-    /// Without them there is nothing left to record.
+    /// The recording ends when all of these have ended.
     watched: Option<Watched>,
-    /// That it records; beside a command, whose the terminal is, nothing.
+    /// The status line; `None` if a command runs, because the terminal is the command's.
     line: Option<StatusLine>,
 }
 
 impl Course {
-    /// Waits for `step` at most. Returns whether the recording continues.
+    /// Waits for at most `step`. Returns false when the recording is over.
     fn wait(&mut self, step: Duration) -> anyhow::Result<bool> {
         if let Some(workload) = &mut self.workload {
             if let Some(status) = workload.ended(&self.stop)? {

@@ -48,15 +48,15 @@ pub(crate) struct PartArguments {
     isa: Option<Isa>,
 }
 
-/// Default names of perf's recordings: of `perf record`, and of `perf kvm` (`tools/perf/Documentation/perf-kvm.txt`).
+/// perf's default file names: of `perf record`, and of `perf kvm` (`tools/perf/Documentation/perf-kvm.txt`).
 const DEFAULTS: [&str; 4] = ["perf.data", "perf.data.guest", "perf.data.kvm", "perf.data.host"];
 
-/// The first of the default names that is there.
+/// The first of perf's default names that exists.
 fn default_name() -> &'static str {
     DEFAULTS.into_iter().find(|name| Path::new(name).exists()).unwrap_or(DEFAULTS[0])
 }
 
-/// Receives exits while they are read, and the recording that they are from.
+/// Receives exits as they are read, and the recording that they come from.
 pub(crate) trait Destination: Sink {
     fn begin(&mut self, _recording: &str) {}
 }
@@ -76,8 +76,8 @@ impl RecordingArguments {
         self.files.iter().try_for_each(|file| check_file(file))
     }
 
-    /// Reads all of them into one profile. Nothing is selected yet, because names of VMs are known only at
-    /// the end.
+    /// Reads all files into one profile. The caller selects VMs afterwards, because their names are known
+    /// only at the end.
     pub(crate) fn read(&self, destination: &mut impl Destination) -> anyhow::Result<Recordings> {
         let mut recordings = Recordings::new(self.part.options());
         for file in &self.files {
@@ -117,7 +117,7 @@ impl PartArguments {
     }
 }
 
-/// A wrong name is reported before a long recording with a right one is read.
+/// Reports a missing file before any long recording is read.
 pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
     if file == Path::new("-") {
         return Ok(());
@@ -134,12 +134,12 @@ pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
             "{} is a directory without `data`, so not a recording of `perf record --threads`; name a file",
             file.display()
         ))),
-        // Reading it will report the error.
+        // The reader will report the error.
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
-/// Reads one more recording.
+/// Reads another recording into `recordings`.
 pub(crate) fn add(
     recordings: &mut Recordings,
     file: &Path,
@@ -155,7 +155,7 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// The hypervisor whose exits these are.
+/// The hypervisor that handled these exits.
 pub(crate) fn hypervisor(recordings: &Recordings) -> Result<Hypervisor, Usage> {
     let all: BTreeSet<_> = recordings.files.iter().map(|file| file.origin.hypervisor).collect();
     match all.len() {
@@ -169,14 +169,15 @@ pub(crate) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
     files::write(file, page.as_bytes()).with_context(|| format!("Could not write {}", file.display()))
 }
 
-/// Reports doubts on standard error, for outputs without room for them.
+/// Logs doubts, for outputs that have no room for them.
 pub(crate) fn warn_of_doubts(recordings: &Recordings) {
     for doubt in report::recordings::doubts(recordings) {
         tracing::warn!("{doubt}");
     }
 }
 
-/// The exit status of a command that has read these. If nothing could be read, standard error says why.
+/// The exit status of a command that has read these recordings. If none could be read, says why on standard
+/// error.
 pub(crate) fn exit_code(recordings: &Recordings) -> ExitCode {
     if let Some(why) = report::recordings::nothing_read(recordings) {
         eprintln!("exitless: {why}");

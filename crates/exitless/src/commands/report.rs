@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn read_and_write(arguments: &RecordingArguments, file: &Path) -> anyhow::Result<Recordings> {
     let cannot = || format!("Could not write {}", file.display());
-    // An incomplete table could be mistaken for a complete one, so it gets its name only at the end.
+    // Rename at the end only: a partial table could be mistaken for a complete one.
     let new = Replacement::begin(file, 0o666).with_context(cannot)?;
     let mut writer = ExitsWriter::new(BufWriter::new(new.file()))?;
     let recordings = arguments.read(&mut writer)?;

@@ -38,8 +38,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.list {
         return Ok(ExitCode::from(list(root, arguments.json, width, &mut out)?));
     }
-    // A change is undone completely or not at all; a second signal still ends the process, and the rest stays
-    // recorded.
+    // A change is undone completely or not at all. A second signal still kills the process; the journal then
+    // keeps the rest.
     let _signals = crate::interrupt::flag()?;
     let how =
         Restore { force: arguments.force, dry_run: arguments.dry_run, run_scripts: arguments.run_scripts };
@@ -53,8 +53,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if restored.incomplete() { status::SOME_FAILED } else { 0 }))
 }
 
-/// Shows the whole journal. A line that a crash cut off announced a change that was not made, which is not
-/// damage.
+/// Shows the whole journal. A last line that a crash truncated is not damage: it announced a change that was
+/// never made.
 fn list(root: &Path, json: bool, width: usize, out: &mut impl Write) -> anyhow::Result<u8> {
     let recorded = Journal::read(root)?;
     if json {

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }))
 }
 
-/// The warning of files that this user may not read, of which the first is named.
+/// The warning about files that this user may not read; it names the first.
 fn not_read(first: &str, number: usize) -> String {
     let which = match number {
         1 => format!("{first} could not be read and is"),

@@ -22,7 +22,7 @@ use super::workload::Workload;
 use super::xen::XenHost;
 use crate::{console, interrupt};
 
-/// The interval in which a collector is looked after while tables are far apart.
+/// The longest time between two calls of [`Collector::keep`].
 const STEP: Duration = Duration::from_secs(30);
 
 /// Arguments of `stat`.
@@ -66,13 +66,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(None) => return Ok(ExitCode::SUCCESS),
         Err(error) => return statistics::run(arguments, error, &stop),
     };
-    // Intervals start here, so that setup before the first one is not included.
+    // Start the intervals here: the first one must not include the setup.
     let mut pace = Pace::begin(arguments);
     let mut tables =
         Tables { names: VmNames::default(), grouping, source: LiveSource::of(&collector), arguments };
     let watched = Watched::of(&watch, &arguments.watch);
     if let Some(workload) = Workload::start(&arguments.command)? {
-        // The command is not ended because of an error of counting.
+        // An error of counting must not end the command.
         let mut kept = Ok(());
         let status = workload.wait(&stop, || {
             if kept.is_ok() {
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         watched.status();
         return Ok(status);
     }
-    // Exits until a signal are shown too.
+    // A signal ends the wait early; the exits until then are shown.
     while wait_until(pace.next(), &mut collector, &stop)? && !pace.is_over() && !watched.have_ended() {
         let cost = arguments.self_cost.then(|| collector.cost()).transpose()?;
         tables.show(collector.take()?, cost.as_ref())?;
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(watched.status()))
 }
 
-/// Waits for a moment, however far away; false if `stop` was set before.
+/// Waits until `end`; false if `stop` was set before.
 fn wait_until(end: Instant, collector: &mut Collector, stop: &AtomicBool) -> Result<bool, live::Error> {
     loop {
         let step = Instant::now() + STEP;
@@ -126,8 +126,8 @@ impl Pace {
         }
     }
 
-    /// The time of the next one; the last one is at the end at the latest. After a suspended machine or a stopped process the
-    /// times that have passed are left out.
+    /// The time of the next table, at most that of the end. Skips times that passed while the machine or the
+    /// process was suspended.
     fn next(&mut self) -> Instant {
         self.next_after(Instant::now())
     }
@@ -140,13 +140,13 @@ impl Pace {
         self.next
     }
 
-    /// Tests whether the table that is due now is the last.
+    /// Tests whether the table due now is the last.
     fn is_over(&self) -> bool {
         self.left == Some(0) || self.end.is_some_and(|end| self.next >= end)
     }
 }
 
-/// The common state of all tables.
+/// The state that all tables share.
 struct Tables<'a> {
     names: VmNames,
     grouping: Grouping,
@@ -163,7 +163,7 @@ impl Tables<'_> {
         print(&recordings, &table, cost, self.arguments)
     }
 
-    /// Prints the last table, with exits that have no entry yet.
+    /// Prints the last table, including exits whose VM entry has not come yet.
     fn show_last(&mut self, collector: Collector) -> anyhow::Result<()> {
         let cost = self.arguments.self_cost.then(|| collector.cost()).transpose()?;
         self.show(collector.finish()?, cost.as_ref())

@@ -23,7 +23,7 @@ pub(crate) struct TableArguments {
 }
 
 impl TableArguments {
-    /// The grouping of rows, if it is valid.
+    /// The grouping of rows, or why it is invalid.
     pub(crate) fn grouping(&self) -> Result<Grouping, BadGrouping> {
         Grouping::new(self.by.iter().copied())
     }
@@ -33,7 +33,7 @@ impl TableArguments {
         self.top
     }
 
-    /// Tests whether rows are by ports, addresses or registers.
+    /// Tests whether rows are grouped by ports, addresses or registers.
     pub(crate) fn accesses(&self) -> bool {
         self.by.iter().any(|dimension| dimension.is_access())
     }

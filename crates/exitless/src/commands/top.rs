@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let look = Look { colour: console::colour(), ascii: arguments.ascii || !console::shows_unicode() };
     let stop = interrupt::flag()?;
     let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;
-    // Before the terminal is taken over, so that errors can be read.
+    // Before taking over the terminal, so that errors stay readable.
     let Some(counting) = Counting::begin(arguments, false, &stop)? else { return Ok(ExitCode::SUCCESS) };
     let signals = Signals::catch(&stop)?;
     let screen = Screen::take_over()?;
@@ -74,8 +74,8 @@ fn check(arguments: &Arguments) -> Result<(), Usage> {
     Ok(())
 }
 
-/// How long to wait for an event, and whether the wait is over then: `left` is the rest of the interval. A paused page waits for
-/// no interval, but the counts are looked after meanwhile.
+/// The time to wait for an event, and whether the wait ends after it. `left` is the rest of the interval.
+/// While paused, the wait is short, because the counts must be kept.
 fn step(is_paused: bool, left: Duration) -> (Duration, bool) {
     if is_paused { (LOOK, true) } else { (left.min(LOOK), left.is_zero()) }
 }
@@ -103,7 +103,7 @@ impl Session<'_> {
             if self.top.has_ended() || self.stop.load(Ordering::Relaxed) {
                 return self.screen.give_back();
             }
-            // While the page is frozen the kernel counts on, and everything is shown afterwards.
+            // The kernel keeps counting while the page is paused; everything is shown afterwards.
             if self.top.is_paused() {
                 self.counting.keep()?;
                 continue;
@@ -124,8 +124,8 @@ impl Session<'_> {
         Duration::from_nanos(self.top.interval_ns())
     }
 
-    /// Waits for a key, a signal, another size, or the end of the interval; while paused no longer than [`LOOK`]. Returns
-    /// whether the page must be drawn again.
+    /// Waits for a key, a signal, a resize, or the end of the interval; while paused for [`LOOK`] at most.
+    /// Returns whether the page must be redrawn.
     fn wait(&mut self, since: Instant) -> anyhow::Result<bool> {
         let mut changed = false;
         loop {
@@ -143,7 +143,7 @@ impl Session<'_> {
             let (step, is_last) = step(self.top.is_paused(), self.interval().saturating_sub(since.elapsed()));
             if event::poll(step)? {
                 changed |= self.handle(&event::read()?)?;
-                // Keys that arrive together are drawn together.
+                // Handle all pending keys before redrawing.
                 if event::poll(Duration::ZERO)? {
                     continue;
                 }
@@ -157,7 +157,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns whether the page must be drawn again.
+    /// Returns whether the page must be redrawn.
     fn handle(&mut self, event: &Event) -> anyhow::Result<bool> {
         match event {
             Event::Key(key) if keys::is_stop(key) => self.screen.stop(&self.signals)?,
@@ -190,8 +190,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Attaches again, with or without accesses, as the page requires. The exits until now are shown; exits
-    /// during the exchange of programs are not counted.
+    /// Attaches again, with or without accesses, as the page requires. Shows the exits until now; those
+    /// during the exchange of programs are lost.
     fn attach_again(&mut self) -> anyhow::Result<()> {
         self.observe()?;
         let begun = Counting::begin(self.arguments, self.top.wants_accesses(), self.stop);
@@ -201,7 +201,7 @@ impl Session<'_> {
                 self.top.attached_again(self.counting.source());
             }
             Ok(None) => {}
-            // The page continues as before, one step back.
+            // Stay on the page before the action.
             Err(error) => {
                 self.top.act(Action::Back);
                 self.top.say(format!("{error}"));

@@ -146,15 +146,15 @@ fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The definition of the VM that the guests stand for.
+/// The definition of the VM that the plan's guests represent.
 struct Standing<'a> {
     subject: &'a Subject,
     unlike: &'a [String],
-    /// The guests that resemble it, before changes.
+    /// The guests that resemble it, before any change.
     before: &'a GuestPlan,
 }
 
-/// Carries out the steps' studies below the folder.
+/// Runs the studies of the steps.
 struct Steps<'a> {
     folder: TuningFolder,
     arguments: &'a Arguments,
@@ -229,7 +229,7 @@ impl Steps<'_> {
         Ok(Some(conclusion))
     }
 
-    /// The tuning with the definition of the VM that the guests stand for, which is written to the folder.
+    /// Adds the changed definition of the VM to the tuning, and writes it into the folder.
     fn with_definition(&self, tuning: &Tuning) -> anyhow::Result<Tuning> {
         let mut tuning = tuning.clone();
         let (Some(Standing { subject, unlike, before }), Some(after)) = (&self.definition, &tuning.guests)

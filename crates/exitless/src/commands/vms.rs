@@ -67,7 +67,7 @@ pub(crate) fn source(root: &Path, vms: &[&Vm]) -> StatisticsSource {
     StatisticsSource::new(root, &vms)
 }
 
-/// The changes since an earlier reading, of those VMs that were read then too.
+/// The changes since an earlier reading, for the VMs in both.
 pub(crate) fn since(now: Vec<VmStatistics>, before: &[VmStatistics]) -> Vec<Counted> {
     let change = |statistics: &VmStatistics| before.iter().find_map(|before| statistics.since(before));
     now.into_iter().map(|statistics| Counted { change: change(&statistics), statistics }).collect()

@@ -20,14 +20,14 @@ use crate::status;
 /// The host that commands observe.
 pub(crate) const HOST: &str = "/";
 
-/// The status of a command that does something to the host for a time: "Watching this host for 100 ms".
+/// The text of a status line: "Watching this host for 100 ms".
 pub(crate) fn for_a_time(does: &str, duration: Duration) -> String {
     let text = format!("{duration:?}");
     let (number, unit) = text.split_at(text.find(char::is_alphabetic).unwrap_or(text.len()));
     format!("{does} this host for {number} {unit}")
 }
 
-/// The interval of checks for something that does not exist yet.
+/// The interval at which an attempt to attach is repeated.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The observed VMs.
@@ -49,13 +49,13 @@ pub(crate) struct WatchArguments {
 }
 
 impl WatchArguments {
-    /// The observed VMs, with or without ports, addresses and registers.
+    /// A watch of the requested VMs, with or without ports, addresses and registers.
     pub(crate) fn watch(&self, accesses: bool) -> anyhow::Result<Watch> {
         Ok(Watch { processes: self.processes()?, accesses, ..self.all() })
     }
 
-    /// All VMs, for a command that selects the requested ones again and again: one that restarts gets a new process. They
-    /// must run now, except with `--wait`.
+    /// A watch of all VMs, for commands that select the requested ones later: a VM that restarts gets a new
+    /// process. The requested VMs must run now, except with `--wait`.
     pub(crate) fn watch_all(&self) -> anyhow::Result<Watch> {
         if !self.vms.is_empty() {
             live::need_first_pid_namespace(Path::new(HOST))?;
@@ -86,17 +86,17 @@ impl WatchArguments {
         &self.vms
     }
 
-    /// Starts to count, after a requested wait for KVM. `None` if `stop` was set before.
+    /// Starts counting; with `--wait`, waits for KVM first. `None` if `stop` was set meanwhile.
     pub(crate) fn attach(&self, watch: &Watch, stop: &AtomicBool) -> anyhow::Result<Option<Collector>> {
         self.start(stop, || Collector::attach(Path::new(HOST), watch))
     }
 
-    /// Starts to record, like [`Self::attach`] for counting.
+    /// Starts recording, like [`Self::attach`] for counting.
     pub(crate) fn record(&self, watch: &Watch, stop: &AtomicBool) -> anyhow::Result<Option<Recorder>> {
         self.start(stop, || Recorder::attach(Path::new(HOST), watch))
     }
 
-    /// Attaches something, after a requested wait for KVM. `None` if `stop` was set before.
+    /// Attaches; with `--wait`, waits for KVM first. `None` if `stop` was set meanwhile.
     pub(crate) fn start<T>(
         &self,
         stop: &AtomicBool,
@@ -121,7 +121,7 @@ impl WatchArguments {
     }
 }
 
-/// The processes of the requested VMs: when all of them have ended, there is nothing left to observe.
+/// The processes of the requested VMs. Nothing is left to observe when all have ended.
 #[derive(Debug)]
 pub(crate) struct Watched {
     threads: Vec<(ThreadId, Option<u64>)>,
@@ -142,8 +142,8 @@ impl Watched {
         Self { threads, names: names.to_vec() }
     }
 
-    /// Tests whether VMs were requested, and none of them runs any more. A process with a reused ID does not
-    /// count.
+    /// Tests whether VMs were requested and none of them runs any more. Another process with a reused ID does
+    /// not count as running.
     pub(crate) fn have_ended(&self) -> bool {
         let runs = |(thread, start): &(ThreadId, Option<u64>)| {
             start.is_some() && thread.start_ticks(Path::new(HOST)) == *start
@@ -151,25 +151,25 @@ impl Watched {
         !self.threads.is_empty() && !self.threads.iter().any(runs)
     }
 
-    /// The status of a command that has watched until now, after saying that the VMs ended where they did: also in its
-    /// last moments, which nothing else tells of.
+    /// The exit status of a command that has watched the VMs. Warns if they have ended, also if only just
+    /// now.
     pub(crate) fn status(&self) -> u8 {
         if self.have_ended() { tell_of_the_end(&self.names) } else { 0 }
     }
 }
 
-/// Says that the VMs that were asked for have ended, and gives the status of a command that watched them.
+/// Warns that the requested VMs have ended, and returns the exit status.
 pub(super) fn tell_of_the_end(names: &[String]) -> u8 {
     let (vm, has) = if names.len() == 1 { ("VM", "has") } else { ("VMs", "have") };
     tracing::warn!("The {vm} given by --vm {has} ended: {}", names.join(", "));
     status::SOME_FAILED
 }
 
-/// The interval of searches for VMs whose names were searched in vain.
+/// The interval at which names are searched again for VMs without one.
 const SEARCH: Duration = Duration::from_secs(5);
 
-/// The start of a process in clock ticks since boot: with its number it identifies the process. `None` if it has ended, or
-/// cannot be looked at.
+/// The start time of a process in clock ticks since boot; together with its ID it identifies the process.
+/// `None` if the process has ended or cannot be read.
 pub(crate) fn start_of(process: u32) -> Option<u64> {
     let pid = i32::try_from(process).ok()?;
     ThreadId { pid, tid: pid }.start_ticks(Path::new(HOST))
@@ -178,9 +178,9 @@ pub(crate) fn start_of(process: u32) -> Option<u64> {
 /// Names of VMs by their process, looked up when a process is first seen.
 #[derive(Debug, Default)]
 pub(crate) struct VmNames {
-    /// The starts of the processes, and the names.
+    /// The start time and name of each named process.
     known: BTreeMap<u32, (u64, String)>,
-    /// The starts of processes without a name at the last search, and its time.
+    /// The start times of the processes that the last search found no name for.
     unnamed: BTreeMap<u32, u64>,
     searched: Option<Instant>,
 }
@@ -195,7 +195,7 @@ impl VmNames {
     /// The names of these VMs, if they have one.
     pub(crate) fn of(&mut self, vms: &BTreeSet<u32>) -> BTreeMap<u32, String> {
         if !in_first_pid_namespace(Path::new(HOST)) {
-            // The kernel's numbers are those of other processes here.
+            // The kernel's process IDs mean other processes here.
             return BTreeMap::new();
         }
         let search = || {
@@ -208,7 +208,7 @@ impl VmNames {
         self.of_those(vms, Instant::now(), start_of, search)
     }
 
-    /// The same at time `now`, with the starts of processes and the search for VMs.
+    /// [`Self::of`] with its clock and lookups as arguments.
     fn of_those(
         &mut self,
         vms: &BTreeSet<u32>,
@@ -216,12 +216,12 @@ impl VmNames {
         start_of: impl Fn(u32) -> Option<u64>,
         search: impl FnOnce() -> BTreeMap<u32, (u64, String)>,
     ) -> BTreeMap<u32, String> {
-        // A VM that has ended is not searched, and keeps its name: its last exits may come later. So does one whose number
-        // another process has, until that is seen to be a VM.
+        // A VM that has ended keeps its name, because its last exits may come later. It also keeps it when
+        // another process reuses its ID, until a search finds that process to be a VM.
         let running = vms.iter().filter_map(|vm| Some((*vm, start_of(*vm)?)));
         let is_known = |(vm, start): &(u32, u64)| self.known.get(vm).is_some_and(|(known, _)| known == start);
         let strange: BTreeMap<u32, u64> = running.filter(|one| !is_known(one)).collect();
-        // A VM that could not be looked at may be later; but a search looks at all processes of the host.
+        // Search again for VMs without a name, but not each time: a search reads all processes of the host.
         let is_new = strange.iter().any(|(vm, start)| self.unnamed.get(vm) != Some(start));
         let is_due = self.searched.is_none_or(|searched| now.saturating_duration_since(searched) >= SEARCH);
         if !strange.is_empty() && (is_new || is_due) {
@@ -234,7 +234,7 @@ impl VmNames {
     }
 }
 
-/// The common facts of everything that a collector counts.
+/// The facts about the host that all exits of a collector share.
 #[derive(Debug)]
 pub(crate) struct LiveSource {
     origin: Origin,

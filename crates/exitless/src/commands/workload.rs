@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The interval of checks whether it has ended.
+/// The interval at which the command's end is checked for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A running command, which is ended when this is dropped.
+/// A running command. Dropping it terminates the command.
 pub(crate) struct Workload {
     child: Child,
     asked_to_end: bool,
 }
 
 impl Workload {
-    /// Starts it, with this process's standard input and outputs.
+    /// Starts the command, with this process's standard input and outputs. `None` without a command.
     pub(crate) fn start(command: &[OsString]) -> anyhow::Result<Option<Self>> {
         let Some((program, arguments)) = command.split_first() else { return Ok(None) };
         let child = Command::new(program).args(arguments).spawn();
@@ -27,19 +27,19 @@ impl Workload {
         Ok(Some(Self { child, asked_to_end: false }))
     }
 
-    /// Its status once it has ended. It is asked to end when `stop` is set; a signal of the terminal reaches
-    /// it directly.
+    /// The command's status once it has ended. Sends SIGTERM when `stop` is set; signals from the terminal
+    /// reach the command directly.
     pub(crate) fn ended(&mut self, stop: &AtomicBool) -> anyhow::Result<Option<ExitCode>> {
         if stop.load(Ordering::Relaxed) && !self.asked_to_end {
             self.asked_to_end = true;
-            // If it has already ended, the check below notices.
+            // If it has already ended, `try_wait` below says so.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         }
         let status = self.child.try_wait().context("Could not wait for the command")?;
         Ok(status.map(as_a_shell_says))
     }
 
-    /// Waits for it, and does `meanwhile` a hundred times a second.
+    /// Waits for the command, and calls `meanwhile` a hundred times a second.
     pub(crate) fn wait(mut self, stop: &AtomicBool, mut meanwhile: impl FnMut()) -> anyhow::Result<ExitCode> {
         loop {
             if let Some(status) = self.ended(stop)? {

@@ -23,7 +23,7 @@ pub(crate) struct XenHost {
     names: BTreeMap<u32, Option<String>>,
 }
 
-/// A recording of xentrace that is read as it is written.
+/// An xentrace recording that is read while it is written.
 pub(crate) struct Following<S>(live::Following<Result<(Reading, S), traces::Error>>);
 
 impl XenHost {
@@ -33,7 +33,7 @@ impl XenHost {
         let given = arguments.xentrace.as_deref();
         let control = match XenControl::read(&root) {
             Some(control) => control,
-            // The program itself reports whether it can run.
+            // xentrace itself reports whether it can run here.
             None => given.map(|_| XenControl::default())?,
         };
         let program =
@@ -57,12 +57,12 @@ impl XenHost {
         Ok(Following(following?))
     }
 
-    /// The domains that were asked for.
+    /// The requested domains.
     pub(crate) fn watched(arguments: &WatchArguments) -> WatchedDomains {
         WatchedDomains::new(Root::live(), arguments.wanted())
     }
 
-    /// The names of these domains, if known. The name of a domain that has ended stays unknown.
+    /// The names of these domains, if known. A domain that had ended before the lookup stays without one.
     pub(crate) fn names_of(&mut self, domains: &BTreeSet<u32>) -> BTreeMap<u32, String> {
         if domains.iter().any(|domain| !self.names.contains_key(domain)) {
             let mut there = XenControl::domain_names(&self.root);
@@ -73,7 +73,7 @@ impl XenHost {
         domains.iter().filter_map(|domain| Some((*domain, self.names.get(domain)?.clone()?))).collect()
     }
 
-    /// Has the names of those without one looked for again.
+    /// Makes the next call look for the names of unnamed domains again.
     pub(crate) fn forget_unnamed(&mut self) {
         self.names.retain(|_, name| name.is_some());
     }
@@ -107,7 +107,7 @@ impl<S: Send + 'static> Following<S> {
     }
 }
 
-/// Only the requested domains, by number or name; they may start later.
+/// Keeps only the requested domains, by ID or name; a requested domain may start later.
 pub(crate) fn only(mut profile: Profile, wanted: &[String]) -> Profile {
     if wanted.is_empty() {
         return profile;
@@ -128,7 +128,7 @@ pub(crate) fn only(mut profile: Profile, wanted: &[String]) -> Profile {
     selection.of(&profile).unwrap_or(profile)
 }
 
-/// Refuses an option that only the eBPF programs of KVM hosts support.
+/// Refuses an option that needs the eBPF programs of KVM hosts.
 pub(crate) fn refuse(asked: bool, option: &str) -> Result<(), Usage> {
     if asked {
         return Err(Usage(format!("{option} is for KVM hosts; on this Xen host exits come from xentrace")));
@@ -136,7 +136,7 @@ pub(crate) fn refuse(asked: bool, option: &str) -> Result<(), Usage> {
     Ok(())
 }
 
-/// Refuses to observe a control domain of Xen by a command that observes KVM only, but reads recordings.
+/// Refuses to observe a Xen control domain with a command that only KVM supports live.
 pub(crate) fn refuse_live(root: &Root, command: &str) -> Result<(), Usage> {
     if XenControl::is_here(root) {
         return Err(Usage(format!(

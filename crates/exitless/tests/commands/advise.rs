@@ -1,4 +1,4 @@
-//! `advise` on real recordings: known ports are reported with their devices, and sums equal those of
+//! `advise` on real recordings: known ports are attributed to their devices, and sums equal those of
 //! `report`.
 
 use crate::command::{command, err, json, out, recording, run};
@@ -15,7 +15,7 @@ fn row<'a>(document: &'a Value, device: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {device}: {document:#}"))
 }
 
-/// Exits of accesses in both directions, as counted by `report`.
+/// The exits by accesses in either direction, as `report` counts them.
 fn reported(file: &str, by: &str, of: impl Fn(&str) -> bool) -> u64 {
     let report = json(&["report", file, "--by", by]);
     let rows = report["rows"].as_array().unwrap().iter();
@@ -36,7 +36,7 @@ fn a_guest_of_qemu_that_boots_writes_to_its_serial_port_and_its_screen() {
     let window = reported(&file, "mmio", |access| access.starts_with("0xb"));
     let registers =
         reported(&file, "port", |access| access.starts_with("0x3c") || access.starts_with("0x3d"));
-    // One exit makes two accesses to the window, which `report` has at both addresses.
+    // One exit accesses the window twice; `report` counts it at both addresses.
     assert_eq!(vga["exits"].as_u64().unwrap() + 1, window + registers);
 }
 

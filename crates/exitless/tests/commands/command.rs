@@ -29,10 +29,10 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// Runs the command as a user who is not root, to whom no journal belongs, and to whom it gives the paths.
+/// Makes the command run as a user other than root, who has no journal, and gives that user the paths.
 pub(crate) fn as_nobody(command: &mut Command, paths: &[&Path]) {
     const NOBODY: u32 = 65534;
-    // SAFETY: it has no arguments and cannot fail.
+    // SAFETY: geteuid() has no arguments and cannot fail.
     if unsafe { libc::geteuid() } == 0 {
         for path in paths {
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -55,7 +55,7 @@ pub(crate) fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The contents of all files below a folder with this extension.
+/// The contents of all files with this extension below a folder.
 pub(crate) fn text_files(folder: &std::path::Path, extension: &str) -> Vec<String> {
     let mut open = vec![folder.to_owned()];
     let mut found = Vec::new();

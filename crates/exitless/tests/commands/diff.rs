@@ -1,5 +1,4 @@
-//! `diff` on real recordings: of one host with APICv off and on, of different hosts, damaged ones and
-//! repeated ones.
+//! `diff` on real recordings: of one host with APICv off and on, of different hosts, damaged, and repeated.
 
 use std::process::Stdio;
 
@@ -14,7 +13,7 @@ fn row(document: &Value, reason: &str) -> Value {
 #[test]
 fn what_apicv_takes_away_is_gone_and_the_rest_is_as_before() {
     let (off, on) = (recording("vmx"), recording("vmx-apicv"));
-    // Both ran the same program, so the work is equal and the time differs.
+    // Both recordings are of the same program: equal work in different times.
     let work = ["--operations-before", "1", "--operations-after", "1"];
     let document = json(&[&["diff", &off, &on][..], &work].concat());
     assert_eq!(document["per"], "operation");
@@ -27,7 +26,7 @@ fn what_apicv_takes_away_is_gone_and_the_rest_is_as_before() {
     assert!(writes["rate"]["interval"]["high"].as_f64().unwrap() < 0.0, "{writes}");
     let control = row(&document, "CPUID");
     assert_eq!(control["rate"]["change"]["percent"], 0.0);
-    // The two separate reports.
+    // Each side must equal a report of its own.
     for (side, file) in [("before", &off), ("after", &on)] {
         let report = json(&["report", file]);
         assert_eq!(document["total"][side]["exits"], report["totals"]["exits"]);
@@ -38,7 +37,7 @@ fn what_apicv_takes_away_is_gone_and_the_rest_is_as_before() {
     }
 }
 
-/// A recording as text of these events, each with its time in microseconds.
+/// A text recording of these events, each with its time in microseconds.
 fn recorded(mut events: Vec<(u64, &str)>) -> tempfile::NamedTempFile {
     events.sort_by_key(|event| event.0);
     let file = tempfile::Builder::new().suffix(".txt").tempfile().unwrap();
@@ -68,7 +67,7 @@ fn exits_that_end_early_do_not_shorten_the_time() {
 
 #[test]
 fn every_access_of_an_exit_counts_over_time() {
-    // An end of interrupt by x2APIC has an event of the APIC, then one of the MSR.
+    // An EOI by x2APIC gives two events: of the APIC, then of the MSR.
     let side = |seed: u64| {
         let mut events = Vec::new();
         for burst in 0..100 {
@@ -192,7 +191,7 @@ fn tables_fit_and_other_forms_have_everything() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     let csv = out(&run(&[&base[..], &["--csv", "--html", page.to_str().unwrap()]].concat()));
-    // The titles, the sum, and seven reasons.
+    // The header, the sum, and seven reasons.
     assert_eq!(csv.lines().count(), 9);
     let lost = run(&["diff", &recording("lost"), &files[0], "--csv"]);
     assert!(err(&lost).contains("Its counts are lower bounds"), "{}", err(&lost));

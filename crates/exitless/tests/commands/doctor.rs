@@ -45,7 +45,7 @@ fn an_archive_is_judged_as_the_tree_that_it_was_made_of() {
     }
 }
 
-/// The sentences of the findings: what time changes is in their evidence.
+/// The texts of the findings, without their evidence, which varies over time.
 fn sentences(root: &str) -> Vec<String> {
     let said = doctor(&["--root", root]);
     said.out
@@ -71,7 +71,7 @@ fn what_the_script_collects_is_judged_as_a_snapshot() {
     let tar = std::fs::File::create(place("host.tar")).unwrap();
     let said = Command::new("sh").arg(place("collect.sh")).stdout(tar).output().unwrap();
     let told = String::from_utf8_lossy(&said.stderr).into_owned();
-    // 1: this user may not inspect all processes.
+    // The status is 1 if this user may not inspect all processes.
     assert!(matches!(said.status.code(), Some(0 | 1)), "{:?}: {told}", said.status);
     assert_eq!(
         said.status.code() == Some(1),
@@ -195,7 +195,7 @@ fn this_machine_is_examined_too() {
     assert!(document["conclusion"]["sentence"].as_str().unwrap().ends_with('.'), "{}", said.out);
 }
 
-/// A process with a VM, made as a program would make it.
+/// A VM process as a management program would start it.
 fn vm(root: &Path, pid: u32, cgroup: &str, arguments: &[&str]) {
     let home = root.join(format!("proc/{pid}"));
     std::fs::create_dir_all(home.join("fd")).unwrap();
@@ -209,7 +209,8 @@ fn vm(root: &Path, pid: u32, cgroup: &str, arguments: &[&str]) {
     }
 }
 
-/// zen2 with VMs of four programs. The VMID of one is the process of the host's other VM.
+/// The host zen2 with VMs of four management programs. The VMID of one is the process ID of the host's other
+/// VM.
 fn with_managers(root: &Path) {
     unpacked("zen2", root);
     let machine = ["-machine", "pc-q35-9.2,accel=kvm", "-cpu", "host"];
@@ -248,7 +249,7 @@ fn fixes_are_told_in_the_words_of_the_program_that_made_the_vm() {
             .join(" ")
     };
     let table = [
-        // The VMID goes before the process 4000, which is libvirt's VM `web`.
+        // A VMID takes precedence over the process 4000, which is libvirt's VM `web`.
         (
             "4000",
             "VM db (Proxmox VE 4000, process 4711)",

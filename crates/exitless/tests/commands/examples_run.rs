@@ -1,4 +1,4 @@
-//! The examples of the help and the manual pages, run as a reader would type them.
+//! The examples of the help and the manual pages, run as a reader would.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn every_example_that_can_run_anywhere_runs() {
         let mut command = command(&words);
         let changed = tempfile::tempdir().unwrap();
         if words.contains(&"--apply") {
-            // Root's journal would keep an entry for each run.
+            // Change a copy as another user: as root, each run would leave an entry in the journal.
             fs::copy(folder.path().join("web.xml"), changed.path().join("web.xml")).unwrap();
             as_nobody(&mut command, &[changed.path(), &changed.path().join("web.xml")]);
             command.current_dir(changed.path());
@@ -50,7 +50,7 @@ fn every_example_that_can_run_anywhere_runs() {
         let journal = fs::read("/var/lib/exitless/journal").unwrap_or_default();
         let ours = changed.path().to_str().unwrap();
         assert!(!String::from_utf8_lossy(&journal).contains(ours), "{line} leaves an entry in the journal");
-        // 1 is a judgement of this host or of a definition, which differs by machine.
+        // Status 1 is a verdict about this host or a definition, which depends on the machine.
         if !matches!(output.status.code(), Some(0 | 1))
             || (output.stdout.is_empty() && output.stderr.is_empty())
         {

@@ -111,7 +111,7 @@ fn what_is_no_result_is_refused_and_what_is_damaged_is_told() {
     assert!(text(&output.stdout).contains("run.json"), "{}", text(&output.stdout));
 }
 
-/// The results of `docs/published.md`: each figure of each run.
+/// The results of `docs/published.md` have every figure of every run.
 #[test]
 fn the_results_that_are_kept_are_whole_and_of_the_suite() {
     let folder = tempfile::tempdir().unwrap();

@@ -104,14 +104,14 @@ fn a_study_that_was_killed_goes_on_and_nothing_is_lost_or_double() {
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&summary["complete"], &summary["runs"]), (&true.into(), &6.into()));
     assert_complete(folder.path());
-    // Existing runs are kept.
+    // The runs that existed before the kill are kept.
     assert_eq!(started(folder.path())[..before.len()], before);
     let study = StudyFolder::open(&folder.path().join("result")).unwrap().study;
     assert_eq!(study.resumed.len(), 2);
     assert!(study.resumed.iter().all(|resumed| resumed.unlike.is_empty()));
 }
 
-/// The start of each complete run, by its position in the order.
+/// The start time of each complete run, by its position in the order.
 fn started(folder: &Path) -> Vec<u64> {
     let read = StudyFolder::open(&folder.join("result")).unwrap();
     read.runs.iter().map(|kept| kept.run.started).collect()
@@ -193,7 +193,7 @@ fn plans_are_listed_checked_and_described() {
     assert_eq!(run(&["check", "no-such-plan"], folder.path()).status.code(), Some(2));
 }
 
-/// An ssh server on loopback, with its own keys.
+/// An ssh server on the loopback address, with keys of its own.
 struct Server {
     child: Child,
     folder: tempfile::TempDir,
@@ -212,7 +212,7 @@ fn server() -> Result<Server, String> {
     if !program.is_file() {
         return Err("there is no /usr/sbin/sshd (Debian package openssh-server)".to_owned());
     }
-    // sshd refuses keys in a folder that others may write to, except /tmp itself.
+    // sshd refuses keys in a folder that others may write to; only /tmp itself is exempt.
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let at = |name: &str| folder.path().join(name).display().to_string();
     for key in ["host", "user"] {
@@ -252,7 +252,7 @@ fn server() -> Result<Server, String> {
     Ok(Server { child, folder, port })
 }
 
-/// Kills the processes of sshd's connections, which breaks the connections.
+/// Breaks the connections of an sshd by killing their processes.
 fn cut(server: &Server) {
     let parent = server.child.id().to_string();
     let children = Command::new("ps").args(["-o", "pid=", "--ppid", &parent]).output().unwrap();
@@ -295,7 +295,7 @@ fn what_the_plans_for_laboratories_need_is_in_the_images() {
                 Place::Host => host,
                 Place::Guest => lab::GuestImage::REQUESTED_PACKAGES,
             };
-            // `xl`, which Xen's utilities depend on.
+            // xen-utils-4.20 contains `xl`; xen-utils-common depends on it.
             let package = needed.package.replace("xen-utils-common", "xen-utils-4.20");
             assert!(packages.contains(&package.as_str()), "{}: {needed:?}", shipped.name);
         }

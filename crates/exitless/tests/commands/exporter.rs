@@ -43,7 +43,7 @@ fn with_wait_neither_kvm_nor_the_vm_has_to_be_there() {
     assert!(!socket.exists());
 }
 
-/// The values of a directive of the unit, in order.
+/// The values of a directive of the systemd unit, in order.
 fn values(directive: &str) -> Vec<&'static str> {
     let unit = include_str!("../../../../packaging/systemd/exitless-exporter.service");
     let lines = unit.lines().filter_map(|line| line.strip_prefix(directive)?.strip_prefix('='));
@@ -52,13 +52,14 @@ fn values(directive: &str) -> Vec<&'static str> {
 
 #[test]
 fn the_unit_gives_what_the_exporters_options_and_old_kernels_need() {
-    // Maps of eBPF before Linux 5.11.
+    // eBPF maps count against RLIMIT_MEMLOCK before Linux 5.11.
     assert_eq!(values("LimitMEMLOCK"), ["infinity"]);
-    // The control socket of exitless-iocm, which is mode 0600 and its user's; --socket-group.
+    // CAP_DAC_OVERRIDE is for exitless-iocm's control socket, which has mode 0600 and another owner;
+    // CAP_CHOWN is for --socket-group.
     for capability in ["CAP_BPF", "CAP_PERFMON", "CAP_DAC_OVERRIDE", "CAP_CHOWN"] {
         assert!(values("CapabilityBoundingSet").contains(&capability), "{capability}");
     }
-    // Finding the micro VM's support, and the kernel's log.
+    // /dev/kvm is for the micro VM's checks, /dev/kmsg for the kernel's log.
     assert_eq!(values("DeviceAllow"), ["/dev/kvm", "rw", "/dev/kmsg", "r"]);
     let calls = values("SystemCallFilter");
     let at = |name: &str| calls.iter().position(|call| *call == name);

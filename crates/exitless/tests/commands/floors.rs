@@ -1,4 +1,4 @@
-//! The floors of the workspace, as CONTRIBUTING.md lists them.
+//! Crates use only crates on lower floors, as CONTRIBUTING.md lists them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! The fuzz targets, each run on its seeds.
+//! Runs each fuzz target on its seeds.
 //!
-//! Targets are built with libFuzzer in a workspace of their own, which takes minutes. Here the same files are compiled
-//! beside the other tests, with stand-ins for the two crates that they name: `libfuzzer_sys` and `exitless_fuzz`, which
-//! `main.rs` makes names of this program.
+//! The targets are built with libFuzzer in a workspace of their own, which takes minutes. Here their sources
+//! are compiled into this test program, with stand-ins for the two crates that they use, `libfuzzer_sys` and
+//! `exitless_fuzz`: `main.rs` makes these names aliases of this crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// The names of what is in a folder, without what follows the point, in order.
+/// The sorted names of a folder's entries, without extension.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut names: Vec<String> = entries
@@ -27,7 +27,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Runs a target on each of its seeds, and on no bytes.
+/// Runs a target on each of its seeds, and on empty input.
 fn replay(target: &str, run: fn(&[u8])) {
     run(&[]);
     let folder = fuzz().join("seeds").join(target);
@@ -35,7 +35,7 @@ fn replay(target: &str, run: fn(&[u8])) {
     for entry in std::fs::read_dir(&folder).unwrap() {
         let seed = entry.unwrap().path();
         let bytes = std::fs::read(&seed).unwrap();
-        // What a failing test prints.
+        // Printed if the test fails.
         println!("{}", seed.display());
         run(&bytes);
         seeds += 1;
@@ -141,8 +141,8 @@ targets![
     xl_config,
 ];
 
-/// libFuzzer's macro, with a function in the place of its entry: bytes are turned into the input as `libfuzzer-sys` does.
-/// The targets find it by their imports: it stands behind them.
+/// libFuzzer's macro, with a function instead of its entry point; converts bytes to the input type as
+/// `libfuzzer-sys` does. Exported, because the targets import it by name.
 macro_rules! fuzz_target {
     (|$bytes:ident: &[u8]| $body:expr) => {
         pub(crate) fn run($bytes: &[u8]) {
@@ -167,7 +167,7 @@ macro_rules! fuzz_target {
 }
 pub(crate) use fuzz_target;
 
-/// The bins of the fuzz crate, by their names and paths.
+/// The names of the fuzz crate's binaries, after a check of their paths.
 fn bins() -> Vec<String> {
     let manifest = std::fs::read_to_string(fuzz().join("Cargo.toml")).unwrap();
     let manifest: toml::Table = manifest.parse().unwrap();
@@ -192,21 +192,21 @@ fn each_fuzz_target_is_a_program_has_seeds_and_is_run_here() {
     }
 }
 
-/// The packages that a lock file has from folders, not from a registry, and what each depends on.
+/// The packages of a lock file that come from folders, not from a registry, each with its dependencies.
 fn locked(path: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let lock: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
     let packages = lock["package"].as_array().unwrap().iter();
     let own = packages.filter(|package| package.get("source").is_none());
     own.map(|package| {
         let names = package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
-        // A version stands behind the name where there are several.
+        // A name that is not unique is followed by the version.
         let names = names.map(|name| name.as_str().unwrap().split(' ').next().unwrap().to_owned());
         (package["name"].as_str().unwrap().to_owned(), names.collect())
     })
     .collect()
 }
 
-/// What a crate of this workspace is built from, by its manifest.
+/// The dependencies of a crate of this workspace, from its manifest.
 fn dependencies(of: &str) -> BTreeSet<String> {
     let path = fuzz().join("../crates").join(of).join("Cargo.toml");
     let manifest: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();

@@ -1,8 +1,8 @@
-//! What all kept outputs have in common.
+//! Checks of all golden files.
 
 use std::path::{Path, PathBuf};
 
-/// Words that end in s and are no plurals.
+/// Words that end in s but are not plurals.
 const SINGULAR: [&str; 7] = ["process", "class", "address", "s", "ms", "us", "ns"];
 
 fn golden_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -16,7 +16,7 @@ fn golden_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Counts of one with a plural, as in "1 runs".
+/// Counts of one followed by a plural, as in "1 runs".
 fn wrong_plurals(text: &str) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let one = |word: &str| word.trim_start_matches(|c: char| !c.is_alphanumeric()) == "1";

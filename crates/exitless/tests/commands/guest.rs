@@ -1,4 +1,4 @@
-//! Guests of studies by the command `exitless guest run`.
+//! `exitless guest run` with guests of studies.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -100,7 +100,7 @@ fn guests_of_the_image_start_with_disk_and_network_and_run_their_tools_together(
     }
     let console = std::fs::read_to_string(folder.path().join("guest-0/console")).unwrap();
     assert!(!console.contains("Kernel panic"), "{console}");
-    // If only this package's tests are built, the small program may be missing.
+    // `exitless-agent` may be missing if only this package's tests are built.
     if let Ok(agent) = Path::new(EXITLESS).with_file_name("exitless-agent").metadata() {
         let image = lab::GuestImage::find(&lab::Cache::of_user().unwrap()).unwrap().unwrap();
         let rest = image.initial_ram_disk().metadata().unwrap().len();
@@ -125,7 +125,7 @@ fn a_guest_that_does_not_start_says_what_its_qemu_said() {
     assert!(said.contains("QEMU ended") && said.contains("machine type"), "{said}");
 }
 
-/// This program alone, with no other file next to it, serves as the agent of guests.
+/// Without an agent's program next to it, `exitless` itself serves as the guests' agent.
 #[test]
 fn the_program_alone_is_enough_to_start_a_guest() {
     if !guests_start_here() {
@@ -134,15 +134,15 @@ fn the_program_alone_is_enough_to_start_a_guest() {
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("exitless");
     std::fs::copy(EXITLESS, &alone).unwrap();
-    // Without optimization the program is large, and half of the memory is for files.
+    // An unoptimized program is large, and only half of the memory is available for files.
     let table = "accel = \"tcg\"\nmemory = \"384M\"\nvcpus = 1";
     let (status, tried, said) = guest_run_of(&alone, &["--set", table, "--", "echo $((6 * 7))"]);
     assert_eq!(status, 0, "{said}");
     assert_eq!(tried["guests"][0]["stdout"], "42\n", "{said}");
 }
 
-/// The size of the initial RAM disk that a program gives its guests, and its output. No guest is booted for
-/// that.
+/// The size of the initial RAM disk that a program makes for guests, and the program's output. Boots no
+/// guest.
 fn initial_ram_disk(program: &Path) -> (u64, String) {
     let folder = tempfile::tempdir().unwrap();
     let qemu = folder.path().join("qemu");
@@ -167,7 +167,7 @@ fn guests_begin_with_the_small_program_that_lies_beside_and_that_others_cannot_c
     let (whole, said) = initial_ram_disk(&program);
     assert!(!said.contains("exitless-agent"), "{said}");
 
-    // A static program that is not an agent, and small enough to be distinguished from this one.
+    // A static program that is not an agent, and much smaller than this one.
     std::fs::write(at("exitless-agent"), static_program()).unwrap();
     std::fs::set_permissions(at("exitless-agent"), PermissionsExt::from_mode(0o755)).unwrap();
     let (small, said) = initial_ram_disk(&program);
@@ -189,7 +189,7 @@ fn guests_begin_with_the_small_program_that_lies_beside_and_that_others_cannot_c
 fn static_program() -> Vec<u8> {
     let mut bytes = vec![0; 64 + 56];
     bytes[..5].copy_from_slice(b"\x7fELF\x02");
-    // The table of program headers: offset, entry size, count; and the type of the first.
+    // Offset, entry size and count of the program headers; and the type of the first one.
     (bytes[32], bytes[54], bytes[56], bytes[64]) = (64, 56, 1, 1);
     bytes
 }

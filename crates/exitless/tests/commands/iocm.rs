@@ -1,4 +1,4 @@
-//! The daemon as a command: its configuration, and its end.
+//! The daemon as a command: its configuration, and how it ends.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
@@ -32,7 +32,8 @@ fn wait_for(socket: &Path) {
 
 fn end(child: &mut Child) -> Option<i32> {
     let pid = i32::try_from(child.id()).unwrap();
-    // SAFETY: the child was not waited for, so that its ID is still its own.
+    // SAFETY: kill() has no memory safety requirement, and the child has not been waited for, so its ID is
+    // not reused.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
     child.wait().unwrap().code()
 }
@@ -63,7 +64,7 @@ fn it_serves_until_a_signal_and_leaves_nothing() {
     }
 }
 
-/// A daemon with a disk, which prints its figures to a pipe, and that pipe.
+/// A daemon with a disk that prints its figures to a pipe, and the pipe's other end.
 fn printing(directory: &Path, every: &str) -> (Child, ChildStdout, UnixStream) {
     let (config, socket) = (directory.join("iocm.toml"), directory.join("disk.sock"));
     let text = format!(
@@ -91,7 +92,7 @@ fn it_serves_on_when_nobody_takes_its_figures() {
 fn it_ends_at_a_signal_while_nobody_reads_its_figures() {
     let directory = tempfile::tempdir().unwrap();
     let (mut child, _out, _stream) = printing(directory.path(), "1ms");
-    // A pipe has room for 64 KiB.
+    // A pipe has room for 64 KiB; let it fill.
     std::thread::sleep(Duration::from_secs(2));
     let begin = Instant::now();
     assert_eq!(end(&mut child), Some(0));

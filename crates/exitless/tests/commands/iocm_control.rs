@@ -1,4 +1,4 @@
-//! The running daemon, read and changed by commands, and its cleanup.
+//! Reads and changes the running daemon with commands, and checks its cleanup.
 
 use std::fs::Permissions;
 use std::io::Read as _;
@@ -24,7 +24,7 @@ impl Served {
         Self::start_for(mount, "", safety)
     }
 
-    /// Members of a group may use it too, if one is given.
+    /// Starts a daemon; `group` is a setting that lets the members of a group use it too.
     fn start_for(mount: &str, group: &str, safety: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
@@ -69,7 +69,8 @@ impl Served {
 
     fn signal(&mut self, signal: i32) -> Option<i32> {
         let pid = i32::try_from(self.child.id()).unwrap();
-        // SAFETY: the child was not waited for, so that its ID is still its own.
+        // SAFETY: kill() has no memory safety requirement, and the child has not been waited for, so its ID
+        // is not reused.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
         self.child.wait().unwrap().code()
     }
@@ -82,7 +83,7 @@ impl Drop for Served {
     }
 }
 
-/// Tests whether a file system is mounted there, without accessing it.
+/// Tests whether a file system is mounted at a path, without accessing it.
 fn is_mounted(path: &Path) -> bool {
     std::fs::read_to_string("/proc/self/mounts").unwrap().contains(&format!(" {} ", path.display()))
 }
@@ -130,7 +131,7 @@ fn commands_look_at_the_daemon_and_change_it() {
 #[test]
 fn a_mount_is_taken_away_after_the_daemon_however_it_ends() {
     for (signal, safety) in [(libc::SIGTERM, "user = \"61234\""), (libc::SIGKILL, ""), (libc::SIGTERM, "")] {
-        // SAFETY: it changes nothing.
+        // SAFETY: geteuid() has no arguments and cannot fail.
         let is_root = unsafe { libc::geteuid() } == 0;
         if !is_root || !Path::new("/dev/fuse").exists() {
             println!("not tested: mounting needs root and /dev/fuse");
@@ -150,13 +151,13 @@ fn a_mount_is_taken_away_after_the_daemon_however_it_ends() {
     }
 }
 
-/// The daemon's user in the tests, and another user.
+/// The daemon's user in these tests, and some other user.
 const USER: u32 = 61_234;
 const STRANGER: u32 = 61_235;
 
-/// Tests whether tests as root are possible here.
+/// Tests whether this is root with FUSE; says so if not.
 fn is_root() -> bool {
-    // SAFETY: it changes nothing.
+    // SAFETY: geteuid() has no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0 && Path::new("/dev/fuse").exists();
     if !is_root {
         println!("not tested: this needs root and /dev/fuse");
@@ -164,7 +165,7 @@ fn is_root() -> bool {
     is_root
 }
 
-/// The content of a file as read by a user other than root; `None` if that is not permitted.
+/// The content of a file as read by another user; `None` if that is not permitted.
 fn read_as(user: u32, path: &Path) -> Option<String> {
     let outcome = Command::new("cat").arg(path).uid(user).gid(user).output().unwrap();
     outcome.status.success().then(|| String::from_utf8(outcome.stdout).unwrap())
@@ -235,7 +236,7 @@ fn the_mount_is_taken_away_and_nothing_else_when_its_directory_is_exchanged() {
         return;
     }
     let mut served = Served::start("above/tree", &format!("user = \"{USER}\""));
-    // A user who may write above puts another mount of root's at the path.
+    // A user who may write to the directory above puts another of root's mounts at the path.
     let (above, aside, other) = (served.path("above"), served.path("aside"), served.path("other"));
     std::fs::rename(&above, &aside).unwrap();
     std::fs::create_dir_all(above.join("tree")).unwrap();

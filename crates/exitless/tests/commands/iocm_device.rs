@@ -1,5 +1,5 @@
-//! One device as a program: QEMU's conventions for vhost-user back-end programs (docs/interop/vhost-user.rst), and the
-//! files by which management programs find it (docs/interop/vhost-user.json).
+//! A device's back-end program: QEMU's conventions (docs/interop/vhost-user.rst), and the descriptor files by
+//! which management software finds it (docs/interop/vhost-user.json).
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -30,7 +30,7 @@ impl Drop for Ended {
 }
 
 impl Ended {
-    /// Its exit status, once it ends by itself.
+    /// The exit status, once the process ends by itself.
     pub(crate) fn status(&mut self) -> Option<i32> {
         until("it ends", || self.0.try_wait().unwrap().is_some());
         self.0.wait().unwrap().code()
@@ -56,7 +56,7 @@ fn device(arguments: &[&str]) -> Command {
     command
 }
 
-/// A disk of 4 MiB whose first sector starts, and whose others begin with their number.
+/// A disk of 4 MiB. The first sector is a boot sector; the others begin with their number.
 pub(crate) fn disk(directory: &Path) -> PathBuf {
     let path = directory.join("disk");
     let file = File::create(&path).unwrap();
@@ -74,13 +74,13 @@ fn connected(socket: &Path) -> UnixStream {
     UnixStream::connect(socket).unwrap()
 }
 
-/// Has the next program inherit a descriptor; its number.
+/// Makes a descriptor inheritable by the next program; returns its number.
 fn inherited(file: &impl AsFd) -> String {
     fcntl_setfd(file, FdFlags::empty()).unwrap();
     file.as_fd().as_raw_fd().to_string()
 }
 
-/// A front-end that reads one sector; it stays connected.
+/// A front-end that has read one sector and stays connected.
 pub(crate) fn reads(stream: UnixStream, sector: u64) -> FrontEnd {
     let mut driver = BlockDriver::new(16, RingFeatures::default());
     let mut front = FrontEnd::new(stream).unwrap();
@@ -134,7 +134,7 @@ fn the_descriptors_are_of_the_schema_and_their_programs_have_the_same_type() {
         let prefix = name.split_once('-').unwrap().0;
         assert!(prefix.len() == 2 && prefix.parse::<u8>().is_ok() && name.ends_with(".json"), "{name}");
         let descriptor: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        // `VhostUserBackend`: three texts, and tags, which are left out.
+        // `VhostUserBackend`: three texts, and the optional tags.
         let fields: Vec<_> = descriptor.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(fields, ["binary", "description", "type"], "{name}");
         let text = |field: &str| descriptor[field].as_str().unwrap();
@@ -143,7 +143,7 @@ fn the_descriptors_are_of_the_schema_and_their_programs_have_the_same_type() {
         assert!(binary.is_absolute());
         let link = directory.path().join(binary.file_name().unwrap());
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_exitless"), &link).unwrap();
-        // All else is ignored.
+        // All other arguments are ignored.
         let mut command = Command::new(&link);
         command.args(["--fd=99", "--evdev-path=/x", "--print-capabilities", "--blk-file=/nowhere", "more"]);
         let output = command.output().unwrap();
@@ -213,13 +213,13 @@ fn a_device_serves_one_front_end_on_a_socket_of_its_own_and_ends_with_it() {
     let (disk, path) = (disk.to_str().unwrap(), socket.to_str().unwrap());
     let arguments = ["--socket-path", path, "--blk-file", disk, "--read-only"];
     let mut child = Ended(device(&arguments).spawn().unwrap());
-    // One that says nothing only tried whether somebody is there.
+    // A connection without a message does not count: somebody only tested whether the socket listens.
     let front = reads(connected(&socket), 7);
     assert!(child.0.try_wait().unwrap().is_none());
     drop(front);
     assert_eq!(child.status(), Some(0));
     assert!(!socket.exists());
-    // A signal, while it waits and while it serves.
+    // A signal while the program waits, and one while it serves.
     for serves in [false, true] {
         let mut child = Ended(device(&arguments).stderr(Stdio::null()).spawn().unwrap());
         let front = serves.then(|| reads(connected(&socket), 9));
@@ -239,7 +239,7 @@ fn a_device_serves_the_front_end_of_a_descriptor() {
     let (disk, socket) = (disk(directory.path()), directory.path().join("socket"));
     let link = directory.path().join("exitless-vhost-user-blk");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_exitless"), &link).unwrap();
-    // Others made the socket: it waits for front-ends.
+    // Given a listening socket of somebody else, the program waits for a front-end.
     let listener = UnixListener::bind(&socket).unwrap();
     let mut command = Command::new(&link);
     command.arg(format!("--fd={}", inherited(&listener))).arg("--blk-file").arg(&disk);
@@ -248,7 +248,7 @@ fn a_device_serves_the_front_end_of_a_descriptor() {
     drop(reads(UnixStream::connect(&socket).unwrap(), 3));
     assert_eq!(child.status(), Some(0));
     assert!(socket.exists(), "it is not the program's");
-    // Or is connected to it.
+    // Given a connected socket, it serves that connection.
     let (own, others) = UnixStream::pair().unwrap();
     let mut command = Command::new(&link);
     command.arg(format!("--fd={}", inherited(&others))).arg("--blk-file").arg(&disk);
@@ -285,12 +285,12 @@ fn a_front_end_that_is_gone_or_says_half_a_message_holds_no_device() {
         let arguments = ["--fd", &inherited(&others), "--blk-file", disk.to_str().unwrap()];
         (own, Ended(device(&arguments).stderr(Stdio::null()).spawn().unwrap()))
     };
-    // It was gone before the program began.
+    // The front-end has gone before the program starts.
     let (own, mut child) = start(None);
     drop(own);
     assert_eq!(child.status(), Some(0));
     let (own, mut child) = start(Some(&[1, 0, 0, 0, 1]));
-    // The threads are there once it waits for the rest.
+    // The device's threads exist while it waits for the rest of the message.
     let task = format!("/proc/{}/task", child.0.id());
     until("it serves", || std::fs::read_dir(&task).is_ok_and(|threads| threads.count() > 2));
     child.terminate();
@@ -300,7 +300,8 @@ fn a_front_end_that_is_gone_or_says_half_a_message_holds_no_device() {
     drop(own);
 }
 
-/// A machine with a disk behind a character device, which tells what it does in `told`; `None` without QEMU.
+/// A machine with a disk behind a character device, whose debug console is the file `told`; `None` without
+/// QEMU.
 pub(crate) fn machine(directory: &Path, chardev: &str) -> Option<Ended> {
     let mut command = Command::new("qemu-system-x86_64");
     command.current_dir(directory).args(["-accel", "tcg", "-m", "64", "-nodefaults", "-display", "none"]);
@@ -310,7 +311,7 @@ pub(crate) fn machine(directory: &Path, chardev: &str) -> Option<Ended> {
     command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Ended)
 }
 
-/// Tests whether a machine starts from a disk behind a character device; `false` without QEMU.
+/// Tests whether a machine boots from a disk behind a character device; `false` without QEMU.
 fn starts(directory: &Path, chardev: &str) -> bool {
     let told = directory.join("told");
     let _ = std::fs::remove_file(&told);
@@ -344,7 +345,7 @@ fn qemu_starts_from_a_device_by_a_socket_and_by_a_descriptor() {
 
 #[test]
 fn a_device_on_a_tap_asks_the_host_and_gets_its_answer() {
-    /// The host's address, and the guest's.
+    /// The IPv4 addresses of the host and the guest.
     const HOST: [u8; 4] = [198, 18, 7, 1];
     const GUEST: [u8; 4] = [198, 18, 7, 2];
     const MAC: [u8; 6] = [0x52, 0x54, 0, 0, 7, 2];
@@ -373,7 +374,7 @@ fn a_device_on_a_tap_asks_the_host_and_gets_its_answer() {
         assert!(front.start(index, &layout, 16, 0).unwrap());
     }
     while driver.offer(2048).is_some() {}
-    // ARP (RFC 826): whose is the host's address?
+    // An ARP request (RFC 826) for the host's address.
     let ask = [&[0xff; 6][..], &MAC, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &MAC, &GUEST, &[0; 6], &HOST].concat();
     driver.send([0; 10], &ask).unwrap();
     front.kick().unwrap();

@@ -1,4 +1,4 @@
-//! A front-end of the running daemon that is refused repeatedly.
+//! A front-end that the running daemon refuses again and again.
 
 use iocm::ring::RingFeatures;
 use iocm::testing::{FrontEnd, NetDriver};
@@ -18,7 +18,7 @@ fn mac(last: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, last]
 }
 
-/// A guest of the switch with its two queues served.
+/// A guest of the switch whose two queues are served.
 fn guest(socket: &Path) -> (FrontEnd, NetDriver) {
     let features = RingFeatures { packed: false, event_index: false, indirect: true };
     let driver = NetDriver::new(SIZE, features);
@@ -89,7 +89,7 @@ fn announcements_from_anothers_address_are_refused_and_the_log_stays_short() {
     daemon.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     let lines = said.lines().filter(|line| line.contains("request 19 is refused")).count();
     println!("{TIMES} announcements that were refused left {lines} lines in the log");
-    // Ten in ten seconds.
+    // At most ten lines in ten seconds.
     let most = 10 * (1 + began.elapsed().as_secs() as usize / 10);
     assert!((10..=most).contains(&lines), "{lines} lines:\n{said}");
 }

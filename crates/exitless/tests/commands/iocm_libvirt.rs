@@ -1,4 +1,4 @@
-//! A real libvirt, in session mode as a user of its own, whose QEMU uses devices of the daemon.
+//! A real libvirt in session mode, as a user of its own, whose QEMU uses the daemon's devices.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::iocm_device::{Ended, disk, until};
 
-/// A user that is not the daemon's: `nobody`, who is on every host.
+/// A user other than the daemon's: `nobody`, which every host has.
 const USER: u32 = 65_534;
 
 /// A libvirtd of one user, with all its files in one directory.
@@ -17,13 +17,13 @@ struct Libvirt {
 }
 
 impl Libvirt {
-    /// Starts one; `None` if it is not installed.
+    /// Starts libvirtd; `None` if it is not installed.
     fn start(directory: &Path) -> Option<Self> {
         for folder in ["run", "config", "cache"] {
             std::fs::create_dir(directory.join(folder)).unwrap();
             give(&directory.join(folder));
         }
-        // Without virtlogd, which would outlive the test.
+        // Do without virtlogd, which would outlive the test.
         std::fs::create_dir(directory.join("config/libvirt")).unwrap();
         std::fs::write(directory.join("config/libvirt/qemu.conf"), "stdio_handler = \"file\"\n").unwrap();
         give(&directory.join("config/libvirt"));
@@ -32,13 +32,13 @@ impl Libvirt {
         let daemon = Ended(spawned.ok()?);
         let mut libvirt = Self { daemon, directory: directory.to_owned() };
         until("libvirtd answers", || {
-            // setpriv(1) is there, and the program is not.
+            // The daemon ends at once if setpriv(1) exists but the program does not.
             libvirt.daemon.0.try_wait().unwrap().is_some() || libvirt.virsh(&["version"]).status.success()
         });
         libvirt.daemon.0.try_wait().unwrap().is_none().then_some(libvirt)
     }
 
-    /// A program as the user.
+    /// A command that runs a program as the user.
     fn command(directory: &Path, program: &str) -> Command {
         let mut command = match rustix::process::geteuid().is_root() {
             true => {
@@ -68,7 +68,7 @@ impl Drop for Libvirt {
     }
 }
 
-/// Gives a file to the user, if this is root.
+/// Makes the user the owner of a file, if this is root.
 fn give(path: &Path) {
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
@@ -79,7 +79,7 @@ fn told(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
 }
 
-/// The definition in docs/iocm-host.md, as a small machine without hardware virtualization.
+/// The definition in docs/iocm-host.md, changed to a small machine without hardware virtualization.
 fn definition(directory: &Path) -> String {
     let at = |name: &str| directory.join(name).display().to_string();
     let page = include_str!("../../../../docs/iocm-host.md");
@@ -113,7 +113,7 @@ fn a_guest_of_libvirt_starts_from_a_socket_that_was_given_to_its_user() {
     if !capabilities.contains("/usr/bin/qemu-system-x86_64") {
         return println!("not tested: libvirt finds no QEMU: {capabilities}");
     }
-    // libvirt lists no vhost-user disks in its capabilities, but what they need.
+    // libvirt's capabilities do not list vhost-user disks, but the shared memory that they need.
     assert!(capabilities.contains("<value>memfd</value>"), "{capabilities}");
     let own = rustix::process::geteuid().as_raw();
     let (user, owner) = if own == 0 { (USER, format!("owner = \"{USER}\"")) } else { (own, String::new()) };

@@ -53,7 +53,7 @@ impl Served {
         child
     }
 
-    /// Like `kill -9`.
+    /// Kills the daemon like `kill -9`.
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -97,12 +97,13 @@ fn cpus() -> usize {
 
 fn signal(child: &Child, number: i32) {
     let pid = i32::try_from(child.id()).unwrap();
-    // SAFETY: the child was not waited for, so that its ID is still its own.
+    // SAFETY: kill() has no memory safety requirement, and the child has not been waited for, so its ID is
+    // not reused.
     assert_eq!(unsafe { libc::kill(pid, number) }, 0);
 }
 
-/// Runs a monitor until it finds a spare core, however long that takes on a busy machine, and for a time
-/// after that; returns that decision, and the later ones.
+/// Runs a monitor until it finds a spare core, however long that takes on a busy machine, and then for
+/// `longer`. Returns that decision, and the later ones.
 fn said_until_spare(mut monitor: Command, longer: Duration) -> (Value, Vec<Value>) {
     let mut monitor = monitor.args(["--for", "60s"]).spawn().unwrap();
     let told = BufReader::new(monitor.stdout.take().unwrap()).lines();
@@ -168,10 +169,10 @@ fn the_end_of_the_daemon_is_told_and_the_next_one_is_served() {
     assert!(out.contains("disk") && out.contains("Last decisions"), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     let told = told.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    // Its first decision may already concern the core.
+    // The first decision may already be about the core.
     let mut told = std::iter::once(first).chain(told);
     for _ in 0..2 {
-        // Each daemon has a core that it does not need, and is a new one for the monitor.
+        // Each daemon has a core that it does not need; for the monitor, each is a new daemon.
         let spare = told.find(|said| said["reason"]["reason"] == "spare").unwrap();
         assert_eq!(
             (&spare["cores_before"][0], &spare["trouble"]),
@@ -183,7 +184,7 @@ fn the_end_of_the_daemon_is_told_and_the_next_one_is_served() {
         assert!(trouble["trouble"].as_str().is_some_and(|why| why.contains("I/O daemon")), "{trouble}");
         assert_eq!(trouble["actions"], serde_json::json!([]));
         served.start_again();
-        // First that it did not answer, and then that it cannot be reached.
+        // The first report says that the daemon did not answer, the next that it cannot be reached.
         let again = told.find(|said| said["trouble"].is_null()).unwrap();
         assert!(again["figures"].is_object(), "{again}");
     }
@@ -218,7 +219,7 @@ fn that_exits_are_not_counted_is_said_once_and_all_else_goes_on() {
     let served = Served::start();
     let said = |more: &[&str]| {
         let mut monitor = served.monitor(more);
-        // Exits are looked for once a second.
+        // The monitor looks for exits once a second.
         let monitor = monitor.args(["--for", "60s"]).stderr(Stdio::piped()).spawn().unwrap();
         let end = Instant::now() + Duration::from_secs(3);
         let mut state = Value::Null;
@@ -239,7 +240,7 @@ fn that_exits_are_not_counted_is_said_once_and_all_else_goes_on() {
     assert!(state["figures"].is_object(), "{state}");
     match state["exits_missing"].as_str() {
         Some(missing) => assert_eq!(why, [missing]),
-        // If there is KVM, and this user has permission.
+        // KVM is loaded, and this user may count its exits.
         None => assert_eq!(why, [""; 0]),
     }
     let (why, state) = said(&["--no-exits"]);

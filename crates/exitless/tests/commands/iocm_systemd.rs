@@ -1,4 +1,5 @@
-//! The daemon under a service manager: sockets that it inherits, and sockets that are kept for it over a restart.
+//! The daemon under a service manager: sockets that it inherits, and sockets that the manager keeps across a
+//! restart.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -18,11 +19,12 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use crate::iocm_device::{Ended, disk, machine, reads, until};
 use crate::systemd::Systemd;
 
-/// A service manager as the daemon sees it: it hears messages, keeps descriptors, and starts the next process with them.
+/// A service manager as the daemon sees it: receives messages, stores descriptors, and passes them to the
+/// next process.
 struct Manager {
     directory: PathBuf,
     socket: UnixDatagram,
-    /// Names and descriptors, in the order in which they came.
+    /// Names and descriptors in the order of their arrival.
     store: Vec<(String, OwnedFd)>,
     is_ready: bool,
 }
@@ -34,7 +36,7 @@ impl Manager {
         Self { directory: directory.to_owned(), socket, store: Vec::new(), is_ready: false }
     }
 
-    /// Hears what was sent so far.
+    /// Handles the messages that have arrived.
     fn hear(&mut self) {
         loop {
             let mut bytes = [0; 1024];
@@ -63,34 +65,35 @@ impl Manager {
         }
     }
 
-    /// Starts the daemon with all that is stored, and with `more`.
+    /// The command for a daemon that inherits all stored descriptors, and `more`.
     fn command(&self, more: &[(&str, RawFd)]) -> Command {
         let stored = self.store.iter().map(|(name, file)| (name.as_str(), file.as_raw_fd()));
         let all: Vec<(&str, RawFd)> = more.iter().copied().chain(stored).collect();
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
         let mut files: Vec<RawFd> = all.iter().map(|(_, file)| *file).collect();
-        // The shell knows the number of the process, and remains it.
+        // The shell knows its process ID, and `exec` keeps it.
         let mut command = Command::new("sh");
         command.args(["-c", "LISTEN_PID=$$ exec \"$@\"", "sh", env!("CARGO_BIN_EXE_exitless")]);
         command.args(["iocm", "serve", "--config"]).arg(self.directory.join("iocm.toml"));
         command.env("LISTEN_FDS", files.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
         command.env("NOTIFY_SOCKET", self.directory.join("notify")).stdin(Stdio::null());
         let passes = move || {
-            // First out of the way of each other.
+            // Move the descriptors above the target range first, so that none overwrites another.
             let above = 3 + files.len() as RawFd;
             for file in &mut files {
-                // SAFETY: it copies a descriptor; between fork(2) and execve(2) this is allowed.
+                // SAFETY: fcntl() only copies a descriptor, and is async-signal-safe as required between
+                // fork(2) and execve(2).
                 *file = unsafe { libc::fcntl(*file, libc::F_DUPFD_CLOEXEC, above) };
             }
             for (number, file) in (3..).zip(&files) {
-                // SAFETY: as above. What had the number is closed by execve(2) anyway.
+                // SAFETY: as above. A descriptor that is replaced would have been closed by execve(2) anyway.
                 if unsafe { libc::dup2(*file, number) } != number {
                     return Err(std::io::Error::last_os_error());
                 }
             }
             Ok(())
         };
-        // SAFETY: it only makes system calls.
+        // SAFETY: the closure only makes async-signal-safe system calls.
         unsafe { command.pre_exec(passes) };
         command
     }
@@ -106,7 +109,7 @@ impl Manager {
         daemon
     }
 
-    /// Ends the daemon, and hears what it said at last.
+    /// Stops the daemon, and handles its last messages.
     fn stop(&mut self, mut daemon: Ended) {
         daemon.terminate();
         assert_eq!(daemon.status(), Some(0));
@@ -118,7 +121,7 @@ impl Manager {
     }
 }
 
-/// A configuration with a control socket and some disks.
+/// Writes a configuration with a control socket and disks.
 fn configure(directory: &Path, disks: &[&str]) {
     let mut text = format!("[control]\nsocket = {:?}\nmount = \"\"\n", directory.join("control"));
     for name in disks {
@@ -132,15 +135,16 @@ fn configure(directory: &Path, disks: &[&str]) {
     std::fs::write(directory.join("iocm.toml"), format!("{text}[safety]\nuser = \"{user}\"\n")).unwrap();
 }
 
-/// Reads a sector again and again, as QEMU with `reconnect=` does; the pause at each change of the daemon.
+/// Reads a sector again and again, reconnecting like QEMU with `reconnect=`. Returns the pause at each change
+/// of the daemon.
 ///
-/// It fails if nobody listens at any moment.
+/// Panics if the socket does not listen at any moment.
 fn reads_without_end(socket: &Path, ends: &AtomicBool, count: &AtomicUsize) -> Vec<Duration> {
     let mut pauses = Vec::new();
     let mut last: Option<Instant> = None;
     while !ends.load(Ordering::Relaxed) {
         let stream = UnixStream::connect(socket).expect("somebody always listens");
-        // A daemon that ends while it negotiates closes the connection.
+        // A daemon that ends during the negotiation closes the connection; try again.
         let mut is_new = last.is_some();
         let _ = (|| -> std::io::Result<()> {
             let mut driver = BlockDriver::new(16, RingFeatures::default());
@@ -155,7 +159,7 @@ fn reads_without_end(socket: &Path, ends: &AtomicBool, count: &AtomicUsize) -> V
                 let sent = Instant::now();
                 while driver.ended().is_none() {
                     std::thread::yield_now();
-                    // The connection is asked, because a ring tells nothing of the end of its device.
+                    // Use the connection too: a virtqueue does not show that its device has gone.
                     if sent.elapsed() > Duration::from_millis(2) {
                         front.ask(1)?;
                     }
@@ -173,7 +177,7 @@ fn reads_without_end(socket: &Path, ends: &AtomicBool, count: &AtomicUsize) -> V
     pauses
 }
 
-/// The journal's directory is private to root, and the daemon's user could not open anything in it.
+/// The journal's directory is private to root: the daemon's user could open nothing in it.
 #[test]
 fn the_packaged_daemon_uses_nothing_in_the_directory_of_roots_journal() {
     let unit = include_str!("../../../../packaging/systemd/exitless-iocm.service");
@@ -209,7 +213,7 @@ fn a_front_end_that_reconnects_finds_a_listener_over_twenty_restarts() {
     };
     goes_on("it reads");
     for restart in 0..RESTARTS + 2 {
-        // The last ones are killed.
+        // The last two daemons are killed.
         match restart < RESTARTS {
             true => manager.stop(daemon),
             false => drop(daemon),
@@ -235,12 +239,12 @@ fn a_front_end_that_reconnects_finds_a_listener_over_twenty_restarts() {
     manager.stop(daemon);
 }
 
-/// A boot sector that reads the next one without end, and prints K to the debug console each time.
+/// A boot sector that reads the next sector over and over, and prints K to the debug console each time.
 #[rustfmt::skip]
 const READS_ON: [u8; 29] = [
     // es = 0, and one sector (cylinder 0, sector 2, disk 0x80) to 0x8000 by the BIOS (int 0x13, ah 2).
     0x31, 0xc0, 0x8e, 0xc0, 0xb8, 0x01, 0x02, 0xb9, 0x02, 0x00, 0xba, 0x80, 0x00, 0xbb, 0x00, 0x80, 0xcd, 0x13,
-    // Halts on an error.
+    // On an error, halts.
     0x72, 0x06, 0xb0, b'K', 0xe6, 0xe9, 0xeb, 0xea, 0xf4, 0xeb, 0xfd,
 ];
 
@@ -276,7 +280,7 @@ fn a_device_that_goes_is_kept_no_longer() {
     configure(directory.path(), &["a", "b", "c"]);
     let mut manager = Manager::new(directory.path());
     let daemon = manager.start(&[]);
-    // Removed while the daemon runs.
+    // Removed while the daemon runs, it is forgotten.
     let mut client = iocm::control::client::Client::connect(&directory.path().join("control")).unwrap();
     client.remove("d.0").unwrap();
     drop(client);
@@ -286,7 +290,7 @@ fn a_device_that_goes_is_kept_no_longer() {
     });
     assert!(!directory.path().join("a.sock").exists());
     manager.stop(daemon);
-    // Left out of the next daemon's file.
+    // Left out of the next daemon's configuration, it is forgotten too.
     configure(directory.path(), &["c"]);
     let daemon = manager.start(&[]);
     let names = manager.names().join(" ");
@@ -304,7 +308,7 @@ fn sockets_of_a_unit_are_served_and_stay() {
     let mut manager = Manager::new(directory.path());
     let of_unit = |name: &str| UnixListener::bind(directory.path().join(name)).unwrap();
     let (disk, control) = (of_unit("a.sock"), of_unit("control"));
-    // Nobody serves it yet.
+    // Connects before anybody serves the socket.
     let early = UnixStream::connect(directory.path().join("a.sock")).unwrap();
     let unit = [("a.socket", disk.as_raw_fd()), ("control.socket", control.as_raw_fd())];
     let daemon = manager.start(&unit);
@@ -329,7 +333,7 @@ fn what_is_inherited_and_no_listening_socket_is_closed_and_told_once() {
     let datagrams = UnixDatagram::unbound().unwrap();
     let (connected, _other) = UnixStream::pair().unwrap();
     let unwanted = UnixListener::bind(directory.path().join("unwanted")).unwrap();
-    // As many as a process may have.
+    // Nearly half of what a process may have open, because the child holds each descriptor twice until execve(2).
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20);
     let many = (most as usize / 2 - 100).min(5000);
     let mut wrong = vec![("x", nothing.as_raw_fd()); many];

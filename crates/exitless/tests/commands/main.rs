@@ -1,6 +1,6 @@
-//! The command line without an emulator: one program for all tests, because each has to be linked.
+//! Tests of the command line that need no emulator, in one program, because each program has to be linked.
 
-// What the fuzz targets name, which are compiled here: `fuzz_targets.rs`.
+// Aliases for the crates that the fuzz targets use; see `fuzz_targets.rs`.
 extern crate self as exitless_fuzz;
 extern crate self as libfuzzer_sys;
 use fuzz_targets::{consistent, definitions, fuzz_target, read_recording};

@@ -1,4 +1,4 @@
-//! All commands give the same reason and the same advice for a host whose CPU has no AVIC or APICv.
+//! All commands give the same reason and the same advice for a host whose CPU has neither AVIC nor APICv.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

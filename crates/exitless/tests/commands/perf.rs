@@ -1,8 +1,8 @@
-//! The tables of `perf kvm stat report`.
+//! Tables that `perf kvm stat report` prints.
 
 use serde_json::Value;
 
-/// A row of such a table, in its words.
+/// A row of perf's table, as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -15,12 +15,12 @@ pub(crate) struct Row {
     pub(crate) error: String,
 }
 
-/// The rows of a table that perf printed, sorted by name: perf's order of equal samples is arbitrary.
+/// The rows of a printed table, sorted by name: perf's order of rows with equal samples is arbitrary.
 pub(crate) fn printed(text: &str) -> Vec<Row> {
     let rows = text.lines().filter_map(|line| {
         let (figures, error) = line.split_once("( +-")?;
         let error = error.trim_end_matches(')').trim().to_owned();
-        // A name may contain a blank, so the figures are taken from the right.
+        // Take the figures from the right, because a name may contain spaces.
         let mut words: Vec<String> = figures.split_whitespace().map(str::to_owned).collect();
         let mean = words.pop()?;
         let max = words.pop()?;
@@ -35,14 +35,14 @@ pub(crate) fn printed(text: &str) -> Vec<Row> {
     rows
 }
 
-/// The part of a file of several outputs that the command with `argument` printed.
+/// The output of the command with `argument`, from a file with several outputs.
 pub(crate) fn section(text: &str, argument: &str) -> String {
     let mut lines = text.lines().skip_while(|line| !(line.starts_with('$') && line.contains(argument)));
     let first = lines.next().unwrap_or_else(|| panic!("no output of {argument}"));
     [first].into_iter().chain(lines.take_while(|line| !line.starts_with('$'))).collect::<Vec<_>>().join("\n")
 }
 
-/// The program's rows in perf's format; perf leaves out those without a sample.
+/// The program's rows in perf's format; like perf, without rows that have no sample.
 pub(crate) fn of_json(rows: &Value) -> Vec<Row> {
     let microseconds = |value: &Value| format!("{:.2}us", value.as_f64().unwrap() / 1e3);
     let percent = |value: &Value| format!("{:.2}%", value.as_f64().unwrap_or(0.0));

@@ -1,4 +1,4 @@
-//! `predict` on real recordings: its prediction for one without interrupt virtualization, compared with the
+//! `predict` on real recordings: the prediction from one without interrupt virtualization, compared with a
 //! recording of the same load with it.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ fn rows(document: &Value) -> &[Value] {
     document["rows"].as_array().unwrap()
 }
 
-/// Exits that are expected to remain, with their bounds, by their later reason.
+/// The exits that are predicted to remain, with their bounds, by their later reason.
 fn staying(document: &Value) -> BTreeMap<String, [f64; 3]> {
     let mut reasons = BTreeMap::new();
     for row in rows(document) {
@@ -36,9 +36,9 @@ fn the_recording_without_apicv_predicts_the_one_with_it() {
         let error = expected - seen;
         eprintln!("{reason}: predicted {expected:.1} ({low:.0} to {high:.0}), measured {seen}");
         match reason.as_str() {
-            // Spinning for a lock, whose duration depends on the other vCPU.
+            // A vCPU spins for a lock for a time that depends on the other vCPU.
             "PAUSE_INSTRUCTION" => assert!(error.abs() <= 10.0),
-            // 12 of 25 were avoided; counting all or none as kicks would be wrong by 13 or 12.
+            // 12 of 25 were avoided; a prediction that counts all or none as kicks would be off by 13 or 12.
             "EXTERNAL_INTERRUPT" => assert!(error.abs() <= 5.0 && *low <= seen && seen <= *high),
             _ => assert!(error.abs() < 0.5 && low == high, "{reason}"),
         }
@@ -74,7 +74,8 @@ fn amd_hosts_are_predicted_by_what_they_would_have() {
 
 #[test]
 fn every_event_of_kvm_makes_ranges_narrower() {
-    // The same load on the same kind of host, recorded with all events and with those of `perf kvm stat`.
+    // The same load on the same kind of host, once recorded with all events and once with those of `perf kvm
+    // stat`.
     let all = json(&["predict", &recording("all-kvm")]);
     assert_eq!(all["record"], serde_json::json!([]));
     let few = json(&["predict", &recording("one-vcpu")]);

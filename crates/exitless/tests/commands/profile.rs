@@ -88,6 +88,6 @@ fn what_cannot_be_is_said_before_anything_is_sampled() {
         assert_eq!(said.status.code(), Some(2), "{arguments:?}: {}", err(&said));
         assert!(err(&said).contains(words), "{}", err(&said));
     }
-    // Nothing was overwritten.
+    // The existing file was not overwritten.
     assert!(fs::metadata(&seed).unwrap().len() > 0);
 }

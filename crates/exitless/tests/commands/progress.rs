@@ -1,5 +1,5 @@
-//! What long work says on standard error while it lasts: a line a step in a pipe, a line that moves on a terminal.
-//! (The lines of a study in a pipe: `experiment_run.rs`.)
+//! Progress of long work on standard error: a line per step in a pipe, a line that is redrawn on a terminal.
+//! (`experiment_run.rs` tests the lines of a study in a pipe.)
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
@@ -16,7 +16,7 @@ use crate::experiment_run::plan;
 /// The width of the terminal of these tests.
 const COLUMNS: u16 = 100;
 
-/// Runs a command whose standard error is a terminal. Returns its output, and what it wrote there.
+/// Runs a command whose standard error is a terminal. Returns its output, and what it wrote to the terminal.
 fn on_a_terminal(command: &mut Command) -> (Output, String) {
     let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&near).unwrap();
@@ -29,7 +29,7 @@ fn on_a_terminal(command: &mut Command) -> (Output, String) {
         let mut bytes = Vec::new();
         match near.read_to_end(&mut bytes) {
             Ok(_) => {}
-            // EIO: the last process that had the far end open has closed it.
+            // EIO: all processes have closed the other end.
             Err(error) if error.raw_os_error() == Some(libc::EIO) => {}
             Err(error) => panic!("{error}"),
         }
@@ -42,18 +42,17 @@ fn on_a_terminal(command: &mut Command) -> (Output, String) {
         .env("TERM", "xterm")
         .env_remove("NO_COLOR");
     let child = command.spawn().unwrap();
-    // The command's own copy of the far end would keep the terminal open.
+    // The command holds a copy of the other end, which would keep the terminal open.
     command.stderr(Stdio::null());
     let output = child.wait_with_output().unwrap();
     (output, reader.join().unwrap())
 }
 
-/// The texts that stood in the terminal's line one after the other, as a reader sees them: without the spinner and the
-/// time, each once.
+/// The texts that the terminal's line showed one after the other, each once, without spinner and time.
 fn seen(written: &str) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for drawn in written.split(['\r', '\n', '\x1b']) {
-        // What is left of a control sequence, such as `[2K`, stands before the text.
+        // The rest of a control sequence, such as `[2K`, precedes the text.
         let text = match drawn.strip_prefix('[') {
             Some(rest) => rest
                 .trim_start_matches(|next: char| next.is_ascii_digit() || next == ';')
@@ -70,7 +69,7 @@ fn seen(written: &str) -> Vec<String> {
     texts
 }
 
-/// Asserts that a terminal's line was written again and again, and is empty at the end.
+/// Asserts that a terminal's line was redrawn, and is empty at the end.
 fn assert_moved(written: &str) {
     assert!(!written.contains('\n'), "a line stays on the terminal: {written:?}");
     assert!(written.matches("\x1b[2K").count() > 2, "the line does not move: {written:?}");
@@ -78,7 +77,7 @@ fn assert_moved(written: &str) {
     assert!(!written[end..].contains(char::is_alphanumeric), "something stays on the terminal: {written:?}");
 }
 
-/// A study of two arms, three times each, whose runs take a moment.
+/// A study with two arms of three short runs each.
 fn study(folder: &Path) -> Command {
     plan(folder, "sleep 1; echo said 7");
     let mut command = command(&["experiment", "run", "plan.toml", "--output", "result"]);
@@ -86,7 +85,8 @@ fn study(folder: &Path) -> Command {
     command
 }
 
-/// A web server that answers every request until its clients are gone. Returns the URL of its document.
+/// A web server that answers every request until its clients have disconnected. Returns the URL of its
+/// document.
 fn web_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -103,7 +103,7 @@ fn serve(connection: &TcpStream) {
     let mut writer = connection;
     for line in BufReader::new(connection).lines() {
         match line {
-            // The end of a request's head.
+            // An empty line ends a request's head.
             Ok(line) if line.is_empty() => {
                 if writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
                     return;

@@ -1,4 +1,4 @@
-//! `exitless prove` on recordings that a generator made: its statuses are those of its help.
+//! `exitless prove` on recordings that a generator made: the exit statuses are those in its help.
 
 use std::fs::File;
 
@@ -62,7 +62,7 @@ fn samples_of_another_measurement_are_not_overwritten_unless_the_folder_is_named
     };
     write("first.json", 1);
     write("other.json", 2);
-    // Twice, and by the file in the folder itself.
+    // Twice the same file, then the copy in the result folder.
     for file in ["first.json", "first.json", "exitless-report/recording.json"] {
         let said = prove(&[file]);
         assert_eq!(said.status.code(), Some(0), "{}", err(&said));

@@ -7,7 +7,7 @@ use crate::command::{command, err, json, out, recording, run, text};
 use crate::perf::{Row, of_json, printed, section};
 use serde_json::Value;
 
-/// Rows in perf's format, to its last digit, sorted by name.
+/// The rows in perf's format, with all its digits, sorted by name.
 fn rows(arguments: &[&str]) -> Vec<Row> {
     of_json(&json(arguments)["rows"])
 }
@@ -313,7 +313,7 @@ fn a_timeline_has_the_exits_of_the_report() {
     }
     let drawn = out(&run(&["timeline", &small, "--top", "3"]));
     assert!(drawn.contains('█') && drawn.contains("other (4 rows)"), "{drawn}");
-    // Names that are shorter than their title, too.
+    // Holds too if names are shorter than the column's title.
     let all = out(&run(&["timeline", &small]));
     assert!(drawn.lines().chain(all.lines()).all(|line| line.chars().count() <= 80), "{drawn}{all}");
     for ascii in [
@@ -353,7 +353,7 @@ fn every_exit_is_in_the_parquet_table() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let bytes = std::fs::read(&table).unwrap();
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
-    // Its content is checked elsewhere; this checks that no incomplete file remains.
+    // The content is checked elsewhere; this checks that no incomplete file is left.
     std::fs::write(folder.path().join("perf.data"), "hello").unwrap();
     let failed =
         command(&["report", "--parquet", "none.parquet"]).current_dir(folder.path()).output().unwrap();

@@ -1,11 +1,11 @@
-//! `docs/security.md` names a test for each promise; this one checks that all of them exist.
+//! Every test that `docs/security.md` names exists.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::command::text_files;
 
-/// Words between backquotes that are names of tests: several words joined by `_`.
+/// The words in backquotes that look like names of tests: several words joined by `_`.
 fn named(document: &str) -> BTreeSet<&str> {
     let words = document.split('`').skip(1).step_by(2);
     let is_sentence = |word: &&str| {

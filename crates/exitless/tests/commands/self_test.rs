@@ -1,4 +1,4 @@
-//! `exitless self-test`: the capabilities that it names are enough, and no one of them is too many.
+//! `exitless self-test`: the capabilities that it names suffice, and each of them is needed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ fn capabilities_go_to_the_program_that_runs() {
     assert!(setcap.ends_with(&format!("=ep {}", env!("CARGO_BIN_EXE_exitless"))), "{setcap}");
 }
 
-/// The parts of a host for a user without a name who has these capabilities.
+/// The parts of a host as seen by an unprivileged user with these capabilities.
 fn parts(program: &Path, capabilities: &[&str]) -> Value {
     let list = match capabilities {
         [] => "-all".to_owned(),
@@ -60,7 +60,7 @@ fn the_capabilities_of_a_part_are_enough_and_none_is_too_many() {
         ("kernel-log", &["CAP_SYSLOG"]),
         ("tree", &["CAP_SYS_ADMIN"]),
     ] {
-        // What root lacks here, or everybody has, tells nothing.
+        // A part that root lacks here, or that works for everybody, cannot be tested.
         if !works(&root, part) || works(&nobody, part) {
             println!("not tested here: {part}");
             continue;

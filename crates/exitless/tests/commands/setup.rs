@@ -1,6 +1,6 @@
 //! `scripts/setup` installs what the workspaces need.
 
-/// The version that follows a text.
+/// The version that follows `before` in a file.
 fn version<'a>(file: &'a str, before: &str) -> &'a str {
     let (_, rest) = file.split_once(before).unwrap_or_else(|| panic!("{before} is not there"));
     rest.split(|letter: char| !letter.is_ascii_digit() && letter != '.').next().unwrap()

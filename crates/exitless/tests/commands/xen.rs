@@ -1,4 +1,4 @@
-//! Exits of Xen as they happen, from a mock of xentrace that writes a real recording.
+//! Live exits of Xen, from a fake xentrace that writes a real recording.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-/// A folder with a recording and a program that writes it, and then waits to be stopped.
+/// A folder with a recording and a program that writes it and then waits to be stopped.
 struct Host {
     folder: tempfile::TempDir,
 }
@@ -49,7 +49,7 @@ impl Host {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The rows of a command that follows xentrace, or of one that reads a file.
+    /// The rows of a command that follows xentrace or reads a file.
     fn rows(&self, arguments: &[&str]) -> Value {
         self.json(&[arguments, &["--json", "--by", "vm,vcpu,reason"]].concat())["rows"].clone()
     }
@@ -60,7 +60,7 @@ const XENTRACE: [&str; 2] = ["--xentrace", "./xentrace"];
 #[test]
 fn what_is_counted_and_recorded_live_is_what_a_report_of_the_recording_says() {
     let host = Host::new("qemu10-a-all");
-    // The frequency is unknown here, so all assume the same.
+    // The TSC frequency is unknown here, so both use the default.
     let expected = host.rows(&["report", "--tsc-hz", "2.4G", "trace"]);
     assert!(expected.as_array().unwrap().len() > 5, "{expected}");
 

@@ -1,4 +1,4 @@
-//! Advice while exits happen, on a real KVM.
+//! Advice on live exits of a real KVM.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use crate::command::run;
 
 #[test]
 fn ports_of_a_running_vm_come_out_with_their_devices() {
-    // A machine without an operating system: firmware alone causes thousands of port exits, and starts again
-    // if it finds nothing to boot.
+    // A machine without an operating system: its firmware causes thousands of port exits, and starts over
+    // when it finds nothing to boot.
     let qemu = "qemu-system-x86_64 -name guest -accel kvm -M pc,hpet=off -m 32 -display none -nodefaults -vga std \
                 -boot reboot-timeout=500 \
                 -device isa-debugcon,iobase=0x402,chardev=c -chardev null,id=c";
@@ -32,7 +32,7 @@ fn ports_of_a_running_vm_come_out_with_their_devices() {
     for device in ["debug-port", "rtc", "pci-config", "fw-cfg"] {
         assert!(row(device)["exits"].as_u64().expect("exits") > 0, "{device}");
     }
-    // SeaBIOS writes its log with an exit for each byte.
+    // SeaBIOS writes its log to the debug port; each byte is an exit.
     assert!(row("debug-port")["exits"].as_u64() > Some(100), "{vm:#}");
     assert!(said.out.contains("status 0"), "{}", said.out);
 }

@@ -1,4 +1,4 @@
-//! QEMU with AVIC and x2AVIC: KVM's own code uses them.
+//! QEMU with AVIC and x2AVIC, used by an unmodified KVM.
 
 use crate::amd_svm::STILL_GUEST;
 use crate::arms::{exits, median, near};
@@ -15,12 +15,12 @@ fn avic_takes_away_the_exits_of_interrupts_and_no_others() {
     assert_eq!(said.status, 0, "{}", said.err);
     let result = said.json();
 
-    // Both arms in one VM, switched by a reason that the kernel reported itself.
+    // One VM measured both arms; an inhibit reason that the kernel reported separates them.
     assert_eq!(result["judgement"], "worth-it");
     assert_eq!(result["evidence"]["reason"], "BLOCKIRQ");
     assert_eq!(result["evidence"]["checked"], serde_json::json!({"off": "confirmed", "on": "confirmed"}));
 
-    // Neither the ICR write nor the EOI exits, and there are no kicks.
+    // With AVIC neither the ICR write nor the EOI exits, and no kicks are needed.
     for (reason, without) in [("msr", 2.0), ("interrupt", 1.0)] {
         let (off, on) = exits(&result, "ipi-running", reason);
         assert!(near(off, without) && on < 0.05, "{reason} an IPI: {off} off, {on} on");
@@ -39,7 +39,7 @@ fn avic_takes_away_the_exits_of_interrupts_and_no_others() {
 
 #[test]
 fn a_linux_guest_boots_with_avic_and_verify_has_it_from_the_kernel() {
-    // It has already ended: `verify` takes longer to start here than the guest to boot.
+    // The guest has already powered off: `verify` takes longer to start here than the guest to boot.
     let script = format!(
         "{STILL_GUEST}; exitless verify --json --duration 100ms; \
          cat /sys/kernel/debug/kvm/$QEMU-*/irq_window_exits >&2; kill $QEMU; \
@@ -51,14 +51,14 @@ fn a_linux_guest_boots_with_avic_and_verify_has_it_from_the_kernel() {
     assert_eq!(seen["status"], "active", "{seen}");
     let vm = &seen["vms"][0];
     assert_eq!((&vm["activation"]["mode"], &vm["activation"]["active_vcpus"]), (&"x2avic".into(), &2.into()));
-    // The CPU supports it and it is enabled: bits 31 and 30 of int_ctl (AMD64 APM vol. 2, 15.29).
+    // AVIC is supported and enabled: bits 31 and 30 of int_ctl (AMD64 APM vol. 2, 15.29).
     assert_eq!(vm["activation"]["doubts"], serde_json::json!([]));
     for vcpu in vm["state"]["last"]["vcpus"].as_array().unwrap() {
         assert_eq!(vcpu["controls"]["svm"]["int_ctl"].as_u64().unwrap() >> 30, 3, "{vcpu}");
     }
-    // Without it AVIC interrupts a hypervisor in a guest that has GIF clear.
+    // Without virtual GIF, AVIC would interrupt a nested hypervisor that has cleared GIF.
     assert!(said.err.contains("virtual GIF: 1"), "{}", said.err);
-    // Without AVIC a boot waits for some 500 windows.
+    // Without AVIC a boot opens some 500 interrupt windows.
     let windows: Option<u32> = said.err.lines().find_map(|line| line.trim().parse().ok());
     assert!(windows.is_some_and(|windows| windows < 100), "{}", said.err);
 }

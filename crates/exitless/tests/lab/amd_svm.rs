@@ -37,7 +37,8 @@ fn kvm_is_there_and_its_parameters_can_be_chosen() {
 #[test]
 fn files_go_in_and_come_out_byte_for_byte() {
     let folder = tempfile::tempdir().unwrap();
-    // Larger than any frame, and with every byte value, so that none is mistaken for a mark or a line end.
+    // Longer than any frame, and with all byte values: none may be mistaken for a marker or the end of a
+    // line.
     let contents: Vec<u8> = (0u32..3_000_000).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let source = folder.path().join("data");
     fs::write(&source, &contents).unwrap();
@@ -99,7 +100,7 @@ fn a_file_that_cannot_be_brought_out_is_said_and_the_others_come() {
 fn a_shell_on_a_terminal_takes_what_is_typed_and_returns_its_status() {
     let mut typist = Typist::at("amd-svm");
     typist.until("# ");
-    // The output is awaited, because script waits for no more than 10 ms when its program has ended.
+    // Wait for the output, because script(1) waits only 10 ms for more once its program has ended.
     typist.types("tty; echo $((6 * 7))\n");
     typist.until("/dev/pts/0\r\n");
     typist.until("42\r\n");
@@ -115,8 +116,8 @@ fn a_shell_has_the_size_of_the_users_window_and_follows_it() {
     typist.until("# ");
     typist.types("stty size\n");
     typist.until("30 100\r\n");
-    // Programs in the foreground get the signal: in a separate shell, because the interactive one has job
-    // control.
+    // The signal goes to the foreground programs. Use another shell for that, because the interactive one has
+    // job control.
     typist.types("sh -c 'trap \"stty size\" WINCH; echo read''y; while sleep 0.1; do :; done'\n");
     typist.until("ready\r\n");
     let path = std::fs::read_to_string(&terminal).unwrap();
@@ -131,7 +132,7 @@ fn a_shell_has_the_size_of_the_users_window_and_follows_it() {
 
 #[test]
 fn top_fills_the_users_window_and_follows_it() {
-    // The heading of its list of processes is as wide as the window.
+    // top's heading is as wide as the window.
     const HEADING: &str = "  PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND";
     let heading = |columns: usize| format!("{HEADING:columns$}\u{1b}[m");
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +207,7 @@ fn the_payload_runs_in_every_mode_on_a_real_svm() {
     }
 }
 
-/// A QEMU guest that boots, powers off and stays in that state, so that its counters stand still.
+/// A QEMU guest that boots, powers off and stays in that state, so that its counters no longer change.
 pub(crate) const STILL_GUEST: &str = concat!(
     "qemu-system-x86_64 -name guest=web,,1,debug-threads=on \
      -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split -cpu host -smp 2 -m 256 \
@@ -220,7 +221,7 @@ pub(crate) const STILL_GUEST: &str = concat!(
 
 #[test]
 fn a_vm_is_found_and_its_counters_are_the_kernels_from_every_source() {
-    // A machine without parts, which only connects.
+    // A machine without devices, which only holds the connection.
     let hold = "qemu-system-x86_64 -M none -accel tcg -nodefaults -display none \
                 -chardev socket,id=holder,path=/tmp/qmp & HOLD=$!; sleep 2";
     let script = format!(

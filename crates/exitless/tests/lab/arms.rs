@@ -7,7 +7,7 @@ pub(crate) fn measure<'a>(result: &'a Value, name: &str) -> &'a Value {
     measures.iter().find(|measure| measure["measure"] == name).unwrap_or_else(|| panic!("{name} is missing"))
 }
 
-/// Exits an operation for a reason, off and on.
+/// The exits per operation for a reason, with interrupt virtualization off and on.
 pub(crate) fn exits(result: &Value, name: &str, reason: &str) -> (f64, f64) {
     let reasons = measure(result, name)["exits"]["reasons"].as_array().unwrap();
     let row = reasons.iter().find(|row| row["reason"] == reason);

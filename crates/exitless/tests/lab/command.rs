@@ -4,8 +4,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Arguments with which the laboratories' kernel boots in a guest in half of the time: without self-tests, and without what
-/// only those who trace the guest from inside would want.
+/// Kernel arguments with which a guest boots the laboratories' kernel in half the time: no self-tests, and
+/// none of what only tracing inside the guest needs.
 macro_rules! quick_boot {
     () => {
         "no_timer_check cryptomgr.notests initcall_blacklist=load_system_certificate_list,jent_mod_init,\
@@ -45,12 +45,12 @@ pub(crate) fn run(arguments: &[&str]) -> Said {
     said(&exitless(arguments).output().expect("exitless starts"))
 }
 
-/// Runs a shell script in a laboratory without the disk.
+/// Runs a shell script in a laboratory without its disk.
 pub(crate) fn bare(lab: &str, script: &str) -> Said {
     run(&["lab", "run", lab, "--bare", "--", "sh", "-c", script])
 }
 
-/// A Xen host in which a shell script runs.
+/// A Xen host for running a shell script.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dom0<'a> {
     pub(crate) lab: &'a str,
@@ -87,7 +87,8 @@ impl Dom0<'_> {
     }
 }
 
-/// Measures everything on the KVM of a laboratory, with three vCPUs, and returns the result and the recording.
+/// Takes all measurements with three vCPUs on the KVM of a laboratory, and returns the result and the
+/// recording.
 pub(crate) fn probe_with(lab: &str, apic: &str, irqchip: &str, blocks: &str) -> Value {
     let said = run(&[
         "lab",

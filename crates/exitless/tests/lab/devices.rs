@@ -1,4 +1,4 @@
-//! Devices that the emulated host assigns to a guest: the IOMMU posts their interrupts to the vCPU.
+//! Devices that the emulated host assigns to a guest; the IOMMU posts their interrupts to the vCPU.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,8 @@ use crate::command::{Dom0, Said, exitless, quick_boot, run, said};
 use crate::doctor::found;
 use crate::experiment::{figure, shortened, study};
 
-/// A Linux guest of one vCPU with the device `$DEVICE`, which vfio-pci has. It does `job` until it is killed.
+/// Starts a Linux guest with one vCPU and the device `$DEVICE`, which vfio-pci must own. The guest runs `job`
+/// until it is killed.
 fn guest(kernel: &str, initrd: &str, job: &str) -> String {
     format!(
         "echo '{job}' > job.sh; cp {initrd} initrd; echo job.sh | busybox cpio -o -H newc >> initrd; \
@@ -23,18 +24,19 @@ fn guest(kernel: &str, initrd: &str, job: &str) -> String {
     )
 }
 
-/// Gives the function `$DEVICE` of the host to vfio-pci.
+/// Binds the host's PCI function `$DEVICE` to vfio-pci.
 const TO_VFIO: &str = "\
     modprobe vfio-pci; echo vfio-pci > /sys/bus/pci/devices/$DEVICE/driver_override; \
     echo $DEVICE > /sys/bus/pci/drivers_probe";
 
-/// The guest prints how many interrupts of the disk it had before its first read, and after each round of a hundred.
+/// The guest prints the number of disk interrupts before its first read, and after each hundred reads.
 const READING: &str = "\
     ROUNDS=0; while :; do set -- $(grep nvme0q0 /proc/interrupts); ADMIN=$2; set -- $(grep nvme0q1 /proc/interrupts); \
     echo after $ROUNDS rounds: $((ADMIN + $2)); \
     dd if=/dev/nvme0n1 of=/dev/null bs=512 count=100 iflag=direct 2> /dev/null; ROUNDS=$((ROUNDS + 1)); done";
 
-/// The start of a script: what interrupts become is traced, and a guest reads two rounds from the disk and goes on.
+/// The start of a script: traces how interrupts are delivered, and has a guest read two rounds from the disk
+/// and continue.
 fn read_two_rounds() -> String {
     let reader = guest("/opt/exitless/guest/vmlinux", "/opt/exitless/guest/initrd.img", READING);
     format!(
@@ -43,8 +45,8 @@ fn read_two_rounds() -> String {
     )
 }
 
-/// A disk, a network card, and a host that does not poll before a vCPU sleeps. Tests that need one of them share the
-/// snapshot.
+/// A disk, a network card, and a host without halt polling. Tests that need only one of the devices use both,
+/// to share the snapshot.
 pub(crate) const DEVICES: [&str; 6] =
     ["--device", "nvme", "--device", "igb", "--kernel-argument", "kvm.halt_poll_ns=0"];
 
@@ -53,7 +55,7 @@ fn with_devices(script: &str) -> Said {
     with_options(&[], script)
 }
 
-/// The same with further options of `lab run`.
+/// Like [`with_devices`], with further options of `lab run`.
 fn with_options(options: &[&str], script: &str) -> Said {
     let machine =
         [&["lab", "run", "amd-avic", "--timeout", "300", "--timings"], &DEVICES[..], options].concat();
@@ -63,14 +65,14 @@ fn with_options(options: &[&str], script: &str) -> Said {
     said
 }
 
-/// A start that takes long is told by one line where no terminal is, and a quick one is not. (The first host with these
-/// devices boots.)
+/// Asserts that a slow start was reported by one line, since standard error is no terminal, and a quick one
+/// was not. (The first host with these devices boots; the others start from a snapshot.)
 fn assert_start_was_told(err: &str) {
     let parts = ["image or snapshot", "boot or restore", "kernel modules", "root file system"];
     let seconds = parts.map(|part| duration_of(err, part).unwrap_or_else(|| panic!("no {part}: {err}")));
     let seconds: f64 = seconds.iter().sum();
     let told = err.matches("Starting the emulated host amd-avic\n").count();
-    // After five seconds; in between either is right.
+    // The line is due after five seconds. Near that, both are correct.
     assert!(told == 1 || (told == 0 && seconds < 6.0), "told {told} times in {seconds} s: {err}");
     assert!(told == 0 || seconds > 4.0, "told in {seconds} s: {err}");
 }
@@ -90,12 +92,12 @@ fn counted(text: &str, name: &str) -> u64 {
     words.sum()
 }
 
-/// The number behind a word at the start of a line.
+/// The number after a word at the start of a line.
 fn number(text: &str, word: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(word)?.trim().parse().ok())
 }
 
-/// `verify` has seen that the one guest is active, and that its one device interrupts it without the host.
+/// Asserts that `verify` found the guest active, and its device's interrupts posted without the host.
 fn assert_posted(vm: &Value, device: &str) {
     assert_eq!(vm["activation"]["status"], "active", "{vm}");
     let found = &vm["devices"][0];
@@ -116,23 +118,23 @@ fn the_interrupts_of_an_assigned_disk_are_posted_to_the_guest() {
     );
     let said = with_devices(&script);
 
-    // Each read is one interrupt in the guest: none is lost, none comes twice.
+    // Each read gives one interrupt in the guest: none is lost, none is duplicated.
     let after = |rounds: usize| number(&said.err, &format!("after {rounds} rounds:")).unwrap_or_default();
     assert_eq!((after(1) - after(0), after(2) - after(1)), (100, 100), "{}", said.err);
-    // The host takes none of them, only those of the log, which are at most as many as the guest had a little later. (The
-    // last line may be half of one.)
+    // The host takes none of them, only those of the GA log, which cannot be more than the guest's a little
+    // later. (The last line may be incomplete, so use the one before.)
     assert!(said.err.contains("vfio-msix[1]") && counted(&said.err, "vfio-msix") == 0, "{}", said.err);
     let lines = said.err.lines().filter(|line| line.starts_with("after ")).count();
     let (in_guest, of_log) = (after(lines - 2), counted(&said.err, "AMD-Vi"));
     assert!((50..=in_guest).contains(&of_log), "{in_guest} in the guest, {of_log} of the log: {}", said.err);
 
-    // exitless has seen so as well.
+    // exitless saw both kinds of events too.
     assert!(number(&said.err, "posted:") >= Some(1), "{}", said.err);
     assert!(number(&said.err, "logged:") >= Some(50), "{}", said.err);
     assert_posted(&said.json()["vms"][0], "0000:01:00.0");
 }
 
-/// One arm more: IPIs and EOIs need no exit, and the host takes the interrupts of devices.
+/// With a legacy IOMMU, IPIs and EOIs cause no exits, but the host takes the interrupts of devices.
 #[test]
 fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host() {
     let script = format!(
@@ -145,17 +147,18 @@ fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host()
          --output proved; echo '}}'",
         read_two_rounds()
     );
-    // A snapshot would serve this test alone.
+    // No other test could use the snapshot.
     let said = with_options(&["--boot", "--kernel-argument", "amd_iommu_intr=legacy"], &script);
     let seen = said.json();
 
-    // What the guest got went through the host, and none of it past it.
+    // Every interrupt of the guest went through the host; none was posted.
     let after = |rounds: usize| number(&said.err, &format!("after {rounds} rounds:")).unwrap_or_default();
     assert_eq!((after(1) - after(0), after(2) - after(1)), (100, 100), "{}", said.err);
     assert!(counted(&said.err, "vfio-msix") >= after(2), "{}", said.err);
     assert_eq!(number(&said.err, "posted or logged:"), Some(0), "{}", said.err);
 
-    // exitless tells the VM's AVIC from the device's interrupts, and names what keeps them apart.
+    // exitless reports the VM's AVIC and the device's interrupts separately, and says why these are not
+    // posted.
     let vm = &seen["verify"]["vms"][0];
     let activation = &vm["activation"];
     assert_eq!((&activation["status"], &activation["mode"]), (&"active".into(), &"x2avic".into()), "{vm}");
@@ -177,7 +180,7 @@ fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host()
     }
     assert_eq!(doctor["conclusion"]["outcome"], "active", "{doctor}");
 
-    // The micro VM's own interrupts are those of a host that posts.
+    // The micro VM's own interrupts need no IOMMU: they are as on a host that posts.
     let proved = &seen["prove"];
     assert_eq!(proved["judgement"], "worth-it", "{proved}");
     assert_eq!(proved["evidence"]["checked"], serde_json::json!({"off": "confirmed", "on": "confirmed"}));
@@ -189,7 +192,7 @@ fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host()
     }
 }
 
-/// The guest sends to the host's own function of the card, which answers.
+/// The guest pings the host's own function of the card.
 const PINGING: &str = "\
     ip link set eth0 up; ip addr add 10.0.0.2/24 dev eth0; until ping -c 1 -W 1 10.0.0.1; do sleep 1; done; \
     grep eth0-rx /proc/interrupts | sed s/^/before:/; ping -c 30 -i 0.05 10.0.0.1; \
@@ -209,14 +212,15 @@ fn the_interrupts_of_an_assigned_virtual_function_are_posted_to_the_guest() {
     let said = with_devices(&script);
     assert!(said.err.contains("30 packets transmitted, 30 packets received"), "{}", said.err);
 
-    // Each answer is an interrupt in the guest. The host takes none of the function's, but only those of the log.
+    // Each reply is an interrupt in the guest. The host takes none of the function's interrupts, only those
+    // of the GA log.
     let received = counted(&said.err, "behind:") - counted(&said.err, "before:");
     assert!(received >= 30, "{received}: {}", said.err);
     assert!(said.err.contains("vfio-msix[0]") && counted(&said.err, "vfio-msix") == 0, "{}", said.err);
     assert_posted(&said.json()["vms"][0], "0000:02:10.0");
 }
 
-/// What one does with its devices is nothing to the other.
+/// Devices of one host do not affect those of the other.
 #[test]
 fn two_hosts_with_devices_start_from_one_snapshot() {
     let script = "set -e; modprobe nvme; modprobe igb; CARD=/sys/bus/pci/devices/0000:02:00.0; \
@@ -226,13 +230,13 @@ fn two_hosts_with_devices_start_from_one_snapshot() {
         grep -c nvme0q /proc/interrupts";
     let (first, second) = (with_devices(script), with_devices(script));
     for said in [&first, &second] {
-        // A host that boots loads modules.
+        // Only a host that boots loads modules.
         assert_eq!(duration_of(&said.err, "kernel modules"), Some(0.0), "{}", said.err);
     }
     assert!(first.out.lines().nth(1) == Some("7") && first.out == second.out, "{}{}", first.out, second.out);
 }
 
-/// The guest of Xen prints how many interrupts of the disk it had around two hundred reads.
+/// The Xen guest prints the number of disk interrupts before and after two hundred reads.
 const READING_TWICE: &str = "\
     for ROUNDS in 0 1 2; do set -- $(grep nvme0q1 /proc/interrupts); echo after $ROUNDS rounds: $2; \
     dd if=/dev/nvme0n1 of=/dev/null bs=512 count=100 iflag=direct 2> /dev/null; done";
@@ -261,7 +265,7 @@ fn xen_gives_a_disk_and_a_virtual_function_to_a_guest_which_their_interrupts_rea
     let received = counted(&said.err, "behind:") - counted(&said.err, "before:");
     assert!(received >= 30, "{received}: {}", said.err);
 
-    // exitless has seen in dom0 that both can be assigned.
+    // In dom0, exitless found that both devices can be assigned.
     let seen = said.json();
     for rule in ["xen-iommu", "xen-pass-through"] {
         assert_eq!(found(&seen["doctor"], rule).0, "pass", "{rule}: {}", seen["doctor"]);
@@ -269,7 +273,7 @@ fn xen_gives_a_disk_and_a_virtual_function_to_a_guest_which_their_interrupts_rea
     assert_eq!(found(&seen["lint"], "xl-pass-through").0, "pass", "{}", seen["lint"]);
 }
 
-/// Two guests of Xen, a function each: a cap leaves them less of the CPU.
+/// Two Xen guests with a function each; a cap leaves them less CPU time.
 #[test]
 fn two_guests_of_xen_on_one_cpu_send_by_virtual_functions_with_all_of_it_and_with_less() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,7 +289,7 @@ fn two_guests_of_xen_on_one_cpu_send_by_virtual_functions_with_all_of_it_and_wit
     assert!(low < 60.0 && full > 1.5 * low, "{full} and {low}");
 }
 
-/// A damaged file is not booted, though it is as long as it was.
+/// A damaged file is not booted even if its length is right.
 #[test]
 fn the_kernel_of_hosts_with_devices_is_checked_before_it_is_booted() {
     let own = lab::Cache::of_user().unwrap();
@@ -354,7 +358,7 @@ fn the_devices_of_a_studys_target_are_checked_before_anything_is_fetched() {
     }
 }
 
-/// Two guests, a function each: with AVIC the interrupts of both pass the host by.
+/// Two guests with a function each. With AVIC, the interrupts of both bypass the host.
 #[test]
 fn two_guests_on_one_cpu_send_by_virtual_functions_with_avic_off_and_on() {
     let folder = tempfile::tempdir().unwrap();

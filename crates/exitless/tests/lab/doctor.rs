@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use crate::command::{bare, run};
 
-/// The finding of a rule, anywhere in the tree.
+/// The finding of a rule, wherever it is in the tree.
 fn of_rule<'a>(findings: &'a Value, rule: &str) -> Option<&'a Value> {
     findings.as_array()?.iter().find_map(|finding| {
         if finding["rule"] == rule { Some(finding) } else { of_rule(&finding["children"], rule) }
     })
 }
 
-/// The state of a rule in the documents of `doctor` and `vm lint`, and what was found.
+/// The state of a rule in the JSON of `doctor` and `vm lint`, and what was found.
 pub(crate) fn found<'a>(document: &'a Value, rule: &str) -> (&'a str, &'a str) {
     let sections = document["sections"].as_array().expect("sections");
     let finding = sections.iter().find_map(|section| of_rule(&section["findings"], rule));
@@ -40,16 +40,16 @@ fn the_pit_that_inhibits_a_running_vm_is_named_with_its_cure() {
     let now = find(&seen, "pit", "vm-interrupt-virtualization");
     assert_eq!(now["state"], "fail");
     assert!(now["found"].as_str().unwrap().starts_with("inhibited by PIT_REINJ: "), "{now}");
-    // Bit 9 in Linux 6.12, from the kernel's own memory.
+    // Reason PIT_REINJ is bit 9 in Linux 6.12, read from the kernel's memory.
     let mask = "inhibit mask 0x200, active for 0 of 2 vCPUs";
     assert!(now["evidence"].as_array().unwrap().iter().any(|one| one["value"] == mask), "{now}");
     let cures = now["fixes"].to_string();
     assert!(cures.contains("-machine kernel-irqchip=split"), "{cures}");
     assert!(cures.contains("kvm-pit.lost_tick_policy=discard"), "{cures}");
-    // The definition, the process's command line, gives the same finding.
+    // The process's command line, as the VM's definition, gives the same finding.
     assert_eq!(find(&seen, "pit", "pit-lost-ticks")["state"], "fail");
 
-    // The emulated CPU has no AVIC, and the module was forced to use it.
+    // The emulated CPU has no AVIC; the module was forced to use it.
     assert_eq!(find(&seen, "cpu", "cpu-avic")["state"], "fail");
     assert_eq!(find(&seen, "contradictions", "contradiction-forced-avic")["state"], "warn");
     let conclusion = &seen["conclusion"];

@@ -1,10 +1,11 @@
-//! `exitless enable`, `disable` and `restore` on real KVM hosts: a real module, loaded again with another parameter.
+//! `exitless enable`, `disable` and `restore` on real KVM hosts, where a real module is loaded again with
+//! another parameter.
 
 use serde_json::Value;
 
 use crate::command::run;
 
-/// Ends when the module is being changed, so that a kill hits the middle of it.
+/// Waits until the module is gone, so that the kill comes in the middle of the change.
 const CUT: &str = "while [ -e /sys/module/kvm_intel ] && kill -0 $! 2>/dev/null; do :; done; kill -9 $!";
 
 fn lines(lab: &str, script: &str) -> Vec<String> {
@@ -59,7 +60,7 @@ fn a_cpu_without_avic_is_refused_and_a_module_in_use_is_left_alone() {
     assert_eq!(reload["standing"], "blocked");
     assert!(reload["blocked_by"].as_str().is_some_and(|why| why.contains("busy (process")), "{reload}");
     assert_eq!(documents.next().unwrap().unwrap(), 1);
-    // Nothing was changed, so there is no journal.
+    // Nothing was changed, so no journal exists.
     assert!(
         said.out.contains("No such file") || said.err.contains("No such file"),
         "{}{}",

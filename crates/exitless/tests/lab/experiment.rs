@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use crate::command::run;
 
-/// A shipped plan with some of its text replaced, because repeats of the same steps take minutes in an
-/// emulator.
+/// A shipped plan with parts of its text replaced: repeats take minutes in an emulator.
 pub(crate) fn shortened(plan: &str, changes: &[(&str, &str)], folder: &Path) -> PathBuf {
     let mut shortened = plan.to_owned();
     for (from, to) in changes {
@@ -40,7 +39,7 @@ pub(crate) fn study(plan: &str, lab: &str, runs: u64, folder: &Path) -> Value {
     run(&["experiment", "report", result, "--json"]).json()
 }
 
-/// The mean of a figure in an arm, at a number of guests.
+/// The mean of a metric in an arm, at a number of guests.
 pub(crate) fn figure(findings: &Value, workload: &str, metric: &str, arm: &str, guests: u64) -> Option<f64> {
     let figures = findings["figures"].as_array().unwrap();
     let figure = figures.iter().find(|one| one["workload"] == workload && one["metric"] == metric)?;
@@ -69,7 +68,7 @@ plan = "ipi-cost-lab"
 target = "lab:amd-avic"
 "#;
 
-/// A suite of two studies, of which one is made: on a target that sets the cost of a VM exit.
+/// A suite of two studies, one of which is run, on a target that sets the cost of a VM exit.
 #[test]
 fn a_suite_makes_its_studies_on_their_targets_and_compares_them_with_published_figures() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +82,7 @@ fn a_suite_makes_its_studies_on_their_targets_and_compares_them_with_published_f
     assert_eq!((study["runs"].as_u64(), study["planned"].as_u64()), (Some(6), Some(6)), "{outcome}");
     let figure = &study["figures"][0];
     assert_eq!(figure["agreement"], "too-few", "{outcome}");
-    // One exit: handling it takes about 41,300 cycles, and 1,200 instructions take 9,600.
+    // One exit: handling takes about 41,300 cycles, and the switch of 1,200 instructions takes 9,600.
     let [off, on] = [0, 1].map(|arm| figure["measured"]["levels"][arm].as_f64().unwrap());
     assert!(off > 50_000.0 && on < off / 10.0, "{outcome}");
     assert_eq!(outcome["studies"][1]["why_not"], "it was not made yet", "{outcome}");
@@ -95,7 +94,7 @@ fn a_suite_makes_its_studies_on_their_targets_and_compares_them_with_published_f
         )),
         "{markdown}"
     );
-    // The study alone, by the plan that the suite has left there.
+    // The plan that the suite left there runs the study alone.
     let plan = result.join("ipi/plan.toml");
     let checked = run(&["experiment", "check", plan.to_str().unwrap(), "--json"]);
     assert_eq!(checked.json()["forecast"]["blocks"], 1, "{}\n{}", checked.out, checked.err);
@@ -107,7 +106,7 @@ fn a_suite_makes_its_studies_on_their_targets_and_compares_them_with_published_f
     }
 }
 
-/// Both plans of IOzone, in a size that fits a test.
+/// Both plans of IOzone, reduced to fit a test.
 fn small_iozone(plan: &str, guests: &str, folder: &Path) -> PathBuf {
     let changes = [
         ("repeats = 2", "repeats = 1"),

@@ -3,7 +3,7 @@
 use crate::amd_svm::STILL_GUEST;
 use crate::command::run;
 
-/// The value of the series that has all of these labels.
+/// The value of the series with all of these labels.
 fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let lines =
         text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
@@ -13,7 +13,7 @@ fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
 
 #[test]
 fn prometheus_is_told_of_a_guests_exits_and_of_avic() {
-    // It counts from the boot on; the next look at the VM's state is up to 30 seconds away.
+    // Exits are counted from the guest's boot; its state is read only every 30 seconds.
     let script = format!(
         "busybox ip link set lo up; exitless exporter --listen 127.0.0.1:9 --node-features features & EXPORTER=$!; \
          ask() {{ busybox wget -q -O metrics http://127.0.0.1:9/metrics; }}; until ask; do sleep 0.5; done; \

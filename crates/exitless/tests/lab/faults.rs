@@ -1,4 +1,4 @@
-//! Faults, after which nothing may be left behind.
+//! Failures that must leave nothing behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::command::{bare, exitless, run, said};
 
-/// Folders of runs in the cache that this process's command uses.
+/// The folders of runs in the cache that this process uses.
 fn run_folders() -> Vec<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"));
@@ -16,15 +16,16 @@ fn run_folders() -> Vec<PathBuf> {
     fs::read_dir(runs).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path()).collect()
 }
 
-/// The processes that run in a run's folder.
+/// The number of processes whose working directory is a run's folder.
 fn emulators_of(folder: &Path) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    // An emulator runs in the folder of its run, and the name of a removed folder ends with "(deleted)".
+    // An emulator's working directory is its run's folder; if that was removed, the link ends with
+    // "(deleted)".
     let places = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
     places.filter(|place| place.to_string_lossy().starts_with(folder.to_str().unwrap())).count()
 }
 
-/// The folder of the run whose emulator this process started, because other tests have runs at the same time.
+/// The folder of the run whose emulator is a child of `parent`: other tests have runs at the same time.
 fn folder_of(parent: u32) -> PathBuf {
     let folders = run_folders();
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::command::run;
 
-/// Emulated AMD: two guests with KVM from the guest image, whose script is released at the same time.
+/// On emulated AMD, two guests with KVM start from the guest image; their scripts are released at the same
+/// time.
 #[test]
 fn an_emulated_host_starts_guests_of_the_image_and_releases_them_together() {
     let built = run(&["guest", "build"]);
@@ -47,11 +48,12 @@ fn an_emulated_host_starts_guests_of_the_image_and_releases_them_together() {
         tried["guests"][1]["start_seconds"],
         skew * 1e3
     );
-    // If only this package's tests are built, the small program may be missing.
+    // `exitless-agent` may be missing if only this package's tests are built.
     if let Ok(agent) = Path::new(env!("CARGO_BIN_EXE_exitless")).with_file_name("exitless-agent").metadata() {
         let whole: u64 = said.err.lines().last().and_then(|line| line.parse().ok()).expect(&said.err);
         assert!(whole < agent.len() + (8 << 20), "{whole} bytes are more than the small program and modules");
     }
-    // Two CPUs are emulated for the host and two guests, so a scheduler time slice may be in between.
+    // The host and both guests share two emulated CPUs, so a time slice of the scheduler may lie between the
+    // starts.
     assert!(skew < 2.0, "{skew}");
 }

@@ -1,8 +1,8 @@
-//! A process that blocks readers of its command line, because a file system that it uses does not answer.
+//! A process whose command line blocks readers, because it waits for a file system that does not answer.
 
 use crate::command::run;
 
-/// Each command ends, and reports the process. Without `timeout`, `cat` would wait as long as the process
+/// Each command must end and report the process. Without `timeout`, `cat` would hang as long as the process
 /// does.
 const SCRIPT: &str = r#"
 export LC_ALL=C
@@ -28,7 +28,7 @@ fn a_process_that_holds_whoever_looks_at_it_holds_no_command() {
     let said = run(&["lab", "run", "amd-svm", "--put", helper, "--", "sh", "-c", SCRIPT]);
     assert_eq!(said.status, 0, "{}", said.err);
     let lines: Vec<&str> = said.out.lines().collect();
-    // The condition of the test is met.
+    // The process does block readers.
     assert_eq!(lines[..2], ["holding", "cat 124"], "{}", said.out);
     let of = |word: &str| {
         let line = lines.iter().find_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
@@ -36,7 +36,7 @@ fn a_process_that_holds_whoever_looks_at_it_holds_no_command() {
     };
     assert_eq!(of("vms"), "0 1");
     assert_eq!(of("lint"), "125 1");
-    // Whatever else they find on this host.
+    // Ignore other findings on this host.
     for word in ["doctor", "verify", "kept"] {
         let (status, told) = of(word).split_once(' ').expect("a status and a count");
         assert!(["0", "1", "2"].contains(&status) && told == "1", "{word}: {}", said.out);

@@ -1,4 +1,4 @@
-//! Bochs with APICv: properties of any correct KVM.
+//! Bochs with APICv: properties that hold with any correct KVM.
 
 use crate::arms::{exits, measure, median, near};
 use crate::command::{probe_with, run};
@@ -12,13 +12,14 @@ fn apicv_takes_away_the_exits_of_interrupts_and_no_others() {
     let result = said.json();
     eprintln!("{}\n{}", result["verdict"], said.err);
 
-    // Both arms in one VM, switched by a reason that the kernel reported itself.
+    // One VM measured both arms; an inhibit reason that the kernel reported separates them.
     assert_eq!(result["judgement"], "worth-it");
     assert_eq!(result["evidence"]["reason"], "BLOCKIRQ");
     assert!(result["evidence"]["inhibit_events"].as_u64().unwrap() >= 32, "{}", result["evidence"]);
     assert_eq!(result["evidence"]["checked"], serde_json::json!({"off": "confirmed", "on": "confirmed"}));
 
-    // An IPI to a running vCPU: the ICR write still exits, the EOI does not, and there are no kicks.
+    // For an IPI to a running vCPU with APICv, the ICR write still exits, the EOI does not, and no kicks are
+    // needed.
     let (off, on) = exits(&result, "ipi-running", "MSR_WRITE");
     assert!(near(off, 2.0) && near(on, 1.0), "MSR_WRITE an IPI: {off} off, {on} on");
     let (off, on) = exits(&result, "ipi-running", "EXTERNAL_INTERRUPT");
@@ -28,8 +29,8 @@ fn apicv_takes_away_the_exits_of_interrupts_and_no_others() {
     let upper = measure(&result, "ipi-running")["difference"]["interval"]["high"].as_f64().unwrap();
     assert!(upper < -30.0, "{upper}");
 
-    // An interrupt that arrives while interrupts are blocked needs a window, unless its delivery is
-    // virtualized.
+    // An interrupt that arrives while the guest has interrupts disabled needs an interrupt window, unless its
+    // delivery is virtualized.
     let (off, on) = exits(&result, "hlt", "INTERRUPT_WINDOW");
     assert!(near(off, 1.0) && on == 0.0, "INTERRUPT_WINDOW a halt: {off} off, {on} on");
 
@@ -39,7 +40,7 @@ fn apicv_takes_away_the_exits_of_interrupts_and_no_others() {
         assert!(median(&result, name, "on") * 10.0 < median(&result, name, "off"));
     }
 
-    // Operations that APICv does not affect take the same exits, and the same cycles within a tenth.
+    // Operations that APICv does not affect take the same exits, and the same cycles within ten percent.
     for (name, reason) in [("cpuid", "CPUID"), ("msr-read", "MSR_READ"), ("mmio-user", "EPT_MISCONFIG")] {
         let (off, on) = exits(&result, name, reason);
         assert!(near(off, 1.0) && near(on, 1.0), "{reason}: {off} off, {on} on");

@@ -1,4 +1,5 @@
-//! Linux guests on the devices of `iocm serve`, in an emulator on this machine: the laboratories' QEMU and the guest image.
+//! Linux guests with devices of `iocm serve`, run on this machine with the laboratories' QEMU and the guest
+//! image.
 
 mod migration;
 mod restarts;
@@ -45,7 +46,7 @@ impl Daemon {
         }
     }
 
-    /// Like `kill -9`.
+    /// Kills the daemon like `kill -9`.
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -65,8 +66,7 @@ fn counted(client: &mut Client, queue: &str, what: &str) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{queue}/{what} is {value}"))
 }
 
-/// A script that runs the laboratories' QEMU, which needs its own libraries: the same QEMU wherever the tests
-/// run.
+/// A script that runs the laboratories' QEMU with its own libraries, so that all machines test the same QEMU.
 fn qemu(folder: &Path) -> PathBuf {
     for build in [&["lab", "build", "amd-svm"][..], &["guest", "build"]] {
         let built = run(build);
@@ -91,12 +91,12 @@ fn qemu(folder: &Path) -> PathBuf {
     program
 }
 
-/// Starts guests with the settings of a table, and with their script.
+/// Starts guests with these settings and script.
 fn guests(folder: &Path, count: &str, table: &str, script: &str) -> Child {
     guests_within(240, folder, count, table, script)
 }
 
-/// The same with so many seconds for them.
+/// Like [`guests`], with a time limit in seconds.
 fn guests_within(limit: u64, folder: &Path, count: &str, table: &str, script: &str) -> Child {
     let program = qemu(folder);
     let table = format!("accel = \"tcg\"\nmemory = \"256M\"\nvcpus = 2\nprogram = {program:?}\n{table}");
@@ -117,11 +117,11 @@ fn printed(guests: Child) -> Vec<String> {
 }
 
 const KILLS: u32 = 5;
-/// Requests between two kills. All kills together need fewer than half of fio's requests.
+/// The number of requests between two kills. All kills together need fewer than half of fio's requests.
 const REQUESTS: u64 = 500;
 
-/// Each of two processes writes 2048 blocks at random offsets in its own area, 16 at once with flushes
-/// between them, and verifies them.
+/// Two processes each write 2048 blocks at random offsets in an area of their own, 16 in flight with flushes
+/// in between, and verify them.
 const VERIFY: &str = "set -e
 for disk in /sys/block/vd*; do
     if [ \"$(cat $disk/serial)\" = verified ]; then device=/dev/${disk##*/}; fi
@@ -151,7 +151,7 @@ fn fio_verifies_what_it_wrote_over_kills_of_the_daemon() {
     for kill in 0..KILLS {
         let mut client = daemon.client();
         let end = Instant::now() + Duration::from_secs(200);
-        // The guest reads its disk before fio does, with few requests.
+        // The guest reads its disk with a few requests before fio starts.
         let wanted = if kill == 0 { 2 * REQUESTS } else { REQUESTS };
         while counted(&mut client, "d.0", "statistics/requests") < wanted {
             assert!(guest.try_wait().unwrap().is_none(), "the guest ended after {kill} kills");
@@ -168,8 +168,8 @@ fn fio_verifies_what_it_wrote_over_kills_of_the_daemon() {
     }
 }
 
-/// Finds the other guest from each of its two vCPUs, and sends it 8 MiB twice at once. A vCPU sends by its
-/// own queue; the queue of a stream's later packets depends on where its answers arrive.
+/// From each of its two vCPUs, a guest finds the other and sends it two streams of 8 MiB at once. A vCPU
+/// sends through its own queue; later packets of a stream use the queue on which its answers arrive.
 const TALK: &str = "set -e
 number=$(cut -d : -f 6 /sys/class/net/eth0/address)
 own=$((number + 1)) other=$((2 - number))
@@ -228,7 +228,8 @@ fn guests_of_a_switch_get_what_the_other_sent_by_all_queues_while_these_move() {
     }
     let (mut longest, mut moves) = (0, 0);
     for device in 0..2 {
-        // The odd ones are transmit queues; the sender's side chooses the queue by which a guest receives.
+        // Odd queues are transmit queues. The sender's queue decides through which queue the other guest
+        // receives.
         for queue in [1, 3] {
             let queue = format!("vq.{device}.{queue}");
             assert!(counted(&mut client, &queue, "requests") >= 3, "{queue} had its echoes");

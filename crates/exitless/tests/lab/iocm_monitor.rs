@@ -1,4 +1,4 @@
-//! The monitor on an unmodified host: real threads of the kernel's vhost, placed and restored, whatever
+//! The monitor on an unmodified host: it places threads of the kernel's vhost, and restores them whatever
 //! happens in between.
 
 use host::CpuSet;
@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use crate::command::{Said, run};
 
-/// The common part of all tests in the host. A guest with vhost-net, its threads, and a monitor that needs an
-/// I/O core.
+/// The common part of the scripts: a guest with vhost-net, its threads, and a monitor that needs an I/O core.
 const COMMON: &str = r#"
 echo 'least-cores = 1' > /tmp/settings
 wait_for() { # seconds, then a command
@@ -47,7 +46,7 @@ placed() { monitor "$@" --apply; wait_for 60 grep '"add"' "/tmp/said-$1"; sleep 
 end() { kill "-$1" $monitor; wait $monitor || true; }
 "#;
 
-/// Runs a script in a host with these CPUs.
+/// Runs a script in a host with `cpus` CPUs.
 fn in_host(cpus: &str, script: &str) -> Said {
     let built = run(&["guest", "build"]);
     assert_eq!(built.status, 0, "{}", built.err);
@@ -57,13 +56,13 @@ fn in_host(cpus: &str, script: &str) -> Said {
     said
 }
 
-/// The rest of each line that begins with a word.
+/// The rest of each line that begins with `word`.
 fn of<'a>(said: &'a Said, word: &str) -> Vec<&'a str> {
     let lines = said.out.lines().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
     lines.collect()
 }
 
-/// Checks that I/O is on one CPU, and the vCPU on others.
+/// Asserts that I/O is on one CPU, and the vCPU on others.
 fn is_apart(said: &Said, word: &str) {
     let [io, vcpu] = of(said, word)[..] else { panic!("{word}: {}", said.out) };
     let [cpu, others] = [io, vcpu].map(|list| CpuSet::parse(list).unwrap());
@@ -95,7 +94,7 @@ sed 's/^/decided /' /tmp/said-applied
 sed 's/^/err /' /tmp/err-applied
 "#;
 
-/// Emulated AMD: Linux 6.12, whose vhost has a thread of QEMU for each device.
+/// Emulated AMD with Linux 6.12, where each vhost device has a thread in QEMU's process.
 #[test]
 fn threads_of_vhost_are_placed_and_put_back_however_the_monitor_ends() {
     let said = in_host("2", HOWEVER_IT_ENDS);
@@ -116,7 +115,7 @@ fn threads_of_vhost_are_placed_and_put_back_however_the_monitor_ends() {
         "{}",
         said.out
     );
-    // Exits are counted here, for each VM, with the other observations.
+    // The monitor counts the exits of each VM along with its other observations.
     let seen: Value = serde_json::from_str(of(&said, "seen")[0]).unwrap();
     let state = &seen["monitor"]["state"];
     assert_eq!(state["exits_missing"], Value::Null, "{state}");
@@ -129,7 +128,7 @@ fn threads_of_vhost_are_placed_and_put_back_however_the_monitor_ends() {
     assert!(!of(&said, "err").iter().any(|line| line.contains("not counted")), "{}", said.out);
 }
 
-/// The control groups of a VM in libvirt's structure, and their settings.
+/// The cgroups of a VM as libvirt nests them, and their settings.
 const GROUPS: &str = r#"
 guest
 mount -t cgroup2 none /sys/fs/cgroup || true
@@ -191,8 +190,8 @@ fn threads_are_placed_by_their_control_groups_and_what_groups_forbid_is_left_alo
         assert_eq!(of(&said, word), [by_group.as_str()], "{word}: {}", said.out);
     }
     assert_eq!(of(&said, "groups-before"), ["[] []"]);
-    // The kernel does not allow an empty list again for a group with threads: its list becomes that of the
-    // parent group.
+    // The kernel refuses an empty list for a group that has threads, so the monitor sets the parent group's
+    // list instead.
     let all = format!("[{}] []", before[1]);
     for word in ["groups-ended", "groups-restored", "groups-affinity"] {
         assert_eq!(of(&said, word), [all.as_str()], "{word}: {}", said.out);
@@ -206,7 +205,7 @@ fn threads_are_placed_by_their_control_groups_and_what_groups_forbid_is_left_alo
     assert!(!narrow.contains("\"add\""), "it does nothing: {narrow}");
 }
 
-/// CPUs that go offline and online, and VMs that end and start, under one monitor.
+/// CPUs that go offline and online, and VMs that end and start, while one monitor runs.
 const COMING_AND_GOING: &str = r#"
 cpu=/sys/devices/system/cpu/cpu2/online
 monitor watch --apply

@@ -1,5 +1,5 @@
-//! What exitless does on the kernels that labs can boot: `make matrix` checks all of them and writes the table of
-//! docs/matrix.md; the oldest and the newest are checked with all other tests.
+//! What exitless does on each kernel that labs can boot. `make matrix` checks them all and writes the tables
+//! of docs/matrix.md; the normal tests check the oldest and the newest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::command::run;
 /// The script of one kernel.
 const SCRIPT: &str = include_str!("kernels.sh");
 const LABS: [&str; 3] = ["intel-apicv", "amd-avic", "amd-svm"];
-/// The folder of rows that `make matrix` keeps, so that it can be continued.
+/// The folder in which `make matrix` keeps rows, so that an interrupted run can continue.
 const ROWS: &str = "EXITLESS_MATRIX";
-/// The page, and the line in it behind which the tables are written.
+/// The page, and the line in it after which the tables are written.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/matrix.md");
 const MARK: &str = "<!-- Written by `make matrix`, to the end of the page. -->\n";
 
-/// What is checked, with the heading of its column.
+/// The headings of the columns, one for each check.
 const COLUMNS: [&str; 9] = [
     "exits by perf",
     "stat",
@@ -32,7 +32,7 @@ const COLUMNS: [&str; 9] = [
     "prove: EOI",
 ];
 
-/// A figure that shows that it works, or the reason why it does not.
+/// A figure as evidence that a check passed, or the reason why it did not.
 type Cell = Result<String, String>;
 
 /// A kernel in a laboratory.
@@ -45,7 +45,7 @@ struct Row {
     cells: Vec<Cell>,
 }
 
-/// The files that the script left.
+/// The folder of files that the script wrote.
 struct Found(PathBuf);
 
 impl Found {
@@ -63,7 +63,7 @@ impl Found {
         serde_json::from_str(&self.text(name)).map_err(|_| said())
     }
 
-    /// The exits that perf counted.
+    /// The number of exits that perf counted.
     fn exits(&self) -> Result<u64, String> {
         let text = self.text("perf.csv");
         let counted = text.lines().find(|line| line.contains("kvm:kvm_exit"));
@@ -71,7 +71,7 @@ impl Found {
         counted.filter(|&exits| exits > 100).ok_or_else(|| self.why("observers.err"))
     }
 
-    /// The table of `stat`: the inner observer prints first.
+    /// A table of `stat`. Of two observers, the inner one prints first.
     fn stat(&self, raw: bool) -> Result<Value, String> {
         let text = self.text("stat.json");
         let mut tables = text.lines().filter(|line| line.starts_with('{'));
@@ -79,7 +79,7 @@ impl Found {
         serde_json::from_str(table.ok_or_else(|| self.why("stat.err"))?).map_err(|error| error.to_string())
     }
 
-    /// Tests whether a document has as many exits as perf counted, and lost none.
+    /// Checks that a document has as many exits as perf counted, and lost none.
     fn same(&self, document: &Value) -> Cell {
         let (exits, lost) = (&document["totals"]["exits"], &document["totals"]["lost_events"]);
         match self.exits()? {
@@ -97,7 +97,7 @@ impl Found {
         }
     }
 
-    /// As many events of interrupt windows as exits of that reason.
+    /// Checks that `trace` saw as many interrupt windows as there were exits for them.
     fn windows(&self) -> Cell {
         let rows = self.stat(false)?["rows"].as_array().cloned().unwrap_or_default();
         let is_window = |row: &&Value| row["reason"] == "vintr" || row["reason"] == "INTERRUPT_WINDOW";
@@ -112,7 +112,7 @@ impl Found {
         }
     }
 
-    /// What KVM's memory and parameters say of a VM that runs.
+    /// The state that `verify` read of a running VM, from KVM's memory and parameters.
     fn verified(&self) -> Cell {
         let seen = self.json("verify.json")?;
         let vm = &seen["vms"][0];
@@ -137,7 +137,7 @@ impl Found {
         }
     }
 
-    /// The cycles of an EOI in the arms that `prove` could measure.
+    /// The cycles of an EOI in each arm that `prove` could measure.
     fn proved(&self) -> Cell {
         let result = self.json("prove.json")?;
         let cost = &result["measures"][0]["cost"];
@@ -145,7 +145,7 @@ impl Found {
         let why = result["arms"].as_object().and_then(|arms| arms.values().next()?["why"].as_str());
         match (of("off"), of("on"), why) {
             (Some(off), Some(on), _) => Ok(format!("{off:.0}, {on:.0}")),
-            // The laboratory has no second arm, whatever the kernel.
+            // This laboratory has no second arm, whatever the kernel is.
             (Some(off), None, Some(why)) if why.contains("kvm_amd has AVIC off") => {
                 Ok(format!("{off:.0}, –"))
             }
@@ -171,11 +171,11 @@ impl Found {
     }
 }
 
-/// Checks all on one kernel.
+/// Runs all checks on one kernel.
 fn check(lab: &str, kernel: &str) -> Row {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().to_str().unwrap();
-    // Nothing else starts from a snapshot of it.
+    // No other test could use the snapshot.
     let options = ["--kernel", kernel, "--boot", "--timeout", "900", "--get", "out", "--output", output];
     let said = run(&[&["lab", "run", lab], &options[..], &["--", "sh", "-c", SCRIPT]].concat());
     let found = Found(folder.path().join("out"));
@@ -184,7 +184,7 @@ fn check(lab: &str, kernel: &str) -> Row {
         version.split_once("Debian ").map_or("", |(_, rest)| rest.split(' ').next().unwrap_or(rest));
     let cells = match said.status {
         0 => found.cells(),
-        // It did not boot, or KVM was not loaded.
+        // The kernel did not boot, or KVM could not be loaded.
         status => {
             let why = said.err.lines().rfind(|line| !line.is_empty()).unwrap_or_default();
             COLUMNS.map(|_| Err(format!("the lab ended with {status}: {why}"))).to_vec()

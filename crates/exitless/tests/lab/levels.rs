@@ -1,4 +1,5 @@
-//! Levels of factors on a real KVM. Each test runs itself in a laboratory, because it examines that kernel.
+//! Levels of factors on a real KVM. Each test starts itself inside a laboratory, because it examines that
+//! kernel.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,10 +11,10 @@ use study::sampling::SampledGuest;
 
 use crate::command::run;
 
-/// Set inside the laboratory.
+/// Set inside a laboratory.
 const INSIDE: &str = "EXITLESS_TEST_INSIDE";
 
-/// Runs `test` of this program in a laboratory; inside, `look` is the test.
+/// Runs `test` of this program inside a laboratory, where it calls `look`.
 fn in_laboratory(test: &str, lab: &[&str], look: fn()) {
     if std::env::var_os(INSIDE).is_some() {
         return look();
@@ -27,14 +28,15 @@ fn in_laboratory(test: &str, lab: &[&str], look: fn()) {
     assert!(said.out.contains("1 passed"), "{test} is not the test's name: {}", said.out);
 }
 
-/// Emulated Intel: the module is loaded again, twice.
+/// On emulated Intel, the module is loaded again, twice.
 #[test]
 fn interrupt_virtualization_goes_off_and_on_by_the_module() {
     let test = "levels::interrupt_virtualization_goes_off_and_on_by_the_module";
     in_laboratory(test, &["intel-apicv"], switch_by_the_module);
 }
 
-/// Emulated AMD, whose kernel is forced to use AVIC, because reasons are recorded only then. No vCPU runs.
+/// On emulated AMD, whose kernel is forced to use AVIC, because inhibit reasons are recorded only then. No
+/// vCPU runs.
 #[test]
 fn qemu_sets_the_reasons_that_levels_name() {
     let lab = ["amd-svm", "--kernel-argument", "kvm_amd.avic=1", "--kernel-argument", "kvm_amd.force_avic=1"];
@@ -97,8 +99,8 @@ impl Drop for Paused {
 fn look_at_vms_under_qemu() {
     let root = Path::new("/");
     let isa = host::kvm::vendor_module(root).and_then(host::kvm::isa_of).unwrap();
-    // The laboratory's QEMU does not emulate a local APIC for a VM itself: that level must be contradicted by
-    // both machines.
+    // The laboratory's QEMU supports no userspace local APIC for a VM, so both machines must contradict that
+    // level.
     let machines: [(&str, &[&str]); 2] = [
         ("pit-reinject", &["-machine", "q35,kernel-irqchip=on", "-global", "kvm-pit.lost_tick_policy=delay"]),
         ("none", &["-machine", "q35,kernel-irqchip=on", "-global", "kvm-pit.lost_tick_policy=discard"]),

@@ -1,7 +1,6 @@
-//! The laboratories with the real program: real emulators, a real kernel, a real KVM, real VM exits.
+//! The real program in the laboratories: real emulators, a real kernel, a real KVM, real VM exits.
 //!
-//! These tests build the image if it is not in the cache (about 190 MiB to download), and boot an emulator
-//! each.
+//! The tests build the image if it is not in the cache (about 190 MiB to download). Each boots an emulator.
 
 mod advise;
 mod amd_avic;

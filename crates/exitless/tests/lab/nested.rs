@@ -1,4 +1,4 @@
-//! A guest that has a guest: whose exits are they?
+//! Nested virtualization: exits of L2 are told from those of L1.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::command::{quick_boot, run};
 
-/// Exits of L2 by row, those that a table has.
+/// The exits of L2 by row, without rows that a table lacks.
 fn nested(table: &Value) -> Vec<(String, u64)> {
     let rows = table["rows"].as_array().unwrap().iter().filter(|row| row["access_kind"] == "nested");
     let row = |row: &Value| (row["access"].as_str().unwrap().to_owned(), row["exits"].as_u64().unwrap());
@@ -30,7 +30,7 @@ fn exits_of_a_guest_in_a_guest_are_told_from_the_guests_own() {
     };
     let (stat, report, prediction) = (json("stat.json"), json("report.json"), json("predict.json"));
 
-    // As perf counted them, to the last one, in both.
+    // Both counted exactly as many as perf.
     let perf = |event: &str| -> u64 {
         let csv = text("perf.csv");
         let line = csv.lines().find(|line| line.split(',').nth(2) == Some(event));
@@ -45,11 +45,11 @@ fn exits_of_a_guest_in_a_guest_are_told_from_the_guests_own() {
         (sum(false), sum(true)),
         (perf("kvm:kvm_nested_vmexit"), perf("kvm:kvm_nested_vmexit_inject"))
     );
-    // The payload executes CPUID three times for a sample, and its VM has one arm here.
+    // The payload executes CPUID three times per sample, and its VM has only one arm here.
     let of = |name: &str| all.iter().find(|(row, _)| row == name).map_or(0, |(_, exits)| *exits);
     assert_eq!((of("L2 cpuid"), of("L2 cpuid to L1")), (300, 300), "{all:?}");
 
-    // None of them is predicted to go.
+    // The prediction avoids none of them.
     let of_nested = |row: &&Value| row["part"] == "nested";
     let rows: Vec<&Value> = prediction["rows"].as_array().unwrap().iter().filter(of_nested).collect();
     let predicted: u64 = rows.iter().map(|row| row["exits"].as_u64().unwrap()).sum();

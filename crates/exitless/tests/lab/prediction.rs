@@ -1,5 +1,4 @@
-//! `predict` compared with the truth: the exits of the micro VM with APICv inhibited predict those with
-//! APICv.
+//! `predict` compared with reality: the micro VM's exits with APICv inhibited must predict those with APICv.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,8 +7,8 @@ use serde_json::Value;
 
 use crate::command::run;
 
-/// Records the micro VM in both arms with tracefs. Bochs has no IPI virtualization, so the prediction
-/// excludes it.
+/// Records the micro VM in both arms with tracefs. Bochs has no IPI virtualization, so the prediction assumes
+/// none.
 const RECORD: &str = "
     set -e
     tracing=/sys/kernel/tracing
@@ -23,7 +22,7 @@ const RECORD: &str = "
     cat $tracing/trace > /tmp/both.txt
 ";
 
-/// The lines of a trace with APICv inhibited and active, each with the header.
+/// The lines of a trace with APICv inhibited and with APICv active, each with the header.
 fn arms(trace: &str) -> [String; 2] {
     let mut arms = [String::new(), String::new()];
     let mut on = 0;
@@ -79,10 +78,9 @@ fn exits_without_apicv_foretell_those_with_it() {
         eprintln!("{reason}: {off} off; on predicted {expected:.0} ({low:.0} to {high:.0}), measured {seen}");
     }
 
-    // The remaining exits with APICv, as shares of those without: 0.05 is far below the error of any wrong
-    // rule (EOIs are a half of MSR_WRITE, and all windows and nearly all kicks are avoided). The number of
-    // interrupts from the host's own ticks is derived from the observed time of vCPUs, which an emulator on a
-    // busy machine prolongs.
+    // The bounds are shares of the exits without APICv. 0.05 is far below the error of any wrong rule: EOIs
+    // are half of MSR_WRITE, and all windows and nearly all kicks are avoided. Interrupts by the host's ticks
+    // are derived from the observed time of vCPUs, which is longer in an emulator on a busy machine.
     for (reason, bound) in [
         ("MSR_WRITE", 0.05),
         ("INTERRUPT_WINDOW", 0.02),

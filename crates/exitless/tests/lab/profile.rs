@@ -20,7 +20,7 @@ fn functions(row: &Value) -> Vec<(&str, u64)> {
     each.map(|one| (one["symbol"].as_str().unwrap_or("?"), one["total"].as_u64().unwrap())).collect()
 }
 
-/// A micro VM that only writes to a port that its own program handles.
+/// A micro VM that only writes to a port, which its own process handles.
 #[test]
 fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
     let script = "while [ ! -e over ]; do \
@@ -35,7 +35,7 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
     let said = bare("amd-svm", script);
     assert!(said.out.contains("status 0") && said.out.contains("cut 4"), "{}\n{}", said.out, said.err);
     let (now, kept) = (document(&said, "now "), document(&said, "kept "));
-    // An emulator has no counters of cycles.
+    // The emulator has no cycle counters.
     assert_eq!(now["event"], "cpu-clock");
     assert_eq!(now["losses"]["lost"], 0);
     let io = reason(&now, "io");
@@ -44,8 +44,8 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
     let rows = now["reasons"].as_array().unwrap().iter();
     let all: u64 = rows.map(|row| row["samples"].as_u64().unwrap()).sum();
     assert!(samples * 2 > all, "{samples} of {all}: {now:#}");
-    // The path of a port access from the exit to the program that handles it; the set of inlined functions
-    // differs by build.
+    // The functions between the exit of a port access and the process that handles it; which of them are
+    // inlined depends on the build.
     let functions = functions(io);
     let on_the_way =
         |name: &str| functions.iter().any(|(function, total)| *function == name && total * 5 > samples);
@@ -54,7 +54,7 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
         functions.iter().any(|(name, _)| name.contains("pio") || name.contains("io_interception")),
         "{functions:?}"
     );
-    // The handling time measured by exits and by samples is about equal.
+    // The handling time is about the same by exits and by samples.
     let by_samples = io["sampled_ns"]["value"].as_f64().unwrap();
     let ratio = by_samples / io["on_cpu_ns"].as_f64().unwrap();
     assert!((0.3..3.0).contains(&ratio), "{ratio}: {io:#}");
@@ -62,7 +62,7 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
     assert!(said.out.contains("text ") && said.out.contains("in KVM"), "{}", said.out);
 }
 
-/// Firmware that writes its log to a port of QEMU, with an exit for each byte, and starts again if it finds
+/// Firmware writes its log to a port of QEMU, with an exit for each byte, and starts over when it finds
 /// nothing to boot.
 #[test]
 fn a_device_models_part_is_told_from_kvms_and_advised_on() {

@@ -1,4 +1,4 @@
-//! Recording real exits, complete and interrupted.
+//! Recordings of real exits, complete and interrupted.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn after(said: &Said, word: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Rows as (what, exits), without times, which differ from one observer to the next.
+/// Rows as (what, exits), without times, which differ between observers.
 fn counts(rows: &Value, what: &str) -> Vec<(String, u64)> {
     let rows = rows.as_array().expect("rows").iter().filter(|row| row[what].is_string());
     let mut rows: Vec<_> =
@@ -21,8 +21,8 @@ fn counts(rows: &Value, what: &str) -> Vec<(String, u64)> {
     rows
 }
 
-/// perf, a recording and a profile of the same VM at the same time. The laboratory's shell joins the lines of
-/// each document, so that they can be separated.
+/// perf, a recording and a profile observe the same VM at the same time. The shell in the laboratory joins
+/// the lines of each document, to keep the documents apart.
 #[test]
 fn a_recording_and_a_profile_hold_the_exits_that_perf_recorded() {
     let events =

@@ -1,4 +1,4 @@
-//! With a seed a run can be made again, to the last byte and the last nanosecond, whatever else the machine does: other
+//! A run with a seed is reproducible to the last byte and nanosecond, whatever else the machine does: other
 //! tests boot their hosts meanwhile.
 
 use std::fs;
@@ -9,8 +9,8 @@ use crate::command::run;
 use crate::devices::DEVICES;
 use crate::experiment::{shortened, study};
 
-/// Starts programs from the disk, writes 100 blocks at once that do not adjoin, sleeps, draws random numbers, lets both
-/// CPUs work together, and prints the time after each step, and the interrupts of each CPU.
+/// Starts programs from the disk, writes 100 scattered blocks at once, sleeps, draws random numbers, and lets
+/// both CPUs work together. Prints the time after each step, and the interrupts of each CPU.
 const JOB: &str = "
     for program in /usr/bin/f*; do md5sum $program; date +%N; done
     head -c 1M /dev/zero >file; sync
@@ -25,7 +25,7 @@ fn the_same_twice(lab: &str, options: &[&str], command: &[&str]) {
     the_same_around(lab, options, command, || ());
 }
 
-/// Runs the command before and after `between`.
+/// Asserts that the command prints the same before and after `between`.
 fn the_same_around(lab: &str, options: &[&str], command: &[&str], between: impl FnOnce()) {
     let arguments = [&["lab", "run", lab, "--seed", "7"], options, &["--"], command].concat();
     let first = run(&arguments);
@@ -49,10 +49,10 @@ fn a_job_is_the_same_again_on_emulated_amd() {
     the_same_twice("amd-svm", &[], &["sh", "-c", JOB]);
 }
 
-/// A snapshot is made again when others needed its room.
+/// A snapshot that was evicted is made again.
 #[test]
 fn a_job_is_the_same_again_from_another_snapshot_of_emulated_amd() {
-    // No other test has hosts of this shape.
+    // No other test uses hosts of this shape.
     const ARGUMENT: &str = "exitless.saved=again";
     let forget = || {
         let snapshots = lab::Cache::of_user().unwrap().root().join("snapshots");
@@ -61,13 +61,13 @@ fn a_job_is_the_same_again_from_another_snapshot_of_emulated_amd() {
         let made =
             folders.filter(|folder| fs::read_to_string(folder.join("shape.json")).is_ok_and(is_of_this));
         let removed = made.map(|folder| fs::remove_dir_all(folder).unwrap()).count();
-        // An earlier build of exitless may have left one more.
+        // There may be another one, made by an earlier build of exitless.
         assert!(removed > 0, "this host has no snapshot");
     };
     the_same_around("amd-svm", &["--kernel-argument", ARGUMENT], &["sh", "-c", JOB], forget);
 }
 
-/// All cycles and exits of a VM, in both arms.
+/// All cycles and exits of a VM in both arms.
 #[test]
 fn a_vm_is_the_same_again_on_emulated_amd() {
     let measures =
@@ -75,7 +75,7 @@ fn a_vm_is_the_same_again_on_emulated_amd() {
     the_same_twice("amd-avic", &[], &[&["exitless", "probe", "--json"], &measures[..]].concat());
 }
 
-/// A guest of QEMU with a disk: when it started, and all that it sees of time.
+/// A guest of QEMU with a disk: the time of its start, and the times that it sees.
 #[test]
 fn a_guest_is_the_same_again_on_emulated_amd() {
     assert_eq!(run(&["guest", "build"]).status, 0);
@@ -86,7 +86,8 @@ fn a_guest_is_the_same_again_on_emulated_amd() {
     the_same_twice("amd-avic", &["--guest-image"], &command);
 }
 
-/// A network card and its virtual function send to each other: how long it takes, and each interrupt that the IOMMU remaps.
+/// A network card and its virtual function send to each other: the duration, and each interrupt that the
+/// IOMMU remaps.
 #[test]
 fn a_network_card_is_the_same_again_on_emulated_amd() {
     let script = "set -e; CARD=/sys/bus/pci/devices/0000:02:00.0; FUNCTION=/sys/bus/pci/devices/0000:02:10.0
@@ -100,7 +101,7 @@ fn a_network_card_is_the_same_again_on_emulated_amd() {
     the_same_twice("amd-avic", &DEVICES, &["sh", "-c", script]);
 }
 
-/// The runs of a study, and all that is sampled of the host meanwhile.
+/// The runs of a study, with all samples of the host.
 #[test]
 fn a_study_with_a_seed_has_the_same_figures_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -42,7 +42,7 @@ fn a_host_with_a_vm_is_the_same_elsewhere() {
     }
 
     let collected = folder.path().join("host.tar");
-    // A script cannot execute CPUID, which names the hypervisor.
+    // The hypervisor's name comes from CPUID, which a script cannot execute.
     let named = findings(&path).into_iter().map(|one| one.replace(" (TCGTCGTCGTCG)", ""));
     assert_eq!(findings(&collected), named.collect::<Vec<_>>());
     let found = Inspection::read(&snapshot::open(&collected).unwrap().root).unwrap();
@@ -56,7 +56,7 @@ fn a_host_with_a_vm_is_the_same_elsewhere() {
     assert!(fs::metadata(&copy).unwrap().len() > 1000);
 }
 
-/// The rules and states of all findings of `doctor` on an archive.
+/// The rule and state of each of `doctor`'s findings on an archive.
 fn findings(archive: &std::path::Path) -> Vec<String> {
     fn among(found: &mut Vec<String>, value: &serde_json::Value) {
         for one in value.as_array().into_iter().flatten() {

@@ -1,8 +1,8 @@
-//! `lab run --speed`: the same instructions take less of the emulated clock.
+//! `lab run --speed`: the same instructions take less emulated time.
 
 use crate::command::run;
 
-/// Prints the nanoseconds that a loop took.
+/// Prints the duration of a loop in nanoseconds.
 const LOOP: &str = "\
     BEGAN=$(date +%s%N); I=0; while [ $I -lt 10000 ]; do I=$((I + 1)); done; ENDED=$(date +%s%N); echo $((ENDED - BEGAN))";
 
@@ -15,10 +15,10 @@ fn loop_ns(lab: &str, options: &[&str]) -> f64 {
 #[test]
 fn a_cpu_of_twice_the_speed_takes_half_the_time() {
     for (lab, speed, ratio) in [("amd-svm", "500", 4.0), ("intel-apicv", "100", 2.0)] {
-        // A snapshot would serve this test alone.
+        // No other test could use the snapshot.
         let (own, faster) = (loop_ns(lab, &[]), loop_ns(lab, &["--boot", "--speed", speed]));
         let measured = own / faster;
-        // The loop includes timer interrupts, of which there are fewer in a shorter time.
+        // Timer interrupts are part of the loop; a shorter loop has fewer of them.
         assert!((measured / ratio - 1.0).abs() < 0.03, "{lab}: {own} ns and {faster} ns, {measured} times");
     }
 }

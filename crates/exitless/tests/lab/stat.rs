@@ -1,4 +1,4 @@
-//! Counting exits in the kernel, on real exits.
+//! Real exits, counted in the kernel.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ fn table(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// Exits by reason, and their total.
+/// The exits by reason, and their total.
 fn exits(table: &Value) -> (BTreeMap<String, u64>, u64) {
     let rows = table["rows"].as_array().expect("rows").iter();
     let rows: BTreeMap<String, u64> = rows
@@ -21,7 +21,7 @@ fn exits(table: &Value) -> (BTreeMap<String, u64>, u64) {
     (rows, all)
 }
 
-/// The rest of the line that begins with a word.
+/// The rest of the line that begins with `word`.
 fn after<'a>(said: &'a Said, word: &str) -> &'a str {
     let found = said.out.lines().find_map(|line| line.strip_prefix(word));
     found.unwrap_or_else(|| panic!("no line with {word}: {}\n{}", said.out, said.err)).trim()
@@ -29,8 +29,8 @@ fn after<'a>(said: &'a Said, word: &str) -> &'a str {
 
 const PROBE: &str = "exitless probe --samples 200 --warm-up 5 --blocks 1";
 
-/// Two collectors, by raw tracepoints and by their records, and `perf stat` observe the same VM; all of its
-/// exits are within the time of each.
+/// Two collectors, one on raw tracepoints and one on their records, observe a VM along with `perf stat`. All
+/// exits of the VM fall into the time of each observer.
 #[test]
 fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
     let script = format!(
@@ -54,7 +54,7 @@ fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
     assert_eq!(all, perf("kvm:kvm_exit"));
     assert_eq!(inner["losses"]["lost_events"], 0);
 
-    // By reason and register: each MSR is listed, with as many exits as perf counted.
+    // Each MSR has a row, with as many exits as perf counted.
     assert_eq!(outer["totals"]["exits"], all);
     let accesses = outer["accesses"].as_array().expect("accesses");
     let msrs = accesses.iter().filter(|row| row["access_kind"] == "msr");
@@ -63,9 +63,8 @@ fn every_exit_is_counted_as_perf_counts_it_whichever_way_the_events_come() {
     assert!(msrs.clone().any(|row| row["access"] == "EOI:W"), "{accesses:?}");
 }
 
-/// Each table is complete in itself: every exit has a time, or is reported among those without one, and the
-/// interval is the requested one. The kernel takes seconds to detach programs in an emulator, one after the
-/// other.
+/// Each table is complete: every exit has a time or is counted as one without, and the interval is the
+/// requested one, although an emulated kernel takes seconds to detach the programs one by one.
 #[test]
 fn an_interval_is_as_long_as_asked_for_and_ends_at_one_moment() {
     let script = |count: u32, more: &str| {
@@ -112,7 +111,8 @@ fn vmx_reasons_are_read_from_kvms_structures_as_its_events_say_them() {
     assert_eq!((whole(&raw), whole(&records)), (Some(0), Some(1)), "{raw}");
 }
 
-/// A VM that ends leaves its last exit without an entry. A later VM gets the memory of its vCPU: on one CPU, as a rule at once.
+/// The last exit of a VM that ends has no entry. A later VM may get the memory of its vCPU; with one CPU,
+/// usually at once.
 #[test]
 fn an_exit_of_a_vm_that_ended_is_counted_once_and_not_ended_by_another_vm() {
     let script = "exitless record --output rec >rec.txt 2>&1 & record=$!; \
@@ -128,7 +128,7 @@ fn an_exit_of_a_vm_that_ended_is_counted_once_and_not_ended_by_another_vm() {
     let recorded = tables.pop().expect("a report");
     let number = |table: &Value, at: &str| table.pointer(at).unwrap().as_u64().unwrap();
     let total = |at: &str| tables.iter().map(|table| number(table, at)).sum::<u64>();
-    // Nothing takes as long as the time between two VMs.
+    // No exit is as long as the time between the two VMs.
     let longest = |table: &Value| {
         let rows = table["rows"].as_array().unwrap().iter();
         rows.filter_map(|row| row["max_ns"].as_u64()).max().unwrap_or(0)
@@ -147,7 +147,7 @@ fn an_exit_of_a_vm_that_ended_is_counted_once_and_not_ended_by_another_vm() {
 
 #[test]
 fn nothing_stays_in_the_kernel_when_the_collector_is_killed() {
-    // The kernel's compiled programs are in the module bpf.
+    // JIT-compiled programs appear in /proc/kallsyms as symbols of the module bpf.
     let script = "count() { grep -c 'raw_e.*.bpf]' /proc/kallsyms; }; \
                   exitless stat >/dev/null & watcher=$!; \
                   for i in 1 2 3 4 5 6 7 8 9; do sleep 0.5; [ $(count) = 0 ] || break; done; \
@@ -171,9 +171,9 @@ fn a_kernel_without_kvm_is_said_and_can_be_waited_for() {
     assert!(by_reason["cpuid"] >= 200, "{by_reason:?}");
 }
 
-/// The VM ends in the middle of the only interval of a table, and long before recordings are due to. A recorder has its
-/// file once it is attached, which takes seconds in an emulator, and `stat` has the kernel's links to its programs; until
-/// then the VM is stopped, for an idle emulator is a quick one.
+/// The VM ends in the middle of `stat`'s only interval, and long before recordings would end. It must not
+/// start before all commands have attached, which takes seconds in an emulator: a recorder creates its file
+/// then, `stat` has BPF links. Until then the VM is stopped, because an idle emulator is faster.
 #[test]
 fn whoever_watches_a_vm_is_told_of_its_end() {
     let script = "mkdir -p /tmp/w; cd /tmp/w; \

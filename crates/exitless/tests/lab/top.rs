@@ -1,4 +1,4 @@
-//! The page of live exits, on a terminal in a laboratory.
+//! The live page of exits, on a terminal in a laboratory.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -17,12 +17,12 @@ impl Typist {
         Self::of(&format!("{lab} --bare"))
     }
 
-    /// With the laboratory's disk.
+    /// Starts a shell in a laboratory with its disk.
     pub(crate) fn in_full(lab: &str) -> Self {
         Self::of(lab)
     }
 
-    /// On a terminal of this size, whose path a file gets.
+    /// Starts a shell on a terminal of this size, and writes the terminal's path to the file `terminal`.
     pub(crate) fn at_a_window(arguments: &str, terminal: &Path, size: &str) -> Self {
         let shell = format!("exec {} lab shell {arguments}", env!("CARGO_BIN_EXE_exitless"));
         Self::typing_at(&format!("tty > {}; stty {size}; {shell}", terminal.display()))
@@ -33,7 +33,7 @@ impl Typist {
     }
 
     fn typing_at(shell: &str) -> Self {
-        // script gives the shell a terminal, and passes on its status.
+        // script(1) provides a terminal for the shell, and returns its status.
         let mut script = Command::new("script")
             .args(["-qec", shell, "/dev/null"])
             .env("TERM", "vt100")
@@ -45,7 +45,7 @@ impl Typist {
         Self { script, keys, screen, seen: Vec::new() }
     }
 
-    /// Waits until a text appears, after the last one that was found.
+    /// Waits until a text appears after the last match.
     pub(crate) fn until(&mut self, wanted: &str) {
         let mut byte = [0];
         self.seen.clear();

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::command::{quick_boot, run};
 
-/// The start of the scripts: `traced NAME ARGUMENT...` starts a trace and returns when it is running, `ended
-/// NAME` interrupts it and writes its status to a file.
+/// The start of the scripts. `traced NAME ARGUMENT...` starts a trace and returns when it runs; `ended NAME`
+/// interrupts it and writes its status to a file.
 const PRELUDE: &str = r#"
 mkdir -p out; cd out
 traced() {
@@ -20,7 +20,7 @@ ended() { eval "pid=\$$1"; kill -INT $pid; wait $pid; echo $? > $1.status; }
 probe() { exitless probe --warm-up 0 --blocks 1 "$@" > probe.out 2> probe.err; }
 "#;
 
-/// Runs a script in a laboratory and copies its folder of files out.
+/// Runs a script in a laboratory, and copies its folder of files out.
 fn in_lab(lab: &str, script: &str, folder: &Path) -> impl Fn(&str) -> String {
     let script = format!("{PRELUDE}{script}");
     let output = folder.to_str().unwrap();
@@ -122,14 +122,14 @@ exitless trace > nothing.out 2> nothing.err; echo $? > nothing.status
     assert_eq!((few.lines().count(), file("few.status").trim()), (3, "0"), "{few}");
     assert!(few.lines().all(|line| line.ends_with("irq-window       vintr") && line.len() < 80), "{few}");
 
-    // Events that were lost while the trace was stopped are counted completely.
+    // All events lost while the trace was stopped are counted.
     let lines = json(&file("stopped.out"));
     let lost: u64 = of_kind(&lines, "lost").iter().map(|line| line["events"].as_u64().unwrap()).sum();
     assert!(lost > 0, "{}", file("stopped.err"));
     assert_eq!(lost + of_kind(&lines, "irq-window").len() as u64, counted("perf-stopped.csv"));
     assert!(file("stopped.err").contains(" lost ("), "{}", file("stopped.err"));
 
-    // A CPU that comes online is traced, and traced again when it comes back.
+    // A CPU is traced when it comes online, also for the second time.
     let mut cpus: Vec<u64> =
         json(&file("plug.out")).iter().map(|line| line["cpu"].as_u64().unwrap()).collect();
     assert!(cpus.len() > 300, "{}", file("plug.err"));
@@ -195,7 +195,7 @@ ended web; ended lines; ended other
     let shown = text.lines().filter(|line| line.contains(" inhibit  ")).count();
     let unchanged = changes.iter().filter(|change| change["changed"] == false).count();
     assert_eq!(shown + unchanged, changes.len(), "{}", file("web.err"));
-    // Line breaks depend on the numbers.
+    // Line breaks vary with the figures, so ignore them.
     let said = file("web.err").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(unchanged > 0 && said.contains("that changed no inhibit reason"), "{}", file("web.err"));
 }
@@ -212,7 +212,7 @@ ended lines; ended text
     let file = in_lab("intel-apicv", script, folder.path());
     let lines = json(&file("lines.out"));
     assert_in_order(&lines);
-    // Switched off before the first window, on after the last.
+    // APICv is switched off before the first window, and on after the last.
     let mut active = false;
     let mut windows = 0;
     for line in &lines {
@@ -240,7 +240,8 @@ ended lines; ended text
 
 #[test]
 fn exits_that_take_long_say_what_the_host_did_meanwhile() {
-    // Busy loops share the CPUs of the vCPUs. The bound is beyond the emulator's own times, and below a slice.
+    // Busy loops compete with the vCPUs for CPUs. The bound is longer than the emulator's exits take, and
+    // shorter than a time slice.
     let script = r#"
 traced long exitless trace --json --longer-than 1ms
 busy() { taskset -c $1 sh -c 'while :; do :; done' & }

@@ -1,4 +1,4 @@
-//! The tuning loop, in the laboratory with AMD's virtualization.
+//! The tuning loop in the laboratory with emulated AMD.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::command::run;
 
-/// A VM with the disk of an old guest, in libvirt's XML.
+/// A VM with an old guest's disk, as libvirt's XML.
 const XML: &str = "<domain type='kvm'>
   <name>old</name>
   <memory unit='MiB'>256</memory>
@@ -25,7 +25,7 @@ const XML: &str = "<domain type='kvm'>
 </domain>
 ";
 
-/// Runs `tune` on the small shipped plan without listed changes into `result`, for the VM of `definition`.
+/// Tunes the VM of `definition` with the small shipped plan, without its listed changes, into `result`.
 fn tune(result: &Path, definition: &Path) -> Value {
     let (result, definition) = (result.to_str().unwrap(), definition.to_str().unwrap());
     let said = run(&[
@@ -60,7 +60,7 @@ fn a_tuning_finds_the_change_that_helps_by_itself_and_makes_it_in_a_copy_of_the_
     for line in ["--device ide-hd,bus=ide.0,drive=data", "+-device virtio-blk-pci,drive=data"] {
         assert!(difference.contains(&format!("\n{line}")), "{line} is not in\n{difference}");
     }
-    // The original is unchanged; the tuned one is next to it, with no other changes.
+    // The original is unchanged. The tuned one is next to it and differs in this change only.
     assert_eq!(std::fs::read_to_string(&definition).unwrap(), XML);
     let tuned = XML.replace("<target dev='hda' bus='ide'/>", "<target dev='vda' bus='virtio'/>");
     assert_eq!(read("definition.tuned"), tuned);
@@ -68,7 +68,7 @@ fn a_tuning_finds_the_change_that_helps_by_itself_and_makes_it_in_a_copy_of_the_
     let page = read("report.md");
     assert!(page.contains("## 1. ide-virtio-blk: kept"), "{page}");
     assert!(result.join("steps/1-ide-virtio-blk/report.html").is_file());
-    // All results exist: nothing is started again, which would take minutes.
+    // All results exist, so nothing is run again; that would take minutes.
     let begun = std::time::Instant::now();
     assert_eq!(tune(&result, &definition), tuning);
     assert!(begun.elapsed().as_secs() < 10, "it measured again: {:?}", begun.elapsed());

@@ -1,10 +1,10 @@
-//! `exitless verify` on real KVM hosts: real inhibit masks, read from the running kernel.
+//! `exitless verify` on real KVM hosts: real inhibit masks from the running kernel.
 
 use serde_json::Value;
 
 use crate::command::{Said, bare, run};
 
-/// Runs a script on an SVM host whose KVM is forced to use AVIC although the CPU does not announce it.
+/// Runs a script on an SVM host whose KVM is forced to use AVIC although CPUID does not report it.
 fn forced_avic(script: &str) -> Said {
     let arguments = ["lab", "run", "amd-svm", "--kernel-argument", "kvm_amd.avic=1"];
     let forced = ["--kernel-argument", "kvm_amd.force_avic=1", "--", "sh", "-c", script];
@@ -37,13 +37,13 @@ fn a_pit_that_reinjects_is_found_in_the_mask_of_a_real_vm() {
 
     let pit = named("pit");
     assert_eq!((of_reasons(pit), &pit["activation"]["status"]), (vec!["PIT_REINJ"], &"inhibited".into()));
-    // Bit 9 in Linux 6.12.
+    // The reason PIT_REINJ is bit 9 in Linux 6.12.
     assert_eq!(pit["state"]["last"]["inhibits"], 1 << 9);
     assert_eq!(pit["state"]["last"]["pit_reinjects"], true);
     let cures = pit["cures"][0]["cures"].as_array().unwrap();
     assert!(cures.iter().any(|cure| cure["place"] == "qemu"), "{cures:?}");
 
-    // Nothing inhibits, and KVM uses it, but the emulated CPU does not support it.
+    // No inhibit reason is set and KVM uses AVIC, but the emulated CPU does not support it.
     let split = named("split");
     assert_eq!(split["state"]["last"]["inhibits"], 0);
     assert_eq!(split["state"]["last"]["irqchip"], "split");
@@ -52,7 +52,7 @@ fn a_pit_that_reinjects_is_found_in_the_mask_of_a_real_vm() {
     for vcpu in split["state"]["last"]["vcpus"].as_array().unwrap() {
         assert_ne!(vcpu["controls"]["svm"]["int_ctl"].as_u64().unwrap() & 1 << 31, 0, "{vcpu}");
     }
-    // A vCPU applies the change at its next entry, and the second waits to be started.
+    // A vCPU applies the change at its next entry; the second one has not been started yet.
     let first = &pit["state"]["last"]["vcpus"][0];
     assert_eq!(first["controls"]["svm"]["int_ctl"].as_u64().unwrap() & 1 << 31, 0, "{first}");
 }
@@ -68,8 +68,7 @@ fn a_module_that_has_it_off_decides_without_a_vm() {
 
 #[test]
 fn a_micro_vm_with_apicv_is_seen_in_both_arms() {
-    // Its interrupts are from a vCPU's own timer, because the emulator sometimes loses one that another vCPU
-    // posts.
+    // Use interrupts of a vCPU's own timer, because the emulator sometimes loses one that another vCPU posts.
     let script = "exitless probe --measure timer-fire --samples 1500 --warm-up 10 --blocks 1200 \
                   >/dev/null 2>&1 & vm=$!; sleep 2; \
                   exitless verify --vm $vm --json --duration 15s; kill -9 $vm; exit 0";
@@ -78,8 +77,8 @@ fn a_micro_vm_with_apicv_is_seen_in_both_arms() {
     let seen = said.json();
     let vm = &seen["vms"][0];
     let samples = vm["state"]["samples"].as_array().unwrap();
-    // BLOCKIRQ is bit 3 in Linux 6.12. One vCPU follows; the others, one of them parked, are not entered in
-    // between.
+    // BLOCKIRQ is bit 3 in Linux 6.12. One vCPU follows the change; the others, one of them parked, are not
+    // entered meanwhile.
     let arm = |mask: u64| samples.iter().filter(move |sample| sample["inhibits"] == mask);
     let active = |mask| arm(mask).map(|sample| sample["active_vcpus"].as_u64().unwrap()).collect::<Vec<_>>();
     assert!(active(0).contains(&3) && active(1 << 3).contains(&2), "{samples:?}");
@@ -87,7 +86,7 @@ fn a_micro_vm_with_apicv_is_seen_in_both_arms() {
     assert!(!changes.is_empty() && changes.iter().all(|one| one["reason"] == "BLOCKIRQ"), "{changes:?}");
     match vm["activation"]["status"].as_str().unwrap() {
         "inhibited" => assert_eq!(of_reasons(vm), ["BLOCKIRQ"]),
-        // Between two arms, vCPUs apply the change one by one.
+        // Between two arms, vCPUs apply the change one after the other.
         status => assert!(["active", "partly"].contains(&status), "{vm}"),
     }
     assert_eq!(vm["ipi_virtualization"]["why"], "cpu");

@@ -1,5 +1,4 @@
-//! `exitless vm lint` and `exitless vm fix` on a QEMU that runs on a real KVM host, and on a domain of
-//! libvirt.
+//! `exitless vm lint` and `exitless vm fix` for a QEMU process on a real KVM host, and for a libvirt domain.
 
 use serde_json::{Deserializer, Value};
 
@@ -11,7 +10,7 @@ fn forced_avic(script: &str) -> Said {
     run(&[&arguments[..], &forced].concat())
 }
 
-/// The JSON documents that a script printed one after the other.
+/// The JSON documents that a script printed in sequence.
 fn documents(said: &Said) -> Vec<Value> {
     Deserializer::from_str(&said.out).into_iter().collect::<Result<_, _>>().unwrap_or_else(|error| {
         panic!("{error}: {}{}", said.out, said.err);
@@ -42,7 +41,7 @@ fn a_running_qemu_is_checked_and_its_fixed_command_line_runs() {
     assert_eq!(before["subject"].as_str().unwrap().split(' ').next(), Some("process"));
     assert_eq!((state(before, "pit-lost-ticks"), state(before, "irqchip")), ("fail", "warn"));
     assert_eq!((state(before, "emulated-network"), state(before, "accelerator")), ("warn", "pass"));
-    // Linux 6.12 inhibits for nested guests only while they run.
+    // Linux 6.12 inhibits AVIC for nested guests only while they run.
     assert_eq!((state(before, "nested"), state(before, "hpet")), ("pass", "warn"));
     let arguments = fix["arguments"].as_array().unwrap();
     assert!(arguments.iter().any(|one| one == "kvm-pit.lost_tick_policy=discard"), "{fix}");
@@ -53,7 +52,7 @@ fn a_running_qemu_is_checked_and_its_fixed_command_line_runs() {
         "{fix}"
     );
     assert_eq!((state(after, "pit-lost-ticks"), state(after, "irqchip")), ("pass", "pass"), "{}", said.err);
-    // The kernel reports the same for the new VM.
+    // For the new VM, the kernel confirms it.
     let vm = &verified["vms"][0];
     assert_eq!(vm["state"]["last"]["inhibits"], 0, "{verified}");
     assert_eq!(vm["state"]["last"]["irqchip"], "kernel");
@@ -61,7 +60,7 @@ fn a_running_qemu_is_checked_and_its_fixed_command_line_runs() {
 
 #[test]
 fn a_file_and_a_domain_are_written_back() {
-    // A file here mocks libvirt's storage.
+    // A file takes the place of libvirt's storage.
     let virsh = r#"#!/bin/sh
 for last; do :; done
 case " $* " in

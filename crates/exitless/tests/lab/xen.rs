@@ -1,4 +1,4 @@
-//! A real Xen, with real guests and real recordings of its trace buffers.
+//! A real Xen with real guests, and real recordings of its trace buffers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::doctor::found;
 /// Domain and reason, with the exits.
 pub(crate) type Counts = BTreeMap<(u64, String), u64>;
 
-/// The table of `exitless report --json --by vm,reason` or the like.
+/// The rows of `exitless report --json`, grouped by domain and reason.
 pub(crate) fn counts(document: &Value) -> Counts {
     let rows = document["rows"].as_array().expect("rows").iter();
     rows.map(|row| {
@@ -21,7 +21,7 @@ pub(crate) fn counts(document: &Value) -> Counts {
     .collect()
 }
 
-/// The counts of `xenalyze --summary`, by domain and reason, with this program's names of reasons.
+/// The counts of `xenalyze --summary` by domain and reason, with KVM's names of the reasons.
 fn xenalyze(summary: &str) -> Counts {
     let mut counts = Counts::new();
     let mut domain = None;
@@ -43,7 +43,7 @@ fn xenalyze(summary: &str) -> Counts {
     counts
 }
 
-/// Converts xenalyze's names to those of KVM, which this program uses.
+/// Translates xenalyze's names of reasons to KVM's, which exitless uses.
 fn renamed(counts: Counts) -> Counts {
     let name = |reason: &str| match (reason.split_once('_'), reason) {
         (_, "intr") => "interrupt".to_owned(),
@@ -56,7 +56,7 @@ fn renamed(counts: Counts) -> Counts {
     counts.into_iter().map(|((domain, reason), count)| ((domain, name(&reason)), count)).collect()
 }
 
-/// Creates a paused guest, so that a recording sees it from its start on, and pauses it again before the
+/// Creates a paused guest, so that the recording has it from its start, and pauses it again before the
 /// recording ends.
 const RECORDED: &str = "xl create -p -q /opt/exitless/guest/pvh.cfg && \
     { xentrace -D -e 0xaf000 pvh.trace & TRACE=$!; sleep 1; xl unpause pvh; sleep 8; xl pause pvh; sleep 1; \
@@ -80,7 +80,7 @@ fn a_guest_of_xen_runs_and_its_exits_are_those_of_xenalyze() {
     let (ours, theirs) = (counts(&report), renamed(xenalyze(&text("summary.txt"))));
     let total = |counts: &Counts| counts.values().sum::<u64>();
     assert!(total(&ours) > 1000, "{ours:?}");
-    // xenalyze leaves out the exit in which the vCPU was paused.
+    // xenalyze omits the exit in which the vCPU was paused.
     let open = report["losses"]["exits_at_the_end"].as_u64().unwrap();
     let more: u64 = ours.iter().map(|(key, count)| count - theirs.get(key).copied().unwrap_or(0)).sum();
     assert!(theirs.keys().all(|key| ours.contains_key(key)), "{theirs:?}\n{ours:?}");
@@ -123,7 +123,7 @@ fn whoever_counts_the_exits_of_a_domain_is_told_of_its_end() {
     }
 }
 
-/// A study of a frequency, by xenpm.
+/// A study that sets a frequency with xenpm.
 const FREQUENCY: &str = "name = 'frequency'\ntitle = 'A frequency'\nquestion = 'Can it be set?'\n\
     [guests]\nkind = 'none'\n\
     [[factors]]\nname = 'frequency'\nbaseline = 'low'\n\
@@ -152,7 +152,7 @@ fn a_host_of_xen_is_judged_with_its_guest_and_gives_status_and_files() {
     let json =
         |name: &str| serde_json::from_str::<Value>(&text(name)).unwrap_or_else(|error| panic!("{error}"));
     assert!(!text("topology.txt").is_empty());
-    // An emulated processor has no frequencies to set.
+    // An emulated processor has no settable frequency.
     let frequency = text("frequency.txt");
     assert!(frequency.contains("`xenpm get-cpufreq-para` shows no CPU with limits"), "{frequency}");
     assert!(frequency.ends_with("status=125\n"), "{frequency}");

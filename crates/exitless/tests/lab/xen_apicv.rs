@@ -1,4 +1,4 @@
-//! A real Xen with VMX: the same guest with and without APICv, recorded by xentrace.
+//! A real Xen with VMX: xentrace records the same guest with and without APICv.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::doctor::found;
 use crate::xen::{Counts, counts};
 
 /// Records a guest from its first instruction until it has worked for two seconds, and pauses it before the
-/// recording ends. The recording stays inside, because copying 3 MiB out takes a minute.
+/// recording ends. The recording stays in the laboratory, because copying 3 MiB out takes a minute.
 const RECORDED: &str = "xl create -p -q /opt/exitless/guest/pvh.cfg && \
     { xentrace -D -e 0xaf000 pvh.trace & TRACE=$!; sleep 1; xl unpause pvh; waited=0; \
     until grep 'guest up' /var/log/xen/console/guest-pvh.log || [ $waited = 90 ]; do \
@@ -45,8 +45,7 @@ impl Arm {
     }
 }
 
-/// The counts of `xenalyze --summary` on a VMX host, by domain and reason, with this program's names of
-/// reasons.
+/// The counts of `xenalyze --summary` on a VMX host by domain and reason, with KVM's names of the reasons.
 fn xenalyze(summary: &str) -> Counts {
     let mut counts = Counts::new();
     let mut domain = None;
@@ -54,7 +53,7 @@ fn xenalyze(summary: &str) -> Counts {
         if let Some(rest) = line.strip_prefix("|-- Domain ") {
             domain = rest.split(' ').next().and_then(|number| number.parse().ok());
         }
-        // Reasons are indented by one space; their details by more.
+        // Reasons are indented by one space, their details by more.
         let Some(rest) =
             line.strip_prefix(' ').filter(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
         else {
@@ -88,7 +87,7 @@ fn apicv_takes_the_exits_for_the_local_apic_from_a_guest_of_xen() {
         assert_eq!(report["losses"]["lost_events"], 0, "{}", report["losses"]);
         let (ours, theirs) = (counts(&report), xenalyze(&arm.text("summary.txt")));
         assert!(ours.values().sum::<u64>() > 1000, "{ours:?}");
-        // xenalyze leaves out the exit in which the vCPU was paused.
+        // xenalyze omits the exit in which the vCPU was paused.
         let open = report["losses"]["exits_at_the_end"].as_u64().unwrap();
         let of_theirs = |key| theirs.get(key).copied().unwrap_or(0);
         let more: u64 = ours.iter().map(|(key, count)| count.abs_diff(of_theirs(key))).sum();
@@ -96,7 +95,7 @@ fn apicv_takes_the_exits_for_the_local_apic_from_a_guest_of_xen() {
         ours
     });
     let [without, with] = counted.each_ref().map(of_guest);
-    // The end of an interrupt is a write to the x2APIC: an exit each, unless the processor handles it.
+    // An EOI is a write to an x2APIC MSR: an exit each, unless the processor handles it.
     let writes = |counts: &BTreeMap<&str, u64>| counts.get("MSR_WRITE").copied().unwrap_or(0);
     assert!(writes(&without) > 200, "{without:?}");
     assert!(writes(&with) * 5 < writes(&without), "{with:?}\n{without:?}");

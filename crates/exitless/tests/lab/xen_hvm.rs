@@ -1,4 +1,4 @@
-//! An HVM guest of Xen, with QEMU in dom0 as its device model, and the page of live exits over it.
+//! An HVM guest of Xen with QEMU in dom0 as its device model, and the live page of its exits.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::command::Dom0;
 use crate::top::{GIVEN_BACK, TAKEN_OVER, Typist};
 
-/// Lets a paused domain run until the command in the third argument prints the second one, and pauses it
-/// again. The time depends on the machine: each access to the device model wakes an emulated dom0.
+/// Lets a paused domain run until the command in the third argument prints the second argument, and pauses it
+/// again. The time varies by machine, because each access to the device model has to wake the emulated dom0.
 const REACH: &str = "xl unpause $1 || exit\n\
     seconds() { cut -d. -f1 /proc/uptime; }\n\
     end=$(($(seconds) + 400))\n\
@@ -17,11 +17,11 @@ const REACH: &str = "xl unpause $1 || exit\n\
         sleep 0.5\n\
     done\n\
     xl pause $1\n";
-/// The limit for the whole command, in seconds.
+/// The time limit for everything, in seconds.
 const LIMIT: u32 = 900;
 
-/// Counts the exits of an HVM guest live until its firmware has started, records those from there until the
-/// firmware starts the kernel, and those from there to user space.
+/// Counts the exits of an HVM guest live until its firmware starts, then records those until the firmware
+/// starts the kernel, then those until user space.
 const BOOTED: &str = "xl create -p -q /opt/exitless/guest/hvm.cfg && pgrep -af qemu > processes.txt && \
     exitless stat --json --by vm,reason -- sh reach hvm 'HVM Loader' 'xl dmesg' > stat.json && \
     exitless record -o hvm.exits -- sh reach hvm 'Booting from ROM' 'xl dmesg' && \
@@ -34,7 +34,7 @@ const BOOTED: &str = "xl create -p -q /opt/exitless/guest/hvm.cfg && pgrep -af q
     exitless report --json --by mmio up.exits > controllers.json && exitless advise --json up.exits > advice.json && \
     cp $log/guest-hvm.log hvc0.txt && cp $log/serial-hvm.log serial.txt";
 
-/// The exits in the rows of a table, by a column.
+/// The exits of a table's rows, by a column.
 fn exits(document: &Value, column: &str) -> Vec<(String, u64)> {
     let rows = document["rows"].as_array().expect("rows").iter();
     rows.map(|row| (row[column].as_str().expect("a name").to_owned(), row["exits"].as_u64().expect("exits")))
@@ -77,7 +77,7 @@ fn the_exits_of_an_hvm_guests_boot_are_those_of_its_device_model() {
     let reasons = exits(&reasons, "reason");
     assert!(of(&reasons, "io") > 1000 && of(&reasons, "npf") > 0, "{reasons:?}");
 
-    // The firmware searches for PCI devices, which QEMU has, and for a TPM, which it lacks.
+    // The firmware looks for PCI devices, which QEMU has, and for a TPM, which it lacks.
     let ports = exits(&json("ports.json"), "access");
     let all: u64 = ports.iter().map(|(_, count)| count).sum();
     // The recording may begin or end between an exit and the record of its access.
@@ -89,8 +89,8 @@ fn the_exits_of_an_hvm_guests_boot_are_those_of_its_device_model() {
     let live = exits(&json("stat.json"), "reason");
     assert!(live.iter().map(|(_, count)| count).sum::<u64>() > 10, "{live:?}");
 
-    // The guest reports on both its consoles that it is up: the paravirtual one, and the serial port that
-    // QEMU emulates, on which each character is an exit.
+    // The guest reports that it is up on both consoles: the paravirtual one, and the serial port that QEMU
+    // emulates, where each character is an exit.
     let (paravirtual, serial) = (text("hvc0.txt"), text("serial.txt"));
     assert!(paravirtual.contains("exitless guest up after "), "{paravirtual}");
     let line = serial.lines().find(|line| line.starts_with("exitless guest up after "));

@@ -1,4 +1,4 @@
-//! A study on a host of Xen: domains that are created for it, and exits that xentrace counts.
+//! A study on a Xen host: it creates the domains, and xentrace counts their exits.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn netperf_in_a_domain_with_all_of_a_cpu_and_a_third_of_it() {
         assert!(throughput.is_some_and(|rate| rate > 1e4), "{arm}: {throughput:?}");
         let exits = of("exits.total");
         assert!(exits.is_some_and(|rate| rate > 10.0), "{arm}: {exits:?}");
-        // Each exit is a record, which xentrace copies and this program reads.
+        // xentrace copies a record for each exit, and this program reads it.
         let (busy, sampling) = (of("cpu.busy"), of("sampling.cpu"));
         assert!(sampling > Some(1.0) && sampling < busy, "{arm}: {sampling:?} of {busy:?}");
     }

@@ -1,4 +1,4 @@
-//! A real `xl`'s reading of the definitions that this program's reader is compared with.
+//! Checks that a real `xl` still gives the kept answers with which exitless's own reader is compared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn xl_understands_definitions_as_the_kept_answers_say() {
         assert_eq!(taken, kept.is_some(), "{name}");
         let Some(kept) = kept else { continue };
         let mut printed: Value = serde_json::from_str(&text(&format!("{name}.json"))).unwrap();
-        // It is different each time.
+        // The UUID is random.
         printed["c_info"].as_object_mut().unwrap().remove("uuid");
         assert_eq!(printed, serde_json::from_str::<Value>(&kept).unwrap(), "{name}");
     }

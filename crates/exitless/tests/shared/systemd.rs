@@ -1,19 +1,20 @@
-//! A real systemd that runs the daemon as a unit.
+//! Runs the daemon as a unit of a real systemd.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A systemd for one user, with a /run of its own in which the host seems to have been started by systemd.
+/// A systemd user instance whose private /run pretends that systemd booted the host.
 pub(crate) struct Systemd {
     manager: Child,
     directory: PathBuf,
-    /// The unit's name: every systemd has its units in the same control groups, and ends what else is in that of its own.
+    /// The unit's name, unique because all these instances share cgroups, and one ends foreign processes in
+    /// its unit's cgroup.
     unit: String,
 }
 
 impl Systemd {
-    /// Starts one with a unit for the daemon; the reason if that is not possible here.
+    /// Starts systemd with a unit for the daemon. The error says why that is not possible here.
     pub(crate) fn start(directory: &Path) -> Result<Self, String> {
         let at = |name: &str| directory.join(name);
         std::fs::create_dir_all(at("config/systemd/user")).unwrap();
@@ -57,7 +58,7 @@ impl Systemd {
         command.env_remove("DBUS_SESSION_BUS_ADDRESS");
     }
 
-    /// What systemctl(1) prints about the unit; `None` if it fails.
+    /// The output of systemctl(1) for the unit; `None` if it fails.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> Option<String> {
         let mut command = Command::new("systemctl");
         Self::surroundings(&mut command, &self.directory);
@@ -65,7 +66,7 @@ impl Systemd {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Tests whether the unit has a property: `NAME=VALUE`.
+    /// Tests whether the unit has a property `NAME=VALUE`.
     pub(crate) fn has(&self, property: &str) -> bool {
         self.ctl(&["show"]).is_some_and(|shown| shown.lines().any(|line| line == property))
     }

@@ -1,4 +1,4 @@
-//! The agent's bytes to and from the host: a virtio port, the second serial port, or the console of a domain of Xen.
+//! The agent's channel to the host: a virtio port, the second serial port, or the console of a Xen domain.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,21 +11,21 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use super::settings::Port;
 use crate::frames::Frame;
 
-/// Name of the virtio port that QEMU offers.
+/// Name of the virtio port that QEMU provides.
 pub const PORT_NAME: &str = "exitless";
 const SERIAL: &str = "/dev/ttyS1";
-/// The console of a Xen domain in Linux (`drivers/tty/hvc/hvc_xen.c`).
+/// The device of a Xen domain's console in Linux (`drivers/tty/hvc/hvc_xen.c`).
 const XEN_CONSOLE: &str = "/dev/hvc0";
 const PORTS: &str = "/sys/class/virtio-ports";
 const PORT_WAIT: Duration = Duration::from_secs(60);
 
-/// The messages from the host.
+/// The receiving side of the channel.
 pub(super) struct Channel {
     port: File,
     buffer: Vec<u8>,
 }
 
-/// The messages to the host, one frame at a time.
+/// The sending side of the channel; the lock keeps frames whole.
 #[derive(Debug)]
 pub(super) struct Sender {
     port: Mutex<File>,
@@ -52,7 +52,7 @@ impl Channel {
         Ok((Self { port, buffer: vec![0; 32 << 10] }, Arc::new(Sender { port: Mutex::new(writer) })))
     }
 
-    /// The next bytes; none once the host has gone.
+    /// The next bytes; empty once the host has disconnected.
     pub(super) fn read(&mut self) -> io::Result<&[u8]> {
         loop {
             match self.port.read(&mut self.buffer) {
@@ -70,7 +70,7 @@ impl Sender {
     }
 }
 
-/// The host names its ports by messages, so that a port may appear some time after its device.
+/// Finds the port by its name. The host sends the names in control messages, so a port may appear after its device.
 fn virtio_port() -> Result<PathBuf, String> {
     let begun = Instant::now();
     while begun.elapsed() < PORT_WAIT {

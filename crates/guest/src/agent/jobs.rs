@@ -1,4 +1,4 @@
-//! Scripts that the host asks for.
+//! Scripts that the host runs in the guest.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::line::{Ending, Line};
 use crate::pipes::{self, Piped, Sink};
 use crate::script::WAITING;
 
-/// The scripts of this guest, by the host's numbers.
+/// The scripts of this guest, by the job numbers that the host gave them.
 pub(super) struct Jobs {
     sender: Arc<Sender>,
     running: BTreeMap<u32, Piped>,
@@ -22,7 +22,7 @@ impl Jobs {
         Self { sender, running: BTreeMap::new() }
     }
 
-    /// Does what a frame asks. What is said to a script that has ended is too late, and no mistake.
+    /// Handles a frame. A signal to a script that has just ended is not an error.
     pub(super) fn attend(&mut self, frame: &Frame) {
         if frame.kind == Kind::Start {
             return self.start(frame);
@@ -47,7 +47,7 @@ impl Jobs {
             ("HOME", "/root"),
             ("LANG", "C.UTF-8"),
             ("TERM", "dumb"),
-            // Workloads make their files there; without it they would lie in memory beside the disk.
+            // Workloads create their files there; `/tmp` is in memory.
             ("TMPDIR", WORK),
         ]);
         let sink = Arc::new(Forward { sender: Arc::clone(&self.sender), job: frame.job });
@@ -63,7 +63,7 @@ impl Jobs {
     }
 }
 
-/// The way of one script's outputs to the host.
+/// Sends one script's outputs to the host.
 struct Forward {
     sender: Arc<Sender>,
     job: u32,
@@ -83,7 +83,7 @@ impl Sink for Forward {
     }
 }
 
-/// A host that is gone is noticed by whoever reads from it.
+/// Sends bytes in frames. Errors are ignored: the agent's main loop notices when the host has disconnected.
 fn tell(sender: &Sender, job: u32, kind: Kind, bytes: &[u8]) {
     for piece in bytes.chunks(PIECE) {
         let _ = sender.send(&Frame::new(kind, job, piece));

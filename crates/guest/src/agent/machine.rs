@@ -1,4 +1,4 @@
-//! Setting a guest up: kernel file systems, modules, the root under which changes stay in memory, the disk.
+//! Setting up a guest: kernel file systems, modules, the root file system whose changes stay in memory, the data disk.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -35,7 +35,7 @@ pub(super) fn mount_kernel_file_systems() -> Result<(), String> {
     Ok(())
 }
 
-/// Loads modules with what they need. A kernel that has them built in was given none.
+/// Loads modules and their dependencies. If the kernel has them built in, the image contains no list of modules.
 pub(super) fn load_modules(names: &[String]) -> Result<(), String> {
     let list = Path::new(MODULES).join("loading.json");
     let text = match fs::read(&list) {
@@ -55,7 +55,7 @@ pub(super) fn load_modules(names: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the root and changes into it: the image below, and memory above it for what is changed.
+/// Mounts the root file system and changes into it: an overlay of the read-only image and a tmpfs for changes.
 pub(super) fn make_root(settings: &Settings) -> Result<(), String> {
     let root = Path::new("/root-above");
     for folder in ["/below", "/above", "/root-above"] {
@@ -86,7 +86,7 @@ pub(super) fn make_root(settings: &Settings) -> Result<(), String> {
 
 fn mount_data(root: &Path) -> Result<(), String> {
     let disk = wait_for("disk besides the root's", || disks().into_iter().find(|disk| disk != root))?;
-    // Tables are zeroed here and now, for a thread that does it later would be measured.
+    // Initialize the tables now: the kernel's lazy initialization would run during the measurement.
     let made = Command::new("/sbin/mke2fs")
         .args(["-q", "-F", "-t", "ext4", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
         .arg(&disk)
@@ -113,7 +113,7 @@ fn wait_for<T>(what: &str, look: impl Fn() -> Option<T>) -> Result<T, String> {
     }
 }
 
-/// The disk with the root's serial number; where no disk has one, as in Xen, the first.
+/// The disk with the root's serial number; in Xen, where disks have none, `xvda`.
 fn root_disk() -> Option<PathBuf> {
     let serial = |disk: &PathBuf| {
         let name = disk.file_name()?.to_string_lossy().into_owned();
@@ -137,7 +137,7 @@ fn disks() -> Vec<PathBuf> {
     disks
 }
 
-/// Lines about this guest.
+/// Facts about this guest.
 pub(super) fn facts() -> BTreeMap<String, String> {
     let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let model = read("/proc/cpuinfo").and_then(|text| {

@@ -9,11 +9,11 @@ use super::settings::Network;
 
 const INTERFACE: &str = "eth0";
 const DHCP_SCRIPT: &str = "/run/exitless-dhcp";
-/// The script that busybox's udhcpc runs when it has a lease (its variables: networking/udhcp/dhcpc.c of busybox).
+/// The script that BusyBox's udhcpc runs when it has a lease (its variables: networking/udhcp/dhcpc.c of BusyBox).
 const DHCP: &str = "#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr add \"$ip/$mask\" dev \"$interface\"\n\
     [ -z \"$router\" ] || ip route add default via \"${router%% *}\"\n";
 
-/// Brings the interfaces up; gives the guest's address.
+/// Brings the interfaces up, and returns the guest's address.
 pub(super) fn set_up(network: Option<&Network>) -> Result<Option<IpAddr>, String> {
     run(&["ip", "link", "set", "lo", "up"])?;
     let Some(network) = network else { return Ok(None) };
@@ -35,7 +35,7 @@ pub(super) fn set_up(network: Option<&Network>) -> Result<Option<IpAddr>, String
     }
 }
 
-/// The address in a line of `ip -o -4 addr show`.
+/// The address in the output of `ip -o -4 addr show`.
 fn address_in(shown: &str) -> Option<IpAddr> {
     let (_, rest) = shown.split_once(" inet ")?;
     rest.split(['/', ' ']).next()?.parse().ok()

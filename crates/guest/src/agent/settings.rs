@@ -1,4 +1,4 @@
-//! The settings that the host gives a guest by its kernel's arguments.
+//! The settings that the host passes to a guest on its kernel's command line.
 
 use std::fs;
 use std::net::IpAddr;
@@ -8,11 +8,11 @@ const COMMAND_LINE: &str = "/proc/cmdline";
 /// Settings of one guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Modules to be loaded, with what they need.
+    /// Modules to load, with their dependencies.
     pub modules: Vec<String>,
-    /// The port by which the host is reached.
+    /// The channel to the host.
     pub port: Port,
-    /// True if there is a disk to be formatted and mounted.
+    /// The guest has a data disk, which the agent formats and mounts.
     pub data: bool,
     /// The network interface's settings.
     pub network: Option<Network>,
@@ -26,7 +26,7 @@ pub enum Port {
     Virtio,
     /// The second serial port.
     Serial,
-    /// The console of a domain of Xen.
+    /// The console of a Xen domain.
     XenConsole,
 }
 
@@ -38,26 +38,26 @@ const PORTS: [(Port, &str); 3] =
 pub enum Network {
     /// By DHCP.
     Dhcp,
-    /// This one.
+    /// A static address.
     Static {
         /// The guest's address.
         address: IpAddr,
-        /// Bits of the network's prefix.
+        /// The length of the network's prefix.
         prefix: u8,
-        /// The host's address, through which all else is reached.
+        /// The host's address, the default gateway.
         host: IpAddr,
     },
 }
 
 impl Settings {
-    /// The settings among the arguments of the running kernel.
+    /// The settings on the running kernel's command line.
     pub(super) fn of_kernel() -> Result<Self, String> {
         let text =
             fs::read_to_string(COMMAND_LINE).map_err(|error| format!("reading {COMMAND_LINE}: {error}"))?;
         Ok(Self::read(&text))
     }
 
-    /// Out of a kernel's command line; what is not ours or not understood is passed over.
+    /// Parses a kernel's command line; ignores other parameters and invalid values.
     fn read(text: &str) -> Self {
         let own = text.split_whitespace().filter_map(|word| word.strip_prefix("exitless.")?.split_once('='));
         own.fold(Self::default(), |mut settings, (key, value)| {
@@ -75,7 +75,7 @@ impl Settings {
         })
     }
 
-    /// The settings as arguments of the kernel.
+    /// The settings as kernel parameters.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![format!("exitless.modules={}", self.modules.join(","))];
         if let Some((_, name)) = PORTS.iter().find(|(port, _)| *port == self.port && *port != Port::Virtio) {

@@ -1,5 +1,5 @@
-//! The agent's program, as somebody who finds it tries it. With a test in this package, cargo builds it for the tests of
-//! others.
+//! Runs the agent's program by hand, outside a guest. A test in this package also makes cargo build the program for the
+//! tests of other packages.
 
 use std::process::{Command, Stdio};
 

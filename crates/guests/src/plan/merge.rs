@@ -2,8 +2,8 @@
 
 use toml::{Table, Value};
 
-/// The table `[guests]` with the `guests` of the arm's levels merged over it in turn: tables are merged key
-/// by key, other values are replaced. A table with another `kind` replaces the whole table.
+/// The table `[guests]` with the `guests` tables of an arm's levels merged over it in order: tables are merged key by
+/// key, other values are replaced. A table with another `kind` replaces the whole table.
 pub fn merged<'a>(base: &Table, levels: impl IntoIterator<Item = &'a Table>) -> Table {
     levels.into_iter().fold(base.clone(), |mut whole, level| {
         if level.get("kind").is_some_and(|kind| whole.get("kind") != Some(kind)) {
@@ -14,7 +14,7 @@ pub fn merged<'a>(base: &Table, levels: impl IntoIterator<Item = &'a Table>) -> 
     })
 }
 
-/// The parser limits the depth of tables, and so of this recursion.
+/// Merges recursively; the parser limits the depth of tables, and so of the recursion.
 fn lay_over(base: &mut Table, over: &Table) {
     for (key, value) in over {
         match (base.get_mut(key), value) {

@@ -98,8 +98,8 @@ impl NetBackend {
 }
 
 impl NetPlan {
-    /// Reports problems that depend on neither the host nor the guest, by `require` with a condition and the message
-    /// if it is false.
+    /// Reports problems that depend on neither the host nor the guest, by calling `require` with a condition and the
+    /// message to report if it is false.
     pub(super) fn problems(&self, require: &mut impl FnMut(bool, &str)) {
         let virtio = self.model == NetModel::VirtioNet;
         require(

@@ -41,7 +41,7 @@ impl FromStr for Size {
             Some(&(_, shift)) => (&text[..text.len() - 1], shift),
             None => (text, 0),
         };
-        // `parse` would accept a sign.
+        // `parse` would accept a plus sign.
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(refused());
         }

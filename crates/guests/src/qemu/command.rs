@@ -16,14 +16,15 @@ use super::options::{escaped, virtio_suffix};
 /// The monitor's socket, in the guest's folder.
 pub(super) const MONITOR: &str = "qmp.sock";
 
-/// Kernel arguments of these guests. The check of the timer against real time is off, which fails when an emulator has to
-/// wait for a CPU. ACPI lists all of QEMU's host bridges, so the kernel need not search other PCI buses (`lastbus`), which
-/// takes 8,000 exits. A microvm has no RTC, and the driver waits 2.7 s for one (`cmos_init`).
+/// Kernel arguments of these guests. `no_timer_check` turns off the check of the timer against real time, which fails
+/// when an emulator has to wait for a CPU. ACPI lists all of QEMU's host bridges, so the kernel need not search other
+/// PCI buses (`lastbus`), which takes 8,000 exits. A microvm has no RTC, and the driver waits 2.7 s for one
+/// (`cmos_init`).
 const KERNEL_ARGUMENTS: &str =
     "console=ttyS0 loglevel=4 reboot=t no_timer_check pci=lastbus=0 initcall_blacklist=cmos_init";
 
-/// Ports of the serial device: the agent's is number 1, because 0 is a console's. Each has two queues, and by default there
-/// are 31: 0.15 s of an emulated CPU to set up, and an eventfd each for which QEMU's main loop waits.
+/// The ports of the virtio-serial device: the agent's is number 1, because 0 is reserved for a console. QEMU's default
+/// is 31, with two queues each: 0.15 s of setup on an emulated CPU, and an eventfd each in QEMU's main loop.
 const PORTS: u32 = 2;
 
 /// QEMU's program.
@@ -31,7 +32,7 @@ pub(super) fn program(plan: &QemuPlan) -> PathBuf {
     plan.program.clone().unwrap_or_else(|| PathBuf::from("qemu-system-x86_64"))
 }
 
-/// The whole command, which is run in the guest's folder.
+/// The command to run in the guest's folder.
 pub(super) fn command(plan: &QemuPlan, index: u32, files: &GuestFiles, wiring: &Wiring) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program(plan));
@@ -51,7 +52,7 @@ pub(super) fn arguments(plan: &QemuPlan, index: u32, files: &GuestFiles, wiring:
         Accelerator::Tcg => "max",
     });
     add(&["-cpu", cpu, "-smp", &plan.vcpus.to_string()]);
-    // A number without a unit means MiB.
+    // In KiB, because a number without a unit means MiB.
     add(&["-m", &format!("{}k", plan.memory.bytes() >> 10)]);
     if plan.pit == Some(Pit::Discard) {
         add(&["-global", "kvm-pit.lost_tick_policy=discard"]);
@@ -92,8 +93,8 @@ fn machine(plan: &QemuPlan) -> String {
 fn accelerator(accelerator: Accelerator) -> &'static str {
     match accelerator {
         Accelerator::Kvm => "kvm",
-        // With a thread for each CPU, QEMU before 8.1 still runs breakpoints that Linux has removed ("Oops:
-        // int3"; fixed by its commit cb62bd15e14e).
+        // With a thread for each vCPU, QEMU before 8.1 still executes breakpoints that Linux has removed ("Oops: int3";
+        // fixed by its commit cb62bd15e14e).
         Accelerator::Tcg => "tcg,thread=single",
     }
 }

@@ -1,4 +1,4 @@
-//! `exitless iocm serve` for the guests of an arm, which share it, and `exitless iocm monitor`.
+//! `exitless iocm serve`, which all guests of an arm share, and `exitless iocm monitor`.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use super::super::plan::{IoArrangement, IoWorkers, QemuPlan};
 use super::options::tap_name;
 use super::process;
 
-/// The data plane's folder, next to those of the guests.
+/// The data plane's folder, next to the guests' folders.
 const FOLDER: &str = "iocm";
 const CONFIG: &str = "iocm.toml";
 const CONTROL: &str = "control";
@@ -22,11 +22,11 @@ const DECISIONS: &str = "decisions.jsonl";
 const START: Duration = Duration::from_secs(30);
 const SHOWN_LINES: usize = 10;
 
-/// The data plane of the running guests, which lives as long as one of them.
+/// The data plane that the running guests share; it ends with the last of them.
 #[derive(Debug, Clone, Default)]
 pub struct DataPlanes(Arc<Mutex<Weak<DataPlane>>>);
 
-/// A running daemon, which dropping this ends.
+/// A running daemon and its monitor; dropping this kills them.
 #[derive(Debug)]
 pub(super) struct DataPlane {
     daemon: Child,
@@ -46,8 +46,8 @@ impl DataPlanes {
     }
 }
 
-/// The path of the socket of guest `index`, relative to the guest's folder: with a study's folder it may be
-/// too long for a socket (108 bytes, unix(7)).
+/// The socket of guest `index`, relative to the guest's folder: an absolute path could be too long for a socket (108
+/// bytes, unix(7)).
 pub(super) fn socket_of(index: u32) -> PathBuf {
     Path::new("..").join(FOLDER).join(socket(index))
 }
@@ -59,7 +59,7 @@ fn socket(index: u32) -> String {
 impl DataPlane {
     fn start(plan: &QemuPlan, folder: &Path) -> Result<Self, String> {
         let (text, devices) = config(plan);
-        // Remove files of another arm's daemon, which could be mistaken for this one's.
+        // Remove files of an earlier arm's daemon: its sockets would look as if this one were ready.
         let made = fs::remove_dir_all(folder)
             .or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
             .and_then(|()| fs::create_dir_all(folder))
@@ -71,7 +71,7 @@ impl DataPlane {
         let mut plane = Self { daemon, monitor: None };
         plane.wait(folder, devices)?;
         if plan.net().and_then(|net| net.workers).unwrap_or_default().arrangement == IoArrangement::Monitor {
-            // Counting exits has a cost that other arms do not have; the study samples exits itself.
+            // Counting exits would cost only this arm; the study samples exits itself.
             let arguments =
                 ["iocm", "monitor", "--no-exits", "--json", "--socket", CONTROL, "--state", "state.json"];
             plane.monitor = Some(spawn(folder, &arguments, DECISIONS)?);
@@ -132,7 +132,7 @@ fn config(plan: &QemuPlan) -> (String, u32) {
     (text, devices)
 }
 
-/// Starts this program again, as a process that ends when this one does.
+/// Starts this program with other arguments; the child is killed when this process ends.
 fn spawn(folder: &Path, arguments: &[&str], output: &str) -> Result<Child, String> {
     let program = std::env::current_exe().map_err(|error| format!("This program has no path: {error}"))?;
     let path = folder.join(output);

@@ -8,7 +8,7 @@ use super::options::{escaped, virtio_suffix};
 
 const FRESH: &str = "disk.raw";
 
-/// Makes the fresh, sparse image of a guest, if the plan asks for one.
+/// Creates a guest's fresh, sparse disk image, if the plan asks for one.
 pub(super) fn make_disk(plan: &QemuPlan, index: u32, folder: &Path) -> Result<(), String> {
     match plan.disk() {
         Some(disk) if disk.path.is_none() => {

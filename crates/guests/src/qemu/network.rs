@@ -12,11 +12,11 @@ use super::super::plan::{NetBackend, NetModel, NetPlan, QemuPlan};
 use super::data_plane::socket_of;
 use super::options::{escaped, tap_name, virtio_suffix};
 
-/// The host's address for guests with QEMU's own network stack (docs/system/devices/net.rst of QEMU).
+/// The host's address for guests with QEMU's user-mode network stack (docs/system/devices/net.rst of QEMU).
 pub(super) const USER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
 const USER_GUEST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 15));
 const BRIDGE: &str = "br0";
-/// The time limit of `ip`, and the most bytes of its output.
+/// The time limit of a call of `ip`.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LARGEST_ANSWER: usize = 64 << 10;
 
@@ -25,15 +25,15 @@ const LARGEST_ANSWER: usize = 64 << 10;
 pub(super) struct Wiring {
     /// QEMU's arguments.
     pub(super) arguments: Vec<String>,
-    /// The guest's settings.
+    /// The network settings that the agent gets.
     pub(super) guest: Option<Network>,
     /// The address at which the guest reaches the host.
     pub(super) host: Option<IpAddr>,
-    /// A tap device that QEMU or the I/O daemon creates, and that is removed with it.
+    /// The tap device, if QEMU or the I/O daemon creates one; the kernel removes it when that process ends.
     pub(super) tap: Option<Tap>,
 }
 
-/// A tap device to bring up after it has been created.
+/// A tap device that must be brought up once it exists.
 #[derive(Debug)]
 pub(super) struct Tap {
     name: String,
@@ -92,7 +92,7 @@ fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
             if net.queues > 1 {
                 device += ",mq=on";
                 if bus == "pci" {
-                    // One vector for each queue, one for the configuration, one for the control queue.
+                    // One vector for each virtqueue, one for configuration changes, one for the control queue.
                     device += &format!(",vectors={}", 2 * net.queues + 2);
                 }
             }
@@ -101,7 +101,7 @@ fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
     }
 }
 
-/// The guest's memory is shared, because the vhost-user device reads and writes it.
+/// QEMU's arguments for a vhost-user device, which needs shared guest memory.
 fn shared_memory(plan: &QemuPlan, net: &NetPlan, index: u32) -> Vec<String> {
     let given = net.socket.as_deref().unwrap_or_default().replace("{guest}", &index.to_string());
     let socket = if net.backend == NetBackend::Iocm { socket_of(index) } else { given.into() };
@@ -118,8 +118,8 @@ fn shared_memory(plan: &QemuPlan, net: &NetPlan, index: u32) -> Vec<String> {
 }
 
 impl Tap {
-    /// Waits until QEMU has created the device, sets its address or its bridge, and brings it up. `ended`
-    /// tests whether QEMU has ended.
+    /// Waits until the device exists, sets its address or its bridge, and brings it up. `ended` tests whether QEMU has
+    /// ended.
     pub(super) fn bring_up(&self, patience: Duration, ended: &mut dyn FnMut() -> bool) -> Result<(), String> {
         let begun = Instant::now();
         while !Path::new("/sys/class/net").join(&self.name).exists() {

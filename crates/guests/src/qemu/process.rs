@@ -1,4 +1,4 @@
-//! Processes that end with this program, however it ends.
+//! Child processes that end with this program, even if it is killed.
 
 use std::io;
 use std::process::{Child, Command};
@@ -7,16 +7,16 @@ use std::sync::mpsc::{Sender, channel};
 
 type Order = (Command, Sender<io::Result<Child>>);
 
-/// Starts a process under setpriv, so that the kernel kills it if this program is killed. The signal follows
-/// the thread that started the process (PR_SET_PDEATHSIG), so one thread that lives as long as the program
-/// starts all processes.
+/// Starts a command that runs under `setpriv --pdeathsig`, so that the kernel kills it when this program ends. The
+/// signal is sent when the thread that started the process exits (PR_SET_PDEATHSIG), so all processes are started by
+/// one thread that never exits.
 pub(super) fn spawn(command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<Sender<Order>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
         let (sender, orders) = channel::<Order>();
         std::thread::spawn(move || {
             for (mut command, answer) in orders {
-                // The caller waits for the answer.
+                // Cannot fail: the caller waits for the answer.
                 let _ = answer.send(command.spawn());
             }
         });

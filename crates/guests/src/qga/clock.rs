@@ -1,4 +1,4 @@
-//! A guest's clocks and the host's.
+//! Conversion between a guest's clocks and the host's.
 
 /// The number of measurements; the one with the shortest round trip is used.
 const QUESTIONS: u32 = 5;
@@ -6,7 +6,7 @@ const QUESTIONS: u32 = 5;
 /// The resolution of /proc/uptime, in nanoseconds.
 const TICK_NS: u64 = 10_000_000;
 
-/// The guest's clock minus the host's CLOCK_MONOTONIC, and the largest error of that, in nanoseconds.
+/// The guest's clock minus the host's CLOCK_MONOTONIC, and the largest error of this difference, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClockDifference {
     ns: i128,
@@ -14,8 +14,8 @@ pub(super) struct ClockDifference {
 }
 
 impl ClockDifference {
-    /// Reads the guest's time several times. The guest answered between question and answer, so the error is
-    /// at most half of the shortest round trip.
+    /// Reads the guest's time several times. The guest reads its clock between request and answer, so the error is at
+    /// most half of the shortest round trip.
     pub(super) fn measure(mut ask: impl FnMut() -> Result<u64, String>) -> Result<Self, String> {
         let mut best: Option<Self> = None;
         for _ in 0..QUESTIONS {
@@ -42,8 +42,8 @@ impl ClockDifference {
     }
 }
 
-/// A guest's time of day, which can be set at any moment, and its uptime before and after that was read,
-/// which cannot. In nanoseconds.
+/// A guest's real time, which can be set at any moment, between two readings of its uptime, which cannot. In
+/// nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
     before: u64,
@@ -55,7 +55,7 @@ pub(super) struct Reading {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Elapsed {
     pub(super) ns: u64,
-    /// The time of day was set in between, so that this is the difference of uptimes.
+    /// The real time was set in between, so this is the difference of uptimes.
     pub(super) set: bool,
 }
 
@@ -63,13 +63,12 @@ impl Reading {
     /// Reads `UPTIME TIME UPTIME`, where uptimes are as in /proc/uptime.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let [before, real, after] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
-        // It always has two digits after the point.
+        // /proc/uptime always has two digits after the point.
         let uptime = |text: &str| text.replace('.', "").parse::<u64>().ok()?.checked_mul(TICK_NS);
         Some(Self { before: uptime(before)?, real: real.parse().ok()?, after: uptime(after)? })
     }
 
-    /// The time since an earlier reading: by the time of day, which is the finer clock, if the uptimes allow
-    /// it.
+    /// The time since an earlier reading: by the real time, which is finer, unless the uptimes contradict it.
     pub(super) fn since(self, earlier: Self) -> Elapsed {
         let least = self.before.saturating_sub(earlier.after.saturating_add(TICK_NS));
         let most = self.after.saturating_add(TICK_NS).saturating_sub(earlier.before);
@@ -78,18 +77,18 @@ impl Reading {
     }
 }
 
-/// The beginning and the end of a script by the host's clock.
+/// The start and the end of a script by the host's clock.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
-    /// The guest's time of day was set after the measurement.
+    /// The guest's real time was set after the measurement of [`ClockDifference`].
     pub(super) set: bool,
 }
 
 impl ClockDifference {
-    /// The times of a script whose guest was told its start at `told`. By the host's clock it was told after
-    /// `sent_ns`, and all was over at `over_ns`.
+    /// The times of a script that read its start time at `told`. By the host's clock, the start time was sent at
+    /// `sent_ns`, and the script was known to have ended at `over_ns`, so its times are limited to that range.
     pub(super) fn times(
         self,
         [told, began]: [Reading; 2],
@@ -97,13 +96,13 @@ impl ClockDifference {
         (sent_ns, over_ns): (u64, u64),
     ) -> Times {
         let waited = began.since(told);
-        // Without its own word for the end, the host's must do.
+        // If the script did not report its end, the host's time has to do.
         let took = ended.map_or(Elapsed::default(), |ended| ended.since(began));
         let supposed = self.host(told.real);
         let told_ns = supposed.min(over_ns.saturating_sub(waited.ns.saturating_add(took.ns))).max(sent_ns);
         let began_ns = told_ns.saturating_add(waited.ns).min(over_ns);
         let ended_ns = ended.map_or(over_ns, |_| began_ns.saturating_add(took.ns).min(over_ns));
-        // Clocks that nobody sets drift apart by up to 500 ppm (adjtimex(2)), each.
+        // Without being set, each clock drifts by up to 500 ppm (adjtimex(2)).
         let doubt = self.error_ns.saturating_add(took.ns / 1000).saturating_add(TICK_NS);
         Times { began_ns, ended_ns, set: waited.set || took.set || supposed.abs_diff(told_ns) > doubt }
     }
@@ -139,7 +138,7 @@ mod tests {
         }
     }
 
-    /// At a second after the guest's boot, with its clock ahead by `ahead` of that.
+    /// A reading at a second after the guest's boot, with the real time `ahead` of the uptime.
     fn at(second: u64, ahead: u64) -> Reading {
         Reading { before: second * SECOND, real: second * SECOND + ahead, after: second * SECOND + TICK_NS }
     }
@@ -161,7 +160,7 @@ mod tests {
         assert_eq!(times([3 * SECOND, 3 * SECOND, 0], 99, 120), (104 * SECOND, 114 * SECOND, true));
         assert_eq!(times([0, 0, 50 * SECOND], 99, 112), (101 * SECOND, 111 * SECOND, true));
         assert_eq!(times([0, 9 * SECOND, 9 * SECOND], 99, 112), (101 * SECOND, 111 * SECOND, true));
-        // Before it was told: only what the host saw itself tells.
+        // The clock was set before the script read it: only the host's own times show that.
         assert_eq!(times([0; 3], 103, 120), (104 * SECOND, 114 * SECOND, true));
         assert_eq!(times([9 * SECOND; 3], 99, 112), (102 * SECOND, 112 * SECOND, true));
     }

@@ -10,8 +10,7 @@ use serde_json::{Map, Value, json};
 
 /// The time limit of an answer, from the command to its last byte: a guest may send one byte at a time.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 20 });
-/// The agent marks the answer to a synchronization by a byte that cannot occur in JSON
-/// (guest-sync-delimited).
+/// The agent sends this byte, which cannot occur in JSON, before its answer to guest-sync-delimited.
 const DELIMITER: u8 = 0xff;
 /// The largest accepted answer: guest-exec keeps 16 MiB of each output (qga/commands.c,
 /// GUEST_EXEC_MAX_OUTPUT), which base64 makes a third longer.
@@ -23,7 +22,7 @@ pub(crate) trait Transport: Send {
     fn ask(&mut self, command: &str, arguments: Option<Value>) -> Result<Value, String>;
 }
 
-/// The value of `return`, or the message of `error`.
+/// Parses an answer: the value of `return`, or the message of `error`.
 fn answer(text: &[u8]) -> Result<Value, String> {
     let mut message: Map<String, Value> =
         serde_json::from_slice(text).map_err(|error| format!("the answer is not understood: {error}"))?;
@@ -42,7 +41,7 @@ fn request(command: &str, arguments: Option<Value>) -> String {
     request.to_string()
 }
 
-/// The socket of the agent's port in QEMU.
+/// The socket of the agent's virtio-serial port in QEMU.
 #[derive(Debug)]
 pub(super) struct Socket {
     path: PathBuf,
@@ -55,7 +54,7 @@ impl Socket {
         Self { path: path.to_owned(), connection: None, asked: 0 }
     }
 
-    /// Connects and discards the rest of an earlier conversation.
+    /// Connects and discards answers to an earlier connection's commands.
     fn connect(&mut self) -> io::Result<BufReader<UnixStream>> {
         let socket = UnixStream::connect(&self.path)?;
         socket.set_write_timeout(Some(PATIENCE))?;
@@ -80,7 +79,7 @@ impl Socket {
         };
         connection.get_mut().write_all(format!("{line}\n").as_bytes())?;
         let text = until(&mut connection, b'\n', Instant::now() + PATIENCE)?;
-        // After an error the start of the next answer is unknown, so the connection is made again.
+        // Not kept after an error: the start of the next answer would be unknown.
         self.connection = Some(connection);
         Ok(text)
     }
@@ -134,7 +133,7 @@ impl Transport for Virsh {
         let mut virsh = Command::new(&self.program);
         virsh.args(["-q", "-c", &self.connect, "qemu-agent-command", "--timeout", "20", "--domain"]);
         virsh.args([&self.domain, "--cmd", &request(command, arguments)]);
-        // virsh gives up before, unless libvirt's daemon holds it.
+        // virsh's own timeout is shorter, but it does not cover a hanging libvirtd.
         let said = programs::answer(&mut virsh, 2 * PATIENCE, LARGEST_ANSWER)
             .map_err(|error| format!("{} at `{command}`: {error}", self.program.display()))?;
         said.output().and_then(|bytes| answer(&bytes))

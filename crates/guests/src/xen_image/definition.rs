@@ -1,5 +1,4 @@
-//! The input of `xl create` for one domain: its definition, and the scripts that connect its disk and its
-//! network.
+//! The input of `xl create` for one domain: its definition, and the hotplug scripts of its disk and its network.
 
 use std::fs;
 use std::net::IpAddr;
@@ -13,13 +12,12 @@ use super::super::addresses::{PREFIX, measured_network};
 use super::super::kernel::command_line;
 use super::super::plan::{XenDomainType, XenImagePlan, XlValue};
 
-/// Kernel arguments of these domains. The kernel's log shares the console with the agent's frames, so little of it is shown
-/// there.
+/// Kernel arguments of these domains. The kernel's log shares the console with the agent's frames, so its level is low.
 const KERNEL_ARGUMENTS: &str = "console=hvc0 loglevel=3";
 
-/// Xen's own scripts for disks and networks search for sharers and for bridges, which takes an emulated CPU
-/// longer than xl waits. These scripts only set what the backends need. A root that is a file gets a loop
-/// device.
+/// The hotplug script for the root disk. Xen's own scripts for disks and networks look for other users of a disk and
+/// for bridges, which takes longer on an emulated CPU than xl waits; ours only set what the backends need. A root that
+/// is a file gets a loop device.
 const DISK_SCRIPT: &str = "#!/bin/sh
 set -e
 root='{root}'
@@ -131,7 +129,7 @@ pub(super) fn definition(
             [("vga", quoted("none")), ("nographic", "1".into()), ("vnc", "0".into()), ("usb", "0".into())];
         settings.extend(none);
     }
-    // The last of several settings with one name applies, so the plan's settings come last.
+    // If a setting occurs twice, xl uses the last one, so the plan's settings come last.
     settings.extend(plan.settings.iter().map(|(name, value)| {
         let value = match value {
             XlValue::Number(number) => number.to_string(),

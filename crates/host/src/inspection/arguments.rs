@@ -18,7 +18,7 @@ pub struct Arguments(pub Vec<Argument>);
 
 impl Arguments {
     /// Parses a command line: words separated by blanks, except inside double quotes (`lib/cmdline.c`,
-    /// `next_arg`). Words after `--` are for init and left out.
+    /// `next_arg`). Words after `--` are for init and are omitted.
     #[must_use]
     pub fn parse(line: &str) -> Self {
         let mut found = Vec::new();
@@ -46,8 +46,8 @@ impl Arguments {
         Self(found)
     }
 
-    /// All values of an argument, in order: `None` for one without `=`. `-` and `_` are equal, as in the
-    /// kernel.
+    /// The value of each occurrence of an argument, in order; `None` for one without `=`. `-` and `_` are
+    /// equal, as in the kernel.
     pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = Option<&'a str>> + use<'a> {
         let name = name.replace('-', "_");
         let same = move |one: &&Argument| one.name.replace('-', "_") == name;
@@ -67,16 +67,16 @@ impl Arguments {
         self.all(name).flatten().any(|value| value.split(',').any(|one| one == word))
     }
 
-    /// The argument in force that switches interrupt remapping off. The last word counts, and `intremap=on` revokes
+    /// The effective argument that disables interrupt remapping. The last word counts, and `intremap=on` revokes
     /// `nointremap` as well (`drivers/iommu/irq_remapping.c`, `setup_nointremap` and `setup_irqremap`).
     #[must_use]
     pub fn against_remapping(&self) -> Option<&Argument> {
         self.remapping().0
     }
 
-    /// The argument in force that keeps the IOMMU from posting interrupts to vCPUs. The last word counts: `intremap=on`
-    /// revokes an earlier `nopost` or `off`, for AMD's IOMMU as well (`drivers/iommu/irq_remapping.c`, `setup_irqremap`
-    /// and `irq_remapping_cap`; `drivers/iommu/amd/init.c`, `parse_amd_iommu_intr`).
+    /// The effective argument that stops the IOMMU from posting interrupts to vCPUs. The last word counts:
+    /// `intremap=on` revokes an earlier `nopost` or `off`, for AMD's IOMMU as well (`drivers/iommu/irq_remapping.c`,
+    /// `setup_irqremap` and `irq_remapping_cap`; `drivers/iommu/amd/init.c`, `parse_amd_iommu_intr`).
     #[must_use]
     pub fn against_posting(&self, isa: Isa) -> Option<&Argument> {
         let (remapping, posting) = self.remapping();
@@ -89,7 +89,7 @@ impl Arguments {
         remapping.or(posting).or(legacy)
     }
 
-    /// The arguments in force that switch remapping off, and posting.
+    /// The effective arguments that disable remapping and posting.
     fn remapping(&self) -> (Option<&Argument>, Option<&Argument>) {
         let (mut remapping, mut posting) = (None, None);
         for (argument, word) in self.0.iter().flat_map(Argument::words) {
@@ -104,7 +104,7 @@ impl Arguments {
         (remapping, posting)
     }
 
-    /// The words of the values of an argument, each with the argument.
+    /// The comma-separated words of all occurrences of an argument, each with its occurrence.
     fn words<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a Argument, &'a str)> {
         let same = move |one: &&Argument| one.name.replace('-', "_") == name;
         self.0.iter().filter(same).flat_map(Argument::words)
@@ -119,7 +119,7 @@ impl Argument {
         }
     }
 
-    /// The words of its value apart by commas, or an empty one, each with itself.
+    /// The comma-separated words of its value, each with this argument; one empty word if it has no value.
     fn words(&self) -> impl Iterator<Item = (&Self, &str)> {
         self.value.as_deref().unwrap_or_default().split(',').map(move |word| (self, word))
     }

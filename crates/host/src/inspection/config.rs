@@ -23,13 +23,13 @@ pub enum OptionState {
 pub struct KernelConfig {
     /// The file (`/proc/config.gz`, `/boot/config-RELEASE`, `/lib/modules/RELEASE/config`).
     pub file: String,
-    /// Options with their values, without `CONFIG_`; those that are not set are left out.
+    /// Options with their values, without `CONFIG_`; options that are not set are omitted.
     pub options: BTreeMap<String, String>,
 }
 
 impl KernelConfig {
-    /// The state of an option, with or without `CONFIG_`. Only options of the areas that are kept are known:
-    /// KVM, IOMMUs, VFIO, vhost, APIC, Xen, Hyper-V, lockdown, preemption, timers, tracing and debugfs.
+    /// The state of an option, with or without `CONFIG_`. Only options of these areas are kept: KVM, IOMMUs,
+    /// VFIO, vhost, APIC, Xen, Hyper-V, lockdown, preemption, timers, tracing and debugfs.
     #[must_use]
     pub fn option(&self, name: &str) -> OptionState {
         match self.options.get(name.strip_prefix("CONFIG_").unwrap_or(name)).map(String::as_str) {
@@ -41,7 +41,7 @@ impl KernelConfig {
     }
 }
 
-/// Prefixes of the options that are kept: some hundred of some ten thousand.
+/// The prefixes of the options to keep: about a hundred of about ten thousand options.
 const KEPT: &[&str] = &[
     "KVM",
     "HAVE_KVM",
@@ -96,16 +96,17 @@ const KEPT: &[&str] = &[
     "AMD_MEM_ENCRYPT",
     "INTEL_TDX",
 ];
-/// The limit of an unpacked configuration, in bytes; typical ones have some 300 KiB.
+/// The limit of an unpacked configuration, in bytes; typical ones have about 300 KiB.
 const LONGEST: u64 = 8 << 20;
 
 impl KernelConfig {
-    /// From the kernel itself, else from the places where distributions put it.
+    /// Reads the configuration from the kernel itself, or else from the places where distributions install
+    /// it.
     pub(super) fn read(root: &Root, release: Option<&str>) -> Fact<Self> {
         let own = "/proc/config.gz";
         if let Ok(bytes) = root.read(own) {
             let mut text = Vec::new();
-            // The part before any damage is usable.
+            // Ignore the error: the part before the damage is usable.
             let _ = flate2::read::GzDecoder::new(bytes.as_slice()).take(LONGEST).read_to_end(&mut text);
             return Self::fact(own, Fact::known(String::from_utf8_lossy(&text).into_owned(), own, ""));
         }

@@ -1,12 +1,13 @@
-//! The container that this program runs in, if it does, and what it does not see of the host for that.
+//! The container in which this program runs, if any, and the parts of the host that it hides.
 
 use crate::{Evidence, Root};
 
 /// Files that container managers leave inside.
 pub const CONTAINER_MARKS: [&str; 3] = ["/run/systemd/container", "/.dockerenv", "/run/.containerenv"];
-/// A file that the kubelet mounts into each container, and nobody elsewhere (Kubernetes, `terminationMessagePath`).
+/// A file that only the kubelet mounts, into each container (Kubernetes, `terminationMessagePath`).
 const OF_A_POD: &str = "/dev/termination-log";
-/// What looking at VMs and counting exits takes: the name, its bit (include/uapi/linux/capability.h), and what is missed.
+/// The capabilities for examining VMs and counting exits: name, bit (include/uapi/linux/capability.h), and the facts that
+/// are missing without it.
 const CAPABILITIES: [(&str, u32, &str); 5] = [
     ("CAP_SYS_PTRACE", 19, "VMs of other users"),
     ("CAP_DAC_READ_SEARCH", 2, "debugfs and tracefs"),
@@ -14,23 +15,23 @@ const CAPABILITIES: [(&str, u32, &str); 5] = [
     ("CAP_PERFMON", 38, "events of the kernel"),
     ("CAP_BPF", 39, "eBPF programs, which count exits and read KVM's state"),
 ];
-/// It allows what the last two allow.
+/// CAP_SYS_ADMIN also permits what the last two capabilities permit.
 const SYS_ADMIN: u32 = 21;
 
 /// A container, seen from inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
-    /// Its kind, as far as it is known: "a pod of Kubernetes".
+    /// Its kind, as exactly as it is known: "a pod of Kubernetes".
     pub kind: &'static str,
-    /// What shows it.
+    /// The evidence that this is a container.
     pub mark: Evidence,
-    /// The host's processes are seen; `None` if that cannot be told.
+    /// True if it sees the host's processes; `None` if that is unknown.
     pub sees_processes: Option<bool>,
-    /// Capabilities that it lacks, each with what is missed for it.
+    /// Capabilities that it lacks, each with the facts that are missing for that reason.
     pub lacks: Vec<(&'static str, &'static str)>,
-    /// Capabilities that it has and this process has not, each with what is missed for it.
+    /// Capabilities that it has but this process lacks, each with the facts that are missing for that reason.
     pub unused: Vec<(&'static str, &'static str)>,
-    /// Directories that are not there or empty, each with what is missed for it.
+    /// Directories that are missing or empty, each with the facts that are missing for that reason.
     pub empty: Vec<(&'static str, &'static str)>,
 }
 
@@ -44,7 +45,7 @@ impl Container {
             u64::from_str_radix(bits.trim(), 16).ok()
         };
         let effective = set("CapEff").unwrap_or(u64::MAX);
-        // What root may have in it. Archives of earlier versions do not have it.
+        // The capabilities that root in the container can have. Archives of earlier versions lack them.
         let bounding = set("CapBnd").unwrap_or(effective);
         let allow = |set: u64, bit: u32| {
             let has = |bit: u32| set >> bit & 1 == 1;
@@ -82,13 +83,14 @@ fn of_a_manager(root: &Root) -> Option<(&'static str, Evidence)> {
     Some(("a container", Evidence::new(mark, "it is there")))
 }
 
-/// Tests whether the processes here are the host's: the kernel's own, of which the second is one, are in no other namespace.
+/// Tests whether this container sees the host's processes: kernel threads such as kthreadd (process 2) are only in the
+/// host's PID namespace.
 fn sees_processes(root: &Root) -> bool {
     const SECOND: &str = "/proc/2/comm";
     let is_kernels =
         root.text(SECOND, "the name of a process").is_ok_and(|name| name.trim_end() == "kthreadd");
     if !is_kernels {
-        // Names of processes that are no VM are nobody's business.
+        // Do not record the name of a process that is not a VM.
         root.forget(SECOND);
     }
     is_kernels
@@ -138,7 +140,7 @@ mod tests {
             format!("{POD}== /proc/self/status\nCapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n");
         let pod = Container::read(&root(&text)).unwrap();
         assert_eq!((pod.lacks.len(), pod.unused.len()), (0, CAPABILITIES.len()));
-        // As Docker gives them.
+        // The default capabilities of Docker.
         let text =
             format!("{POD}== /proc/self/status\nCapEff:\t0000000000000000\nCapBnd:\t00000000a80425fb\n");
         let pod = Container::read(&root(&text)).unwrap();

@@ -8,7 +8,8 @@ use crate::{AbsenceKind, CpuSet, Evidence, Fact, Root};
 pub struct Interrupts {
     /// Interrupts of network, storage and assigned devices, by number.
     pub devices: Fact<Vec<Interrupt>>,
-    /// The number of device interrupts whose chip remaps them (`IR-`), and the number of all.
+    /// The number of remapped device interrupts (their chip's name starts with `IR-`), and of all device
+    /// interrupts.
     pub remapped: Fact<(u32, u32)>,
     /// `PIN`: posted-interrupt notifications of all processors since boot (Intel; `arch/x86/kernel/irq.c`);
     /// absent if the kernel does not count them.
@@ -39,7 +40,7 @@ pub struct Interrupt {
     pub action: String,
     /// The kind of its device.
     pub kind: DeviceKind,
-    /// Its number since boot, on all processors.
+    /// The number of times it occurred since boot, on all processors.
     pub count: u64,
     /// The allowed processors (`/proc/irq/N/smp_affinity_list`).
     pub affinity: Option<CpuSet>,
@@ -48,9 +49,9 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Tests whether the kernel alone chooses its processors, and refuses to have others written to `/proc/irq`: it is of
-    /// a queue of NVMe for I/O (`drivers/nvme/host/pci.c`, `PCI_IRQ_AFFINITY`; `nvme0q0` is for administration). Queues of other
-    /// storage adapters may be managed too, which their names do not say.
+    /// Tests whether its affinity is managed: the kernel alone chooses the processors and refuses writes to `/proc/irq`. This
+    /// is so for NVMe's I/O queues (`drivers/nvme/host/pci.c`, `PCI_IRQ_AFFINITY`; `nvme0q0` is the admin queue). Queues of
+    /// other storage adapters may be managed too, but their names do not show it.
     #[must_use]
     pub fn is_managed(&self) -> bool {
         let queue = self.action.strip_prefix("nvme").and_then(|rest| rest.split_once('q'));
@@ -60,7 +61,7 @@ impl Interrupt {
 }
 
 const FILE: &str = "/proc/interrupts";
-/// The most interrupts whose affinities are read, two files each.
+/// The largest number of interrupts whose affinities are read (two files each).
 const MOST_ASKED: usize = 4096;
 
 impl Interrupts {
@@ -136,7 +137,7 @@ impl Interrupts {
     }
 }
 
-/// The sum over the processors, and the rest of the line.
+/// The sum of the counts of all processors, and the rest of the line.
 fn counts(text: &str, columns: usize) -> (u64, &str) {
     let (mut sum, mut rest) = (0u64, text.trim_start());
     for _ in 0..columns {
@@ -148,8 +149,8 @@ fn counts(text: &str, columns: usize) -> (u64, &str) {
     (sum, rest)
 }
 
-/// An interrupt with its chip, and the kind of its device if it is a relevant one. After the counts there are
-/// the chip, the number in the chip with its trigger (`0-edge`), and the action name (`kernel/irq/proc.c`,
+/// An interrupt with its chip, and the kind of its device if that is relevant. After the counts there are the
+/// chip, the number in the chip with its trigger (`0-edge`), and the action name (`kernel/irq/proc.c`,
 /// `show_interrupts`); before about Linux 6.9, names of PCI chips had no address.
 fn interrupt(number: u32, count: u64, rest: &str) -> Option<(Interrupt, Option<DeviceKind>)> {
     let mut words = rest.splitn(2, char::is_whitespace);
@@ -168,7 +169,8 @@ fn interrupt(number: u32, count: u64, rest: &str) -> Option<(Interrupt, Option<D
     Some((one, kind))
 }
 
-/// By the names that drivers use: other devices have no queue for each processor, and seldom matter.
+/// The kind of a device, by the names that drivers use. Devices of other kinds do not have a queue per
+/// processor, and rarely matter.
 fn kind(action: &str) -> Option<DeviceKind> {
     const NETWORK: &[&str] = &[
         "mlx5",
@@ -208,7 +210,7 @@ fn kind(action: &str) -> Option<DeviceKind> {
     let of_interface = action
         .split(['-', '@', ' ', ':'])
         .any(|part| NETWORK.iter().any(|name| part.starts_with(name)) || is_interface(part));
-    // virtio's queues have names by their purpose.
+    // The names of virtio queues show their purpose.
     if action.starts_with("virtio") {
         if action.contains("req.") || action.contains("request") {
             return Some(DeviceKind::Storage);
@@ -218,7 +220,7 @@ fn kind(action: &str) -> Option<DeviceKind> {
     of_interface.then_some(DeviceKind::Network)
 }
 
-/// Names of the kernel and of systemd: `eth0`, `enp65s0f0np0`, `eno1`, `ens3f1`.
+/// Tests for names of interfaces by the kernel and by systemd: `eth0`, `enp65s0f0np0`, `eno1`, `ens3f1`.
 fn is_interface(part: &str) -> bool {
     let after = ["eth", "enp", "eno", "ens", "enP"].into_iter().find_map(|before| part.strip_prefix(before));
     after.is_some_and(|after| after.bytes().next().is_some_and(|byte| byte.is_ascii_digit()))

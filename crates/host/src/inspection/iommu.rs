@@ -11,10 +11,11 @@ pub struct Iommus {
     pub units: Vec<IommuUnit>,
     /// The number of groups in `/sys/kernel/iommu_groups`; 0 if DMA is not remapped.
     pub groups: Fact<u32>,
-    /// The tables of the firmware.
+    /// The firmware's tables on IOMMUs.
     pub tables: AcpiTables,
-    /// Device interrupts are remapped: their chips are called `IR-` in `/proc/interrupts`, not counting those
-    /// of Hyper-V and Xen. `Ok(false)` if there are device interrupts and none is remapped.
+    /// True if device interrupts are remapped: the names of their chips in `/proc/interrupts` start with
+    /// `IR-` (chips of Hyper-V and Xen do not count). `Ok(false)` if there are device interrupts and none is
+    /// remapped.
     pub remapped: Fact<bool>,
 }
 
@@ -71,7 +72,7 @@ pub struct AmdFeatures {
 }
 
 impl AmdFeatures {
-    /// Tests whether it can deliver device interrupts to vCPUs (specification, table 21;
+    /// Tests whether it can post device interrupts to vCPUs (specification, table 21;
     /// `drivers/iommu/amd/init.c`, `FEATURE_GAM_VAPIC`).
     #[must_use]
     pub fn posts(&self) -> bool {
@@ -162,8 +163,8 @@ impl IommuUnit {
 impl AmdFeatures {
     /// Parses all formats of sysfs: the register alone; since Linux 6.1 the second one, a colon, and the
     /// first; since 6.7 in the reverse order (`drivers/iommu/amd/init.c`, `amd_iommu_show_features`,
-    /// 7b7563a93437). The first has bits up to 63 on all processors with AVIC, the second only few low bits:
-    /// the greater is the first.
+    /// 7b7563a93437). The first has high bits set on all processors with AVIC, the second only a few low
+    /// bits, so the greater one is the first.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (second, first) = match text.split_once(':') {
             Some((one, other)) => {

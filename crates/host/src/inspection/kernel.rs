@@ -8,7 +8,8 @@ use crate::root::kind_of;
 use crate::{Evidence, Fact, Parameters, Root, modules};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kernel. Release, build and lockdown are in the [`Fingerprint`](crate::Fingerprint) too, without evidence.
+/// The kernel. Release, build and lockdown are also in the [`Fingerprint`](crate::Fingerprint), but without
+/// evidence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// `/proc/sys/kernel/osrelease`.
@@ -32,9 +33,9 @@ pub struct Kernel {
     /// Parameters of `kvm`, `kvm_amd`, `kvm_intel`, `vfio_iommu_type1`, `vhost` and `irqbypass`, if loaded or
     /// built in, from `/sys/module/NAME/parameters`.
     pub parameters: BTreeMap<String, Parameters>,
-    /// The contents of its KVM, by its type information.
+    /// The features of its KVM, by its type information (BTF).
     pub types: Fact<KernelTypes>,
-    /// Lines of modprobe.d on these modules, in the order in which modprobe reads the files.
+    /// The lines of modprobe.d about these modules, in the order in which modprobe reads the files.
     pub modprobe: Vec<ModprobeLine>,
     /// `/sys/devices/system/cpu/vulnerabilities`: the kernel's mitigation of each.
     pub vulnerabilities: BTreeMap<String, String>,
@@ -65,7 +66,7 @@ const KEPT: &[&str] =
     &["kvm", "vfio", "vhost", "irqbypass", "iommufd", "msr", "cpuid", "haltpoll", "xen", "tun", "tap"];
 
 impl Kernel {
-    /// Tests whether a module is a part of the kernel's image, so that it cannot be loaded again and modprobe.d is nothing to it.
+    /// Tests whether a module is built into the kernel's image: it cannot be reloaded, and modprobe.d does not affect it.
     #[must_use]
     pub fn has_built_in(&self, module: &str) -> bool {
         self.built_in.get().is_some_and(|built_in| built_in.0.contains(module))

@@ -1,4 +1,4 @@
-//! Answers of the running kernel's type information: what is in its KVM, whatever its version says.
+//! Features of the running KVM by the kernel's type information (BTF), independent of the kernel's version.
 
 use crate::root::kind_of;
 use crate::{AbsenceKind, Fact, Root};
@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
-/// The file of another machine's answers, a line each: `kvm_arch.apicv_nr_irq_window_req: yes`.
+/// The file with the answers of another machine, one on each line: `kvm_arch.apicv_nr_irq_window_req: yes`.
 const KEPT: &str = "/exitless/types";
 const HOME: &str = "/sys/kernel/btf";
 
-/// One question.
+/// A question about the type information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TypeQuestion {
-    /// A structure has a member.
+    /// The presence of a member in a structure.
     Member(&'static str, &'static str),
-    /// An enumeration has a value.
+    /// The presence of a value in an enumeration.
     Value(&'static str, &'static str),
 }
 
@@ -25,20 +25,21 @@ impl TypeQuestion {
     pub const AUTO_EOI_COUNTED: Self = Self::Member("kvm_hv", "synic_auto_eoi_used");
     /// Inhibit reasons of a single vCPU, such as a nested guest (5.19).
     pub const INHIBITS_OF_VCPU: Self = Self::Member("kvm_x86_ops", "vcpu_get_apicv_inhibit_reasons");
-    /// The interception of x2APIC's MSRs, which x2AVIC takes away (6.0).
+    /// The interception of the x2APIC MSRs, which x2AVIC removes (6.0).
     pub const X2AVIC: Self = Self::Member("vcpu_svm", "x2avic_msrs_intercepted");
-    /// Intel's table of targets of IPIs (6.0).
+    /// Intel's PID-pointer table for IPI virtualization (6.0).
     pub const IPI_TABLE: Self = Self::Member("kvm_vmx", "pid_table");
-    /// The format in which AMD's CPUs store x2APIC's ICR (6.12, 73b42dc69be8).
+    /// The split format in which AMD's CPUs store the x2APIC ICR (6.12, 73b42dc69be8).
     pub const SPLIT_ICR: Self = Self::Member("kvm_x86_ops", "x2apic_icr_is_split");
     /// The inhibit reason of APIC IDs beyond the hardware's table (6.17).
     pub const ID_TOO_BIG: Self = Self::Value("kvm_apicv_inhibit", "APICV_INHIBIT_REASON_PHYSICAL_ID_TOO_BIG");
     /// The number of vCPUs that wait for an interrupt window (7.1, 6563ddadd169).
     pub const IRQ_WINDOWS: Self = Self::Member("kvm_arch", "apicv_nr_irq_window_req");
-    /// VT-d's entries for vCPUs, apart from those for the host's own posted MSIs (6.15, 688124cc541f).
+    /// The marker of VT-d entries that post to vCPUs, as distinct from those for the host's own posted MSIs
+    /// (6.15, 688124cc541f).
     pub const POSTED_TO_VCPU: Self = Self::Member("irq_2_iommu", "posted_vcpu");
 
-    /// All of them.
+    /// All questions.
     pub const ALL: [Self; 8] = [
         Self::AUTO_EOI_COUNTED,
         Self::INHIBITS_OF_VCPU,
@@ -65,7 +66,7 @@ impl fmt::Display for TypeQuestion {
     }
 }
 
-/// The answers. A question about a type that the kernel does not describe has none.
+/// The answers. A question about a type that the kernel does not describe has no answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelTypes(BTreeMap<TypeQuestion, bool>);
 
@@ -90,7 +91,7 @@ impl KernelTypes {
                 }
                 answers.known()
             }
-            // Only the answers are kept: the files have many megabytes.
+            // BTF is not recorded, only the answers are: its files have many megabytes.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Fact::absent(AbsenceKind::NotThere, format!("there is no {HOME}/vmlinux"))
             }
@@ -104,11 +105,11 @@ impl KernelTypes {
         Fact::known(self, HOME, told)
     }
 
-    /// Asks the kernel, and the modules of KVM where they are not part of it.
+    /// Reads the answers from the BTF of the kernel and, if KVM is not built in, of KVM's modules.
     fn ask(root: &Root) -> io::Result<Self> {
         let kernel = Btf::parse(root.peek(&format!("{HOME}/vmlinux"))?)?;
         let module = |name: &str| Btf::parse_split(root.peek(&format!("{HOME}/{name}")).ok()?, &kernel).ok();
-        // A module's own description of a type is the whole one.
+        // Ask the modules first: only a module's own BTF has its types in full.
         let mut all: Vec<Btf> = ["kvm_amd", "kvm_intel", "kvm"].into_iter().filter_map(module).collect();
         all.push(kernel.clone());
         let ask =

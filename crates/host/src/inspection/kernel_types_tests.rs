@@ -7,7 +7,7 @@ use std::fs;
 const STRUCT: u32 = 4;
 const ENUM: u32 = 6;
 
-/// A file of types, each of a kind with a name and the names in it.
+/// A BTF file with these types, each with its kind, its name, and the names of its members or values.
 fn made(first_string: u32, of: &[(u32, &str, &[&str])]) -> (Vec<u8>, u32) {
     let mut strings: Vec<u8> = if first_string == 0 { vec![0] } else { Vec::new() };
     let mut types = Vec::new();
@@ -48,7 +48,7 @@ fn kernel() -> (Vec<u8>, u32) {
         &[
             (STRUCT, "kvm_arch", &["apicv_inhibit_reasons", "apicv_nr_irq_window_req"]),
             (STRUCT, "kvm_x86_ops", &["run"]),
-            // Declared here, described by the module.
+            // Only declared here; the module describes it.
             (STRUCT, "vcpu_svm", &[]),
         ],
     )

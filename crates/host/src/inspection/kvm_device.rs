@@ -26,7 +26,8 @@ impl KvmDevice {
             }
         };
         let vendor_module = kvm::vendor_module_of(root);
-        // A record keeps the directory, so that a container without the device differs from a copy without devices.
+        // The record contains the directory itself, which distinguishes a container without the device from a copy
+        // of a host without devices.
         let devices = root.is_directory("/dev");
         if root.is_sosreport() || !(devices || root.is_live()) {
             let opened = Fact::absent(AbsenceKind::NotKept, "a copy of a host has no devices");

@@ -6,15 +6,15 @@ use crate::{Evidence, Fact, Root};
 /// Lines of the kernel's log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelLog {
-    /// Lines on KVM, IOMMUs, APICs, Xen, microcode and lockdown, and warnings of the kernel, oldest first.
-    /// The log is a ring buffer: an early line may have been overwritten.
+    /// Lines about KVM, IOMMUs, APICs, Xen, microcode and lockdown, and kernel warnings, oldest first. The
+    /// log is a ring buffer: an early line may have been overwritten.
     pub lines: Fact<Vec<LogLine>>,
-    /// The log begins with the kernel's first message, so that the absence of a line is significant. `false`
-    /// if unknown.
+    /// True if the log starts with the kernel's first message: only then does the absence of a line mean
+    /// something. `false` if unknown.
     pub whole: bool,
 }
 
-/// Parts of lines that are kept, in lower case.
+/// Lines that contain one of these, in lower case, are kept.
 const KEPT: &[&str] = &[
     "amd-vi",
     "dmar",
@@ -38,9 +38,9 @@ const KEPT: &[&str] = &[
     "rip: 0010:",
     "hyper-v",
 ];
-/// Parts of meaningless lines among these, of which there are hundreds.
+/// Lines among them that contain one of these are omitted: there are hundreds, and they mean nothing.
 const LEFT_OUT: &[&str] = &["lapic_nmi", "x2apic[0x", "command line:", "acpi: apic"];
-/// The most lines that are kept: an IOMMU can write one for each hotplugged device.
+/// The largest number of lines to keep: an IOMMU can log one for each hotplugged device.
 const MOST: usize = 2000;
 
 impl KernelLog {
@@ -57,7 +57,7 @@ impl KernelLog {
         self.lines.get()?.iter().find(|line| line.text.contains(text))
     }
 
-    /// That line as evidence.
+    /// The first line that contains the text, as evidence.
     #[must_use]
     pub fn evidence(&self, text: &str) -> Option<Evidence> {
         Some(Evidence::new("kernel log", self.line_with(text)?.text.clone()))

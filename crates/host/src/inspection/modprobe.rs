@@ -22,7 +22,8 @@ pub struct ModprobeLine {
     pub hidden_by: Option<String>,
 }
 
-/// In the order of precedence: a file hides those of the same name in later folders (modprobe.d(5)).
+/// The directories, in the order of precedence: a file hides those of the same name in later ones
+/// (modprobe.d(5)).
 const FOLDERS: &[&str] = &[
     "/etc/modprobe.d",
     "/run/modprobe.d",
@@ -35,7 +36,7 @@ const COMMANDS: &[&str] = &["options", "blacklist", "install", "remove", "softde
 /// A file of modprobe's configuration.
 #[derive(Debug)]
 pub struct ModprobeFile {
-    /// Its name, by which files are read in order.
+    /// Its name; modprobe reads files in the order of their names.
     pub name: String,
     /// Its path.
     pub path: String,
@@ -80,7 +81,7 @@ impl ModprobeFile {
 }
 
 impl ModprobeLine {
-    /// The lines on these modules (names with `_`), with files in the order of their names, as modprobe reads
+    /// The lines about these modules (names with `_`), from the files in the order in which modprobe reads
     /// them.
     pub(super) fn read(root: &Root, modules: &[&str]) -> Vec<Self> {
         let mut found = Vec::new();
@@ -92,7 +93,7 @@ impl ModprobeLine {
                 .map(|line| Self { file: file.path.clone(), hidden_by: file.hidden_by.clone(), ..line })
                 .collect();
             if lines.is_empty() {
-                // Files on other modules are not recorded.
+                // Do not record files about other modules.
                 root.forget(&file.path);
             }
             found.extend(lines);
@@ -100,8 +101,8 @@ impl ModprobeLine {
         found
     }
 
-    /// The value that a line of options gives a parameter; `-` and `_` are the same, and a parameter without a value is a
-    /// switch that is on. The last one counts.
+    /// The value that an `options` line gives a parameter. `-` and `_` are equal, a parameter without a value is `1`, and
+    /// the last occurrence counts.
     #[must_use]
     pub fn value(&self, parameter: &str) -> Option<&str> {
         let words = self.rest.split(' ').filter(|_| self.command == "options");
@@ -112,14 +113,14 @@ impl ModprobeLine {
 /// A word of modprobe's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModprobeWord {
-    /// The word; bytes that are no UTF-8 are replaced.
+    /// The word; bytes that are not UTF-8 are replaced.
     pub text: String,
     /// Its place in the file.
     pub place: Range<usize>,
 }
 
 impl ModprobeWord {
-    /// The value that it gives a module's parameter, as [`ModprobeLine::value`] has it.
+    /// The value that it gives a module's parameter, by the rules of [`ModprobeLine::value`].
     #[must_use]
     pub fn value(&self, parameter: &str) -> Option<&str> {
         value_of(&self.text, parameter)
@@ -131,8 +132,8 @@ fn value_of<'a>(word: &'a str, parameter: &str) -> Option<&'a str> {
     (name.replace('-', "_") == parameter).then_some(value)
 }
 
-/// The words of each line that is no comment, with the line's number, from 1. A backslash joins a line with the next one,
-/// without a blank between, and is left out anywhere else (kmod's shared/util.c, `freadline_wrapped`).
+/// The words of each line that is not a comment, with the line's number, from 1. A backslash at the end of a line joins
+/// it with the next one, without a blank between; elsewhere it is removed (kmod's shared/util.c, `freadline_wrapped`).
 #[must_use]
 pub fn modprobe_lines(content: &[u8]) -> Vec<(u32, Vec<ModprobeWord>)> {
     let mut found = Vec::new();

@@ -17,21 +17,21 @@ pub struct Occupant {
     pub tid: i32,
     /// Its role.
     pub role: Role,
-    /// It may run on no other processor.
+    /// True if it may run on no other processor.
     pub pinned: bool,
 }
 
-/// A processor with its threads, which are bound to it or ran on it last, and the interrupts that only it
-/// handles.
+/// A processor, with the threads of VMs that are bound to it or ran on it last, and the interrupts that only
+/// it handles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// The processor.
     pub cpu: u32,
     /// Its NUMA node.
     pub node: Option<u32>,
-    /// The scheduler does not use it for other threads (`isolcpus=`).
+    /// True if the scheduler keeps other threads away from it (`isolcpus=`).
     pub isolated: bool,
-    /// It runs without the timer tick (`nohz_full=`).
+    /// True if the kernel stops its timer tick (`nohz_full=`).
     pub nohz_full: bool,
     /// Threads of VMs.
     pub occupants: Vec<Occupant>,
@@ -63,7 +63,7 @@ impl Placement {
             }
         }
         for one in interrupts {
-            // The effective affinity is more exact than the allowed one.
+            // The effective affinity is a subset of the allowed one.
             let only = one.effective.as_ref().or(one.affinity.as_ref()).and_then(CpuSet::only);
             let Some(cpu) = only.filter(|&cpu| on(cpu)) else { continue };
             found.entry(cpu).or_insert_with(|| Self::empty(cpu, topology)).interrupts.push(one.number);

@@ -1,5 +1,5 @@
-//! Interrupts of assigned devices: the IOMMU's support for posting them, and the number that the host handles
-//! itself.
+//! Interrupts of assigned devices: the IOMMU's support for posting them, and the counts of those that the
+//! host handles itself.
 
 use super::iommu::{AmdFeatures, IntelCapabilities, hexadecimal};
 use crate::Root;
@@ -49,7 +49,7 @@ fn iommu(root: &Root, name: String) -> Option<Iommu> {
     } else if known("amd-iommu") {
         (read("amd-iommu/features"), |features| Some(AmdFeatures::parse(features)?.posts()))
     } else {
-        // virtio-iommu and others have no posting.
+        // Other IOMMUs, such as virtio-iommu, do not post interrupts.
         return None;
     };
     Some(Iommu { name, posts: register.as_deref().and_then(posts), register })
@@ -83,15 +83,16 @@ pub(crate) fn devices_in(root: &Root, vm: &Vm) -> Vec<String> {
     found.into_iter().collect()
 }
 
-/// A group may also contain bridges, which stay with the host.
+/// Tests whether a device of a group belongs to VFIO: a group may also contain bridges, which stay with the
+/// host.
 fn is_vfios(root: &Root, device: &str) -> bool {
     let driver = root.link(&format!("/sys/bus/pci/devices/{device}/driver")).ok();
     let name = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     name.is_none_or(|name| name.contains("vfio"))
 }
 
-/// The interrupts of all assigned devices, by number (names by `drivers/vfio/pci/vfio_pci_intrs.c`). Posted
-/// interrupts are in the list, but not in its counts.
+/// The interrupts of all assigned devices, by number (names by `drivers/vfio/pci/vfio_pci_intrs.c`).
+/// Interrupts that are posted stay in the list, but are not counted.
 #[must_use]
 pub fn device_interrupts(root: &Path) -> Vec<DeviceInterrupt> {
     let text =

@@ -14,8 +14,8 @@ pub struct Processor {
     pub first: Fact<Cpu>,
     /// All words of its `flags` line.
     pub flags: Fact<BTreeSet<String>>,
-    /// The number of processors by microcode revision; more than one revision is a fault of the firmware or
-    /// of an incomplete update.
+    /// The number of processors by microcode revision; more than one revision points to faulty firmware or an
+    /// incomplete update.
     pub microcode: Fact<BTreeMap<String, u32>>,
     /// Online processors (`/sys/devices/system/cpu/online`).
     pub online: Fact<CpuSet>,
@@ -38,9 +38,9 @@ pub struct Processor {
     pub vm_cr: Fact<VmCr>,
     /// Intel's IA32_FEATURE_CONTROL: the firmware's permission to use VMX.
     pub feature_control: Fact<FeatureControl>,
-    /// It is affected by erratum 1235: AMD family 17h (Zen 1 and 2) and Hygon family 18h may miss that a vCPU
-    /// stopped running, so Linux handles their IPIs itself (`arch/x86/kvm/svm/avic.c`, `avic_hardware_setup`;
-    /// since 6.17, and in stable kernels with that change).
+    /// True if it is affected by erratum 1235: the CPU may miss that a vCPU stopped running, so Linux handles
+    /// IPIs on AMD family 17h (Zen 1 and 2) and Hygon family 18h itself (`arch/x86/kvm/svm/avic.c`,
+    /// `avic_hardware_setup`; since 6.17, and in stable kernels with that change).
     pub erratum_1235: Fact<bool>,
 }
 
@@ -151,7 +151,7 @@ impl Processor {
         }
     }
 
-    /// The feature that it lacks for APICv or AVIC; `None` if nothing is missing, or if that is uncertain.
+    /// The feature that the CPU lacks for APICv or AVIC; `None` if nothing is missing, or if it is not known.
     #[must_use]
     pub fn lack(&self, isa: Isa) -> Option<Lack> {
         let below = matches!(self.hypervisor.get(), Some(Some(_)));
@@ -179,7 +179,7 @@ fn lacking(vmx: &VmxFeatures) -> Vec<&'static str> {
 
 const CPUINFO: &str = "/proc/cpuinfo";
 
-/// A fact from all of `/proc/cpuinfo`, which is too long to be evidence as it is.
+/// A fact from the whole of `/proc/cpuinfo`, which is too long to quote as evidence.
 fn whole<T>(cpuinfo: &Fact<String>, expected: &str, take: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
     let value = cpuinfo.value.as_ref().map_err(Clone::clone).and_then(|text| {
         take(text).ok_or_else(|| Absence {

@@ -12,15 +12,15 @@ pub struct Running {
     pub vms: Fact<Vec<RunningVm>>,
     /// Processes that cannot be examined; each may be another VM.
     pub unreadable: u32,
-    /// Those that look like VMs.
+    /// The unreadable processes that look like VMs.
     pub likely: Vec<LikelyVm>,
-    /// Processes that block those who examine them; each may be another VM.
+    /// Processes that block readers of their files; each may be another VM.
     pub held: Vec<HeldProcess>,
     /// libvirt's domains that are defined but have no process here.
     pub defined: Vec<LibvirtDomain>,
 }
 
-/// A running VM. `vm.arguments` is its definition; `vm.debugfs` are directories by their names on the host.
+/// A running VM. `vm.arguments` is its definition; `vm.debugfs` has the directories' paths on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningVm {
     /// Facts from the process.
@@ -29,9 +29,10 @@ pub struct RunningVm {
     pub libvirt: Option<LibvirtDomain>,
     /// Its threads and vhost's workers, by number.
     pub threads: Vec<ThreadPlace>,
-    /// The control group (`/proc/PID/cgroup`): the path of the unified hierarchy, else of the cpuset controller.
+    /// The control group (`/proc/PID/cgroup`): the path in the unified hierarchy, or else in that of the cpuset
+    /// controller.
     pub cgroup: Fact<String>,
-    /// The processors that the group may use (`cpuset.cpus.effective`, or `cpuset.effective_cpus` of the old hierarchy).
+    /// The processors that the group may use (`cpuset.cpus.effective`, or `cpuset.effective_cpus` of cgroup v1).
     pub cpuset: Fact<CpuSet>,
     /// The PCI addresses, or other names, of the devices assigned to it.
     pub assigned: Vec<String>,
@@ -79,7 +80,7 @@ pub struct ThreadPlace {
     pub last: Option<u32>,
 }
 
-/// Folders of definitions, and of states of running domains.
+/// libvirt's directories of definitions, and of the states of running domains.
 const DEFINED: &str = "/etc/libvirt/qemu";
 const STATUS: &str = "/run/libvirt/qemu";
 
@@ -126,7 +127,7 @@ fn domains(root: &Root) -> BTreeMap<String, (Option<i32>, LibvirtDomain)> {
     let read = |name: String| {
         let file = |folder: &str| {
             let path = format!("{folder}/{name}.xml");
-            // The text is its own evidence.
+            // The text is its own evidence: do not keep it twice.
             Fact { evidence: vec![crate::Evidence::new(&path, "")], ..root.line(&path, "a domain in XML") }
         };
         let pid =
@@ -152,7 +153,8 @@ impl RunningVm {
     }
 }
 
-/// Found by the process that libvirt recorded, else by the name, which QEMU got from libvirt.
+/// The domain of a VM, by the process ID that libvirt recorded, or else by the name that libvirt gave to
+/// QEMU.
 fn libvirt(vm: &Vm, domains: &mut BTreeMap<String, (Option<i32>, LibvirtDomain)>) -> Option<LibvirtDomain> {
     let noted = domains.iter().find(|(_, (pid, _))| *pid == Some(vm.pid)).map(|(name, _)| name.clone());
     let named = || (vm.vmm == Vmm::Qemu && domains.contains_key(&vm.name)).then(|| vm.name.clone());
@@ -160,7 +162,7 @@ fn libvirt(vm: &Vm, domains: &mut BTreeMap<String, (Option<i32>, LibvirtDomain)>
     domains.remove(&name).map(|(_, domain)| domain)
 }
 
-/// The most threads of one VM that are examined.
+/// The largest number of a VM's threads to examine.
 const MOST_THREADS: usize = 16_384;
 
 fn threads(root: &Root, vm: &Vm) -> Vec<ThreadPlace> {
@@ -197,7 +199,7 @@ fn threads(root: &Root, vm: &Vm) -> Vec<ThreadPlace> {
     found
 }
 
-/// Field 39; the name, field 2, ends at the last bracket.
+/// The CPU of last execution, field 39. Field 2, the name, ends at the last parenthesis.
 fn last_cpu(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
 }
@@ -230,7 +232,7 @@ fn cpuset(root: &Root, group: Option<&(String, String)>) -> Fact<CpuSet> {
     }
 }
 
-/// Counters of debugfs that are useful before anything is recorded (`arch/x86/kvm/x86.c`).
+/// The debugfs counters that are useful without a recording (`arch/x86/kvm/x86.c`).
 const COUNTERS: &[&str] = &[
     "exits",
     "io_exits",

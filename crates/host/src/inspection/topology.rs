@@ -50,7 +50,7 @@ impl Topology {
     pub(super) fn read(root: &Root, online: Option<&CpuSet>) -> Self {
         let list = |name: &str| root.fact(&format!("{CPUS}/{name}"), "a list such as 2-7", list_or_none);
         let smt = root.line(&format!("{CPUS}/smt/control"), "a state such as on");
-        // Without SMT the hundreds of files need not be read.
+        // Without SMT do not read the hundreds of files.
         let siblings = match smt.get().map(String::as_str) {
             Some("on") | None => siblings(root, online),
             Some(_) => Vec::new(),
@@ -66,7 +66,8 @@ impl Topology {
     }
 }
 
-/// Kernels without the feature print `(null)`; those with it print nothing if it is unused.
+/// Parses a list of CPUs. Kernels without the feature print `(null)`; those with it print nothing if it is
+/// unused.
 fn list_or_none(text: &str) -> Option<CpuSet> {
     if text == "(null)" { Some(CpuSet::default()) } else { CpuSet::parse(text) }
 }
@@ -89,7 +90,7 @@ fn siblings(root: &Root, online: Option<&CpuSet>) -> Vec<CpuSet> {
     found
 }
 
-/// The most processors of any x86 kernel (`NR_CPUS_RANGE_END`, `arch/x86/Kconfig`).
+/// The largest number of processors of an x86 kernel (`NR_CPUS_RANGE_END`, `arch/x86/Kconfig`).
 const MOST_CPUS: usize = 8192;
 
 fn nodes(root: &Root) -> Fact<Vec<Node>> {
@@ -108,7 +109,7 @@ impl Idle {
         let frequency = format!("{CPUS}/cpufreq");
         Self {
             driver: idle("current_driver"),
-            // The second name is that of kernels before 5.7 (`drivers/cpuidle/sysfs.c`).
+            // Kernels before 5.7 have the second name (`drivers/cpuidle/sysfs.c`).
             governor: idle("current_governor").or(|| idle("current_governor_ro")),
             frequency_governors: governors(root, &frequency),
             frequency_driver: root.line(&format!("{frequency}/policy0/scaling_driver"), "a name"),

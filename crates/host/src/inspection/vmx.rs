@@ -58,12 +58,12 @@ const TRUE_PRIMARY: u32 = 0x48e;
 const TERTIARY: u32 = 0x492;
 
 impl VmxFeatures {
-    /// From the capability MSRs; if they cannot be read, from the `vmx flags` line.
+    /// Reads the features from the capability MSRs, or from the `vmx flags` line if the MSRs cannot be read.
     pub(super) fn read(root: &Root, cpu: Option<&Cpu>, amd: bool) -> Fact<Self> {
         if amd {
             return Fact::absent(AbsenceKind::NotApplicable, "VMX is Intel's");
         }
-        // Without VMX the registers do not exist, and each read of one has a cost.
+        // Without VMX the registers do not exist, and each attempt to read one is expensive.
         let has_vmx = cpu.is_none_or(|cpu| cpu.has("vmx"));
         if !has_vmx {
             return Fact::absent(AbsenceKind::NotApplicable, "the flags in /proc/cpuinfo have no `vmx`");
@@ -72,7 +72,8 @@ impl VmxFeatures {
     }
 }
 
-/// The high half of a capability MSR has the controls that may be 1 (SDM volume 3, A.3).
+/// The features by the capability MSRs. The high half of a capability MSR has the controls that may be 1 (SDM
+/// volume 3, A.3).
 fn by_registers(root: &Root) -> Fact<VmxFeatures> {
     let basic = root.msr(BASIC);
     let Some(&value) = basic.get() else { return basic.map(|_| VmxFeatures::default()) };
@@ -82,12 +83,12 @@ fn by_registers(root: &Root) -> Fact<VmxFeatures> {
         evidence.extend(fact.evidence);
         fact.value.ok()
     };
-    // Bit 55: the TRUE registers contain more of these controls.
+    // Bit 55: the TRUE registers exist.
     let has_true = value & 1 << 55 != 0;
     let pin = ask(if has_true { TRUE_PIN } else { PIN });
     let primary = ask(if has_true { TRUE_PRIMARY } else { PRIMARY });
     let allowed = |register: Option<u64>, bit: u32| register.map(|value| value >> 32 & 1 << bit != 0);
-    // The further registers exist only if the primary control that uses them does.
+    // The secondary and tertiary registers exist only if the primary control that activates them may be 1.
     let beyond = |used: Option<bool>, value: Option<u64>| if used == Some(false) { Some(0) } else { value };
     let secondary_used = allowed(primary, 31);
     let secondary = if secondary_used == Some(true) { ask(SECONDARY) } else { None };
@@ -117,8 +118,9 @@ fn by_registers(root: &Root) -> Fact<VmxFeatures> {
     Fact { value: Ok(features), evidence }
 }
 
-/// Words of the line: `arch/x86/include/asm/vmxfeatures.h`. That of x2APIC mode is never printed;
-/// `flexpriority` and `apicv` stand for several controls, but `vtpr` and `vapic` are printed too.
+/// The features by the `vmx flags` line, whose words are in `arch/x86/include/asm/vmxfeatures.h`. x2APIC mode
+/// is never printed; `flexpriority` and `apicv` each stand for several controls, but `vtpr` and `vapic` are
+/// printed too.
 fn by_flags(cpu: Option<&Cpu>) -> Fact<VmxFeatures> {
     let Some(line) = cpu.and_then(|cpu| cpu.vmx_flags.as_deref()) else {
         return Fact::absent(

@@ -1,4 +1,4 @@
-//! Xen, if it is below.
+//! Xen, if it is the hypervisor below this kernel.
 
 mod frequency;
 mod log;
@@ -14,7 +14,7 @@ pub use frequency::XenFrequency;
 pub use log::XenLog;
 pub use processors::{XenPool, XenVcpu};
 
-/// Xen, from the view of its guest and of its control domain.
+/// Xen, as seen from a guest, and from the control domain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Xen {
     /// This is the control domain: `/proc/xen/capabilities` contains `control_d`.
@@ -42,7 +42,7 @@ pub struct Xen {
 }
 
 impl Xen {
-    /// `None` if there is no Xen below.
+    /// Reads the facts; `None` if this kernel does not run on Xen.
     pub(super) fn read(root: &Root, hypervisor: &Fact<Option<String>>) -> Option<Self> {
         let named = root.text("/sys/hypervisor/type", "a hypervisor's name").is_ok_and(|name| name == "xen");
         let by_cpuid = matches!(hypervisor.get(), Some(Some(name)) if name == "XenVMMXenVMM");
@@ -77,11 +77,11 @@ impl Xen {
     }
 }
 
-/// Commands that only the control domain can run.
+/// Runs commands that only the control domain can run.
 struct Asked<'a> {
     root: &'a Root,
     control: bool,
-    /// The reason why a command failed, if it applies to all others: it needs root, and xenstored.
+    /// The reason not to run any more commands: an earlier one timed out, as all do without xenstored.
     silent: RefCell<Option<String>>,
 }
 
@@ -102,7 +102,7 @@ impl Asked<'_> {
         }
         let said = self.root.command_in_part(line, part);
         let unanswered = said.absence().is_some_and(|absence| absence.why.contains(TIMED_OUT));
-        // After one timeout the other commands are not waited for.
+        // After a timeout do not try the other commands.
         if self.root.is_live() && unanswered {
             *self.silent.borrow_mut() = Some(format!("`{line}` gave no answer"));
         }

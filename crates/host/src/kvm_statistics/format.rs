@@ -24,7 +24,7 @@ pub enum StatisticsError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A size or an offset is beyond anything that the kernel has used.
+    /// A size or an offset is larger than in any known kernel.
     #[error(
         "{field} of KVM's statistics is {found}, expected at most {most}; this kernel's format is not the documented one"
     )]
@@ -33,7 +33,7 @@ pub enum StatisticsError {
         field: &'static str,
         /// Its value.
         found: u64,
-        /// The bound.
+        /// The accepted maximum.
         most: u64,
     },
     /// There are too few bytes.

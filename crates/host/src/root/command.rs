@@ -1,4 +1,4 @@
-//! Commands whose output is a fact: run on the live machine, read from files for others.
+//! Commands whose output is a fact: run on the live machine, read from files for another host.
 
 use super::{Root, kind_of};
 use crate::{AbsenceKind, Evidence, Fact};
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The time limit of commands. `xl info` takes 6 s in the emulated host of Xen while a guest boots, and
-/// without xenstored `xl` waits for ever.
+/// without xenstored `xl` waits forever.
 const PATIENCE: Duration = Duration::from_secs(12);
 /// The limit of output, in bytes.
 const LARGEST_OUTPUT: usize = 4 << 20;
@@ -19,8 +19,8 @@ impl Root {
         self.command_in_part(line, str::to_owned)
     }
 
-    /// The output of a command that prints more than is needed, such as passwords: `part` reduces it, and
-    /// must leave reduced output unchanged.
+    /// The needed part of the output of a command that also prints other things, such as passwords. `part`
+    /// extracts it, and must leave its own output unchanged.
     pub(crate) fn command_in_part(&self, line: &str, part: impl Fn(&str) -> String) -> Fact<String> {
         let kept = format!("/exitless/commands/{}", line.replace(' ', "-"));
         if self.live {
@@ -53,7 +53,7 @@ fn known(line: &str, text: String) -> Fact<String> {
 
 fn refusal(line: &str, error: &io::Error) -> Fact<String> {
     let kind = match kind_of(error) {
-        // The absence of a file does not show the command's result.
+        // A missing program says nothing about the fact itself.
         AbsenceKind::NotThere => AbsenceKind::Unreadable,
         kind => kind,
     };
@@ -61,11 +61,11 @@ fn refusal(line: &str, error: &io::Error) -> Fact<String> {
     Fact::absent(kind, format!("`{line}` failed: {error}; {next}"))
 }
 
-/// Programs for root may not be on `PATH`.
+/// The directories to search: programs for root may not be on `PATH`.
 const FOLDERS: &[&str] = &["", "/usr/sbin/", "/usr/local/sbin/"];
 
-/// Tests whether this process lacks root, the most common reason of failures. A process's folder in `/proc`
-/// belongs to its effective user (`proc(5)`).
+/// Tests whether this process is not root, the most common reason for failures. A process's directory in
+/// `/proc` belongs to its effective user (`proc(5)`).
 fn lacks_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|folder| folder.uid() != 0)
 }

@@ -1,14 +1,14 @@
-//! CPUID: the instruction on the live machine, the output of `cpuid -r` for another.
+//! CPUID: the instruction on the live machine, the output of `cpuid -r` for another host.
 
 use super::{Kind, Root};
 
-/// The file of another machine's answers.
+/// The file with the leaves of another machine.
 const KEPT: &str = "/exitless/cpuid";
 
-/// Leaf of the hypervisor's name, in the range that is reserved for hypervisors.
+/// The leaf of the hypervisor's signature, in the range that is reserved for hypervisors.
 pub(crate) const HYPERVISOR: u32 = 0x4000_0000;
 
-/// The name in [`HYPERVISOR`]'s leaf.
+/// The signature in the leaf [`HYPERVISOR`].
 pub(crate) fn hypervisor_name([_, ebx, ecx, edx]: [u32; 4]) -> String {
     let bytes: Vec<u8> = [ebx, ecx, edx].into_iter().flat_map(u32::to_le_bytes).collect();
     String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned()
@@ -73,8 +73,8 @@ fn hexadecimal(text: &str) -> Option<u32> {
 #[cfg(target_arch = "x86_64")]
 fn execute(leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
     use std::arch::x86_64::__cpuid_count;
-    // SAFETY: every x86-64 processor has the instruction, it affects only its registers, and an unknown leaf
-    // returns values instead of faulting. (Newer compilers call the function safe for this reason.)
+    // SAFETY: every x86-64 processor has the instruction, it writes only its four registers, and an unknown
+    // leaf returns values and does not fault. (Newer compilers call the function safe for this reason.)
     #[allow(unused_unsafe)]
     let found = unsafe { __cpuid_count(leaf, subleaf) };
     Some([found.eax, found.ebx, found.ecx, found.edx])

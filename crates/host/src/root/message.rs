@@ -1,4 +1,4 @@
-//! The kernel's log: `/dev/kmsg` of the live machine, the kept lines of another.
+//! The kernel's log: `/dev/kmsg` of the live machine, or the kept lines of another host.
 
 use super::{NONBLOCK, Root, kind_of};
 use crate::{Absence, AbsenceKind, Fact};
@@ -7,12 +7,12 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
 const DEVICE: &str = "/dev/kmsg";
-/// The file of another machine's lines: `SEQUENCE,MICROSECONDS;TEXT`, or the format of `dmesg`.
+/// The file with the lines of another machine: `SEQUENCE,MICROSECONDS;TEXT`, or the format of `dmesg`.
 const KEPT: &str = "/exitless/dmesg";
 /// The buffer for one record of the device, longer than any record (`kernel/printk/internal.h`,
 /// `PRINTK_MESSAGE_MAX`).
 const LONGEST_RECORD: usize = 16 << 10;
-/// The most records that are read: a log that is written faster than it is read has no end.
+/// The largest number of records to read: a log that grows faster than it is read would never end.
 const MOST_RECORDS: usize = 200_000;
 /// `EPIPE`: records were overwritten before they were read. Reading continues after them.
 const OVERWRITTEN: i32 = 32;
@@ -30,13 +30,13 @@ pub struct LogLine {
 pub(crate) struct Messages {
     /// The selected lines.
     pub(crate) wanted: Vec<LogLine>,
-    /// The first record's number: 0 if nothing was overwritten.
+    /// The first record's sequence number: 0 if nothing was overwritten.
     pub(crate) first: Option<u64>,
 }
 
 impl Root {
-    /// The selected lines of the kernel's log. Others are not kept, because they contain private facts of the
-    /// host.
+    /// The selected lines of the kernel's log. Others are not kept, because they may contain private facts
+    /// about the host.
     pub(crate) fn messages(&self, wanted: impl Fn(&str) -> bool) -> Fact<Messages> {
         if self.live {
             return self.live_messages(wanted);
@@ -96,7 +96,7 @@ impl Messages {
     }
 }
 
-/// A record without its text, which is kept to show that the log is complete.
+/// A record without its text. It is kept to show that the log is complete.
 fn numbers(record: &str) -> &str {
     record.split_inclusive(';').next().unwrap_or_default()
 }
@@ -111,7 +111,7 @@ fn parse(line: &str) -> Option<(Option<u64>, u64, &str)> {
         let seconds: u64 = seconds.parse().ok()?;
         let fraction: u64 = fraction.get(..6)?.parse().ok()?;
         let microseconds = seconds.checked_mul(1_000_000)?.checked_add(fraction)?;
-        // `dmesg` prints no numbers; the kernel's first message is its version (init/main.c).
+        // `dmesg` prints no sequence numbers; the kernel's first message is its version (init/main.c).
         let first = microseconds == 0 && text.trim().starts_with("Linux version ");
         return Some((first.then_some(0), microseconds, text.trim()));
     }
@@ -129,7 +129,7 @@ fn records(mut each: impl FnMut(&str)) -> io::Result<()> {
             Ok(0) => break,
             Ok(length) => {
                 let record = String::from_utf8_lossy(&bytes[..length]);
-                // Further lines contain the device's properties.
+                // The other lines of a record contain properties of a device.
                 each(record.lines().next().unwrap_or_default());
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

@@ -1,5 +1,5 @@
-//! Model-specific registers: read from the first processor of the live machine, or from the kept lines of
-//! another machine.
+//! Model-specific registers of the first processor: read from the live machine, or from the kept lines of
+//! another host.
 
 use super::{Root, kind_of};
 use crate::{AbsenceKind, Fact};
@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-/// The first processor's registers (`arch/x86/kernel/msr.c`).
+/// The device with the first processor's registers (`arch/x86/kernel/msr.c`).
 const DEVICE: &str = "/dev/cpu/0/msr";
-/// The file of another machine's answers.
+/// The file with the registers of another machine.
 const KEPT: &str = "/exitless/msr";
 
 impl Root {
@@ -73,7 +73,7 @@ fn refusal(place: &str, error: &io::Error) -> (AbsenceKind, String) {
             AbsenceKind::NotThere,
             format!("{place} needs {DEVICE}, which is not there; run `modprobe msr` as root"),
         ),
-        // Lockdown permits reading; a container does not.
+        // Lockdown allows reading MSRs, but containers do not.
         (AbsenceKind::Denied, _) => {
             (AbsenceKind::Denied, format!("{place} needs {DEVICE}, which may not be read; run as root"))
         }

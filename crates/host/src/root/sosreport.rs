@@ -1,6 +1,7 @@
-//! Unpacked sosreports (<https://github.com/sosreport/sos>): facts that sos keeps as output of commands.
+//! Unpacked sosreports (<https://github.com/sosreport/sos>): facts that sos keeps only as the output of
+//! commands.
 //!
-//! A sosreport has most files of /proc, /sys and /etc under their own names. It lacks the files of processes, so that
+//! A sosreport has most files of /proc, /sys and /etc under their own names. It lacks the files of processes, so
 //! running VMs are unknown.
 
 use std::io;
@@ -10,9 +11,10 @@ pub(super) const MARK: &str = "sos_commands";
 
 const UNAME: &str = "/sos_commands/kernel/uname_-a";
 
-/// The content of a file that the report lacks, from another of its files. `None` if no other has it.
+/// The content of a file that the report lacks, from another file of the report. `None` if no other file has
+/// it.
 pub(super) fn read(path: &str, read: impl Fn(&str) -> io::Result<Vec<u8>>) -> Option<io::Result<Vec<u8>>> {
-    // sos/report/plugins/{kernel,processor}.py; names of files are commands with `_` for blanks.
+    // sos/report/plugins/{kernel,processor}.py; file names are commands with `_` instead of blanks.
     match path {
         "/exitless/dmesg" => Some(read("/sos_commands/kernel/dmesg")),
         "/exitless/cpuid" => Some(read("/sos_commands/processor/cpuid_-r")),

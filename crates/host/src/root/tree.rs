@@ -1,4 +1,4 @@
-//! Files in memory: the record of a root, and the content of an archive or a fake host.
+//! Files in memory: the record of a root, or the content of an archive or a fake host.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,16 +9,16 @@ use std::path::PathBuf;
 pub struct Ownership {
     /// Permission bits, as of `chmod`.
     pub mode: u32,
-    /// The user's number.
+    /// The user ID.
     pub user: u32,
-    /// The group's number.
+    /// The group ID.
     pub group: u32,
 }
 
 /// The kind of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A name in a directory about which nothing more is known.
+    /// Only the name is known.
     #[default]
     Name,
     File(Vec<u8>),
@@ -135,7 +135,7 @@ fn not_there() -> io::Error {
     io::Error::from_raw_os_error(NOT_THERE)
 }
 
-// The kernel's error numbers, so that a record is the same when it is read again: `ENOENT`, `ENOTDIR`,
+// The kernel's error numbers, so that an inspection of a record gives the same record: `ENOENT`, `ENOTDIR`,
 // `EISDIR`, `EINVAL`.
 const NOT_THERE: i32 = 2;
 const NO_DIRECTORY: i32 = 20;

@@ -1,5 +1,5 @@
-//! The archive: tar, the manifest first. This program compresses it with zstd; the collector's script leaves it as it
-//! is, and others may have compressed it with gzip.
+//! The archive: a tar file with the manifest first. This program compresses it with zstd; the collector script does
+//! not compress it; users may have compressed it with gzip.
 
 use super::SnapshotError;
 use super::manifest::{FORMAT, Manifest, NAME};
@@ -9,12 +9,12 @@ use std::io::{self, Read, Write};
 use std::path::{Component, Path};
 use std::rc::Rc;
 
-/// The most bytes of an unpacked archive: hosts with hundreds of processors and VMs have some tens of
+/// The size limit of an unpacked archive, in bytes: hosts with hundreds of processors and VMs have tens of
 /// millions.
 const MOST_BYTES: u64 = 512 << 20;
-/// The most entries of an archive.
+/// The largest number of entries of an archive.
 const MOST_ENTRIES: usize = 1_000_000;
-/// The most bytes of one file.
+/// The size limit of one file, in bytes.
 const LONGEST_FILE: u64 = 64 << 20;
 /// zstd's window, as a power of two: the default limit of its own tool.
 const WINDOW: u32 = 27;
@@ -55,7 +55,7 @@ pub(super) fn write(tree: &Tree, manifest: &Manifest, writer: impl Write) -> io:
     archive.into_inner()?.finish()?.flush()
 }
 
-/// Counts unpacked bytes, for the offsets of warnings, and stops an endless stream.
+/// Counts unpacked bytes, for the offsets in warnings, and stops a stream that is too long.
 struct Counted<R> {
     inner: R,
     count: Rc<Cell<u64>>,
@@ -72,7 +72,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// The tar in an archive, by its first bytes.
+/// The tar stream in an archive, whose first bytes show the compression.
 fn unpacked<'r>(mut reader: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -95,7 +95,8 @@ fn unpacked<'r>(mut reader: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     }
 }
 
-/// Nothing is written to disk, links are never followed, and paths are only keys: none can lead outside.
+/// Reads an archive. Nothing is written to disk, links are never followed, and paths are only keys, so none
+/// can lead outside.
 pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Vec<String>), SnapshotError> {
     let no_snapshot = |why: String| SnapshotError::NoSnapshot { path: name.to_owned(), why };
     let unpacked = unpacked(reader).map_err(|error| no_snapshot(error.to_string()))?;
@@ -134,8 +135,7 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
                 _ => continue,
             },
             tar::EntryType::Regular if entry.size() <= LONGEST_FILE => {
-                // The buffer is not allocated by the claimed size, because a damaged header may claim
-                // anything.
+                // Do not allocate the claimed size: a damaged header may claim anything.
                 let mut bytes = Vec::new();
                 if let Err(error) = entry.read_to_end(&mut bytes) {
                     let at = count.get();
@@ -184,7 +184,7 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
     Ok((tree, manifest, warnings))
 }
 
-/// The host's path of an entry below the archive's top; `None` if it leads elsewhere.
+/// The host's path of an entry; `None` if the entry's path could lead out of the archive.
 fn key(path: &Path) -> Option<String> {
     let mut key = String::new();
     for component in path.components() {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// The manifest's name in the archive.
 pub(super) const NAME: &str = "MANIFEST.json";
-/// Within one number fields are added, never changed.
+/// The format number. Within one number fields are added, never changed.
 pub(super) const FORMAT: u32 = 1;
 
 /// The manifest of an archive.
@@ -26,7 +26,7 @@ pub struct Manifest {
     /// Paths that could not be read, listed or opened, with the error's number (errno(3)).
     #[serde(default)]
     pub errors: BTreeMap<String, i32>,
-    /// Paths that exist, about which nothing more is known.
+    /// Paths that exist, but of which nothing else is known.
     #[serde(default)]
     pub names: Vec<String>,
     /// Owners of files, if relevant: permission bits, user and group.
@@ -41,7 +41,7 @@ pub struct Removed {
     pub path: String,
     /// The kind of secret, by its name: `password`, `data of secret`, `password in a URL`.
     pub what: String,
-    /// The number of these.
+    /// The number of these secrets.
     pub count: u32,
 }
 

@@ -1,9 +1,9 @@
 //! Removes secrets from the files of a snapshot.
 //!
-//! From command lines, definitions of VMs, and arguments of kernels and modules, only values are kept that
-//! are known to be configuration ([`kept`]), because future options may contain secrets. From the kernel's
-//! messages and the output of programs, values whose names sound like a secret are removed, whatever they
-//! are. Addresses of network cards and names of VMs are kept: they identify VMs and devices.
+//! In command lines, definitions of VMs, and arguments of kernels and modules, only values are kept that are
+//! known to be configuration ([`kept`]), because future options may contain secrets. In the kernel's messages
+//! and the output of programs, all values whose names sound like a secret are removed. Addresses of network
+//! cards and names of VMs are kept: they identify VMs and devices.
 
 mod command_line;
 mod kept;
@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 
 /// The replacement of a secret.
 const MARK: &str = "REMOVED";
-/// Parts of a name between dots, dashes and underscores, in lower case, which make its value a secret.
+/// A value is a secret if its name contains one of these parts, in lower case, between dots, dashes or
+/// underscores.
 const SECRET: &[&str] = &[
     "password",
     "passwd",
@@ -63,7 +64,7 @@ pub(super) fn remove(tree: &mut Tree) -> Vec<Removed> {
     removed
 }
 
-/// Counts a removed secret, by its name.
+/// Counts a removed secret of this kind.
 type Count<'a> = dyn FnMut(&str) + 'a;
 
 fn cleaned(path: &str, text: &str, count: &mut Count<'_>) -> String {
@@ -136,8 +137,8 @@ fn clean(text: &str, count: &mut Count<'_>) -> String {
     cleaned
 }
 
-/// The text before a position, as long as a name or a tag can be: searching back to the beginning each time
-/// would take quadratic time.
+/// The text before a position, limited to the length of a name or a tag: a search back to the start each time
+/// would be quadratic.
 fn behind(text: &str, end: usize) -> &str {
     const LONGEST_TAG: usize = 1024;
     let mut begin = end.saturating_sub(LONGEST_TAG);
@@ -147,12 +148,13 @@ fn behind(text: &str, end: usize) -> &str {
     &text[begin..end]
 }
 
-/// systemd's credentials, which are passed to guests in firmware strings.
+/// Tests for a systemd credential, which is passed to the guest in a firmware string.
 fn is_credential(value: &str) -> bool {
     value.trim_start_matches(['"', '\'']).starts_with("io.systemd.credential")
 }
 
-/// `password-secret=ID` and `key-secret=ID` contain the name of an object, which is needed.
+/// Tests whether values with this name are secrets. `password-secret=ID` and `key-secret=ID` are not: ID is
+/// the name of an object, which is needed.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let mut parts = name.split(['.', '-', '_']).rev();
@@ -197,7 +199,7 @@ fn value(text: &str, sign: &str) -> (usize, usize) {
         });
         return (blanks + 1, end.unwrap_or(text.len() - 1));
     }
-    // A comma within a value is doubled.
+    // A doubled comma is part of the value.
     let mut length = 0;
     while let Some(at) = text[length..].find(|one: char| ",\0\"'<>&".contains(one) || one.is_whitespace()) {
         length += at;

@@ -110,7 +110,7 @@ fn xml_and_kernel_arguments() {
 
 const SECRET_WORD: &str = "hunter2Marker";
 
-/// Texts in which every value is tested, between a sign that begins one and one that ends it.
+/// Texts in which every value is tested. A value is the text between its first and its last delimiter.
 const EVERYWHERE: &[(&str, &str)] = &[
     (
         "/proc/7/cmdline",
@@ -171,7 +171,7 @@ fn values(text: &str) -> Vec<(usize, usize, String)> {
 
 #[test]
 fn a_marker_in_any_value_is_found_nowhere() {
-    // Names, of which a snapshot keeps words.
+    // Tests whether a snapshot keeps any word as the value of this name.
     let words = |path: &str, name: &str| {
         let name = name.trim_start_matches('-');
         kept::property(name, "word")

@@ -23,8 +23,8 @@ pub(super) fn values<'a>(arguments: &'a [String], names: &[&str]) -> Vec<&'a str
 
 /// Parses QEMU's `value,key=value,...`, in which a comma within a value is doubled.
 ///
-/// The first part may lack its key, which is then `implied`; later parts without `=` are switches with the
-/// value `on`.
+/// If the first part has no key, its key is `implied`; later parts without `=` are switches with the value
+/// `on`.
 pub(super) fn properties(text: &str, implied: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (number, part) in parts(text).into_iter().enumerate() {

@@ -38,8 +38,8 @@ fn directory(root: &Root, name: &str) -> Option<Directory> {
     Some(Directory { path: PathBuf::from(path), maker, fd, vcpus })
 }
 
-/// The directories of one process. Identified by the threads of vCPUs if there are any, because the creator
-/// may have ended and its thread ID may have been reused.
+/// The directories of one process. If vCPUs have run, their threads identify the process: the creator may
+/// have ended, and its thread ID may have been reused.
 pub(super) fn of_process<'a>(all: &'a [Directory], threads: &[i32], vm_fds: &[i32]) -> Vec<&'a Directory> {
     let is_own = |one: &&Directory| {
         let mut running = one.vcpus.values().filter(|&&thread| thread > 0).peekable();

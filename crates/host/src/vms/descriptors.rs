@@ -68,7 +68,8 @@ fn is_kvm(target: &Path) -> bool {
     target.to_str().is_some_and(|target| target.starts_with("anon_inode:kvm-"))
 }
 
-/// `/dev/vfio/vfio` is the container of groups, which identifies no device.
+/// Tests for VFIO groups and devices, but not for `/dev/vfio/vfio`, the container, which does not identify a
+/// device.
 fn is_vfio(target: &Path) -> bool {
     target.starts_with("/dev/vfio") && target != Path::new("/dev/vfio/vfio")
 }

@@ -11,11 +11,12 @@ use serde_json::Value;
 pub enum AssignedDevice {
     /// A PCI device, as `0000:65:00.0` or as in the command line.
     Pci(String),
-    /// Another one, or a mediated one, by its directory in sysfs.
+    /// Another device, or a mediated one, by its directory in sysfs.
     Sysfs(String),
 }
 
-/// All devices, in the order of the command line. It lacks hotplugged devices, whose groups are open.
+/// The devices on the command line, in its order. Hotplugged devices are not on it; only their open groups
+/// show them.
 pub(super) fn of(vmm: Vmm, arguments: &[String]) -> Vec<AssignedDevice> {
     match vmm {
         Vmm::Qemu => values(arguments, &["device"]).into_iter().filter_map(of_qemu).collect(),

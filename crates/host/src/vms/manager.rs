@@ -1,7 +1,7 @@
-//! The program that made a VM, and the VM's names there.
+//! The program that manages a VM, and the VM's names there.
 //!
 //! All evidence comes from the process: its control group, which only root can choose, and its command line, which its
-//! user can choose. Names from a command line are taken only in the form that their program gives them.
+//! user can choose. Names from a command line are accepted only in the form that the managing program uses.
 
 use super::Vmm;
 use super::arguments::{properties, property, values};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Manager {
-    /// libvirt, and nothing above it that is known.
+    /// libvirt, without a known program above it.
     Libvirt,
     /// Proxmox VE.
     Proxmox,
@@ -37,7 +37,7 @@ pub enum Manager {
 }
 
 impl Manager {
-    /// All of them.
+    /// All managers.
     pub const ALL: &'static [Self] = &[
         Self::Libvirt,
         Self::Proxmox,
@@ -68,7 +68,7 @@ impl Manager {
         }
     }
 
-    /// Tests whether it is the VMM itself, or unknown: nothing above the VMM made the VM.
+    /// Tests whether there is no known manager above the VMM: it is the VMM itself, or unknown.
     #[must_use]
     pub const fn is_vmm(self) -> bool {
         matches!(self, Self::Qemu | Self::CloudHypervisor | Self::Crosvm | Self::Firecracker | Self::Other)
@@ -86,23 +86,23 @@ impl Manager {
 pub struct Management {
     /// The program.
     pub manager: Manager,
-    /// The evidence, as the process shows it.
+    /// The evidence in the command line or control group of the process.
     pub evidence: Vec<String>,
     /// The UUID, in lower case.
     pub uuid: Option<String>,
     /// libvirt's ID of the running domain.
     pub libvirt_id: Option<u32>,
-    /// The number in Proxmox VE.
+    /// The VM ID in Proxmox VE.
     pub vmid: Option<u32>,
-    /// The control group shows that number too.
+    /// True if the control group confirms `vmid`.
     pub vmid_confirmed: bool,
     /// The namespace in Kubernetes, and the name in it.
     pub namespaced: Option<(String, String)>,
 }
 
-/// The numbers that Proxmox VE gives (qm(1), `<vmid>`).
+/// The valid VM IDs of Proxmox VE (qm(1), `<vmid>`).
 const VMIDS: std::ops::RangeInclusive<u32> = 100..=999_999_999;
-/// The places of its sockets (qemu-server, src/PVE/QemuServer/Helpers.pm, `$var_run_tmpdir`).
+/// The directory of Proxmox VE's sockets (qemu-server, src/PVE/QemuServer/Helpers.pm, `$var_run_tmpdir`).
 const PROXMOX_RUN: &str = "/run/qemu-server/";
 
 impl Management {
@@ -149,7 +149,8 @@ impl Management {
             found.namespaced = Some(names);
             return found.made_by(Manager::KubeVirt, "a domain in a control group of kubepods".to_owned());
         }
-        // The vendors of distributions change the first, Red Hat the second (nova/version.py, and its release file).
+        // Distributions change the manufacturer, so only the product counts; Red Hat changes that too
+        // (nova/version.py, and its release file).
         if let Some(seen) = smbios.says(&["product"], &["OpenStack Nova", "OpenStack Compute"]) {
             return found.made_by(Manager::Nova, seen);
         }
@@ -171,26 +172,26 @@ impl Management {
         self
     }
 
-    /// Tests whether the VM is called this: by UUID, or as `namespace/name`.
+    /// Tests whether the VM has this UUID or `namespace/name`.
     pub(super) fn is_called(&self, wanted: &str) -> bool {
         let uuid = self.uuid.as_deref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(wanted));
         let spaced = |(space, name): &(String, String)| wanted.split_once('/') == Some((space, name));
         uuid || self.namespaced.as_ref().is_some_and(spaced)
     }
 
-    /// Tests whether it has this number in Proxmox VE.
+    /// Tests whether it has this VM ID in Proxmox VE.
     pub(super) fn has_vmid(&self, number: u32) -> bool {
         self.vmid == Some(number)
     }
 
-    /// Tests whether it is this domain of the host's libvirt.
+    /// Tests whether it has this ID in the host's libvirt.
     pub(super) fn is_domain(&self, number: u32) -> bool {
         self.manager.uses_libvirt_of_the_host() && self.libvirt_id == Some(number)
     }
 }
 
-/// The first structures of type 1 in the command line: later ones replace fields of earlier ones in QEMU, but managers
-/// write one.
+/// The first `-smbios type=1` on the command line. In QEMU later ones override fields of earlier ones, but managers
+/// write only one.
 struct Smbios {
     fields: Vec<(String, String)>,
     uuid: Option<String>,
@@ -207,7 +208,7 @@ impl Smbios {
         Self { fields, uuid }
     }
 
-    /// One of these fields with one of these values, as evidence.
+    /// The first of these fields that has one of these values, as evidence.
     fn says(&self, fields: &[&str], wanted: &[&str]) -> Option<String> {
         let has = |field: &&&str| property(&self.fields, field).is_some_and(|value| wanted.contains(&value));
         let field = fields.iter().find(has)?;
@@ -225,18 +226,18 @@ fn uuid(text: &str) -> Option<String> {
     (text.len() == 36 && text.bytes().enumerate().all(fits)).then(|| text.to_ascii_lowercase())
 }
 
-/// The paths in the lines of `/proc/PID/cgroup`. They are told from the root: users may have groups of any name below their
-/// own, and none there.
+/// The paths in the lines of `/proc/PID/cgroup`. Compare them from the root on: users can create groups with any name below
+/// their own group, but not at the top.
 fn groups(cgroup: &str) -> impl Iterator<Item = &str> {
     cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2))
 }
 
-/// Digits alone: `parse` would accept a sign.
+/// Parses a number that has only digits: `parse` would accept a sign.
 fn digits(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// The number of a VM of Proxmox VE, and whether its control group says it (`qemu.slice/100.scope`).
+/// The VM ID in Proxmox VE, and whether the control group confirms it (`qemu.slice/100.scope`).
 fn vmid(arguments: &[String], cgroup: &str) -> Option<(u32, bool)> {
     let in_group = groups(cgroup).find_map(|path| {
         let scope = path.strip_prefix("/qemu.slice/")?;
@@ -250,8 +251,9 @@ fn vmid(arguments: &[String], cgroup: &str) -> Option<(u32, bool)> {
     arguments.iter().any(|argument| argument.contains(&own)).then_some((vmid, false))
 }
 
-/// libvirt's ID: from the control group (`machine-qemu\x2d3\x2dweb.scope`), else from its directory for the domain
-/// (`.../domain-3-web/...`; libvirt, src/qemu/qemu_domain.c, `qemuDomainSetPrivatePaths`).
+/// libvirt's ID of the domain: from the control group (`machine-qemu\x2d3\x2dweb.scope`), or else from libvirt's
+/// directory for the domain (`.../domain-3-web/...`; libvirt, src/qemu/qemu_domain.c,
+/// `qemuDomainSetPrivatePaths`).
 fn libvirt_id(arguments: &[String], cgroup: &str) -> Option<u32> {
     let from = |text: &str, before: &str, after: &str| {
         let (_, rest) = text.split_once(before)?;
@@ -265,7 +267,8 @@ fn libvirt_id(arguments: &[String], cgroup: &str) -> Option<u32> {
     groups(cgroup).find_map(of_group).or_else(|| arguments.iter().find_map(of_place))
 }
 
-/// Nova's default template is `instance-%08x` (nova/conf/compute.py, `instance_name_template`).
+/// Tests for a name by Nova's default template, `instance-%08x` (nova/conf/compute.py,
+/// `instance_name_template`).
 fn is_of_nova(name: &str) -> bool {
     let number = name.strip_prefix("instance-");
     number.is_some_and(|number| {
@@ -273,8 +276,8 @@ fn is_of_nova(name: &str) -> bool {
     })
 }
 
-/// KubeVirt's name of a domain is `namespace_name` (pkg/virt-launcher/virtwrap/util, `DomainFromNamespaceName`). Neither
-/// part may have an underscore in Kubernetes.
+/// Splits KubeVirt's name of a domain, `namespace_name` (pkg/virt-launcher/virtwrap/util, `DomainFromNamespaceName`).
+/// Neither part may have an underscore in Kubernetes.
 fn namespaced(domain: &str) -> Option<(String, String)> {
     let (space, name) = domain.split_once('_')?;
     let is_label = |text: &str| {
@@ -284,7 +287,7 @@ fn namespaced(domain: &str) -> Option<(String, String)> {
             && !text.starts_with('-')
             && !text.ends_with('-')
     };
-    // Names of VMs may have dots; each part is a label.
+    // Names of VMs may contain dots; each part between them is a label.
     let is_name = name.len() <= 253 && name.split('.').all(is_label);
     (is_label(space) && is_name).then(|| (space.to_owned(), name.to_owned()))
 }

@@ -101,7 +101,7 @@ fn other_vmms_are_their_own_managers() {
 }
 
 proptest! {
-    /// What a user can write on a command line gives no other name than a well-formed one.
+    /// No command line that a user can write leads to a malformed name.
     #[test]
     fn hostile_command_lines_give_well_formed_names(
         words in prop::collection::vec("(-id|-uuid|-smbios|-name|type=1,manufacturer=KubeVirt|[\\x00-\\x7f/_,=$`;é-]{0,40}|/run/qemu-server/[0-9]{1,12}\\.|/domain-[0-9+-]{0,12}-)", 0..12),

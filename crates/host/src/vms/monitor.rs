@@ -23,7 +23,7 @@ pub enum MonitorUse {
     Libvirt,
     /// QEMU connects as a client to a listening program.
     Client,
-    /// The descriptor was inherited from the program that started QEMU and uses it.
+    /// QEMU inherited the descriptor from the program that started it, which uses the other end.
     Inherited,
 }
 

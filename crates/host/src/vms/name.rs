@@ -17,14 +17,14 @@ pub enum Vmm {
     Crosvm,
     /// firecracker, also inside its jailer.
     Firecracker,
-    /// Another one, identified by the process's name.
+    /// Another VMM, identified by the process's name.
     #[default]
     Other,
 }
 
 impl Vmm {
-    /// By the executable, else by the first argument, else by the process's name, which any program can
-    /// change.
+    /// The VMM by the executable, the first argument, or the process's name, in this order: any program can
+    /// change its name.
     pub(super) fn of(executable: Option<&str>, command: &str, arguments: &[String]) -> Self {
         let names = [executable, arguments.first().map(String::as_str), Some(command)];
         let known = |path: &str| Self::by_name(Path::new(path).file_name()?.to_str()?);
@@ -32,7 +32,7 @@ impl Vmm {
     }
 
     fn by_name(name: &str) -> Option<Self> {
-        // Names of threads are cut at 15 characters, so prefixes are compared.
+        // The kernel cuts `comm` at 15 characters, so compare prefixes.
         match name {
             "kvm" => Some(Self::Qemu),
             name if name.starts_with("qemu-system-") || name.starts_with("qemu-kvm") => Some(Self::Qemu),
@@ -44,8 +44,8 @@ impl Vmm {
     }
 }
 
-/// The longest name of a VM, in characters: a command line has up to 1 MiB, and what is written of VMs has a place for each
-/// name. Those that managers give are shorter.
+/// The limit of a VM's name, in characters, because a command line has up to 1 MiB and the name is printed for each VM.
+/// Managers' names are shorter.
 const LONGEST: usize = 256;
 
 /// A name's first [`LONGEST`] characters.
@@ -53,7 +53,7 @@ pub(super) fn shortened(name: &str) -> &str {
     name.char_indices().nth(LONGEST).map_or(name, |(end, _)| &name[..end])
 }
 
-/// The name in the command line, however long it is; [`shortened`] is for those who do not take it apart.
+/// The full name on the command line. Use [`shortened`] unless you need its parts.
 pub(super) fn of(vmm: Vmm, arguments: &[String]) -> Option<String> {
     let name = match vmm {
         Vmm::Qemu => {
@@ -73,7 +73,7 @@ fn last(arguments: &[String], names: &[&str]) -> Option<String> {
     values(arguments, names).last().map(|&value| value.to_owned())
 }
 
-/// The name from a socket: `/run/web.sock`, also as `path=/run/web.sock`, gives `web`.
+/// The name of a VM from the path of its socket: `web` for `/run/web.sock` or `path=/run/web.sock`.
 fn socket_stem(arguments: &[String], names: &[&str]) -> Option<String> {
     let value = properties(values(arguments, names).last()?, "path");
     let stem = Path::new(property(&value, "path")?).file_stem()?;

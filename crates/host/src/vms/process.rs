@@ -6,9 +6,10 @@ use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// Ticks of times in `/proc`: `USER_HZ`, which is 100 on every x86 kernel (include/asm-generic/param.h).
+/// The clock ticks per second in `/proc`: `USER_HZ`, which is 100 on every x86 kernel
+/// (include/asm-generic/param.h).
 pub(super) const TICKS_PER_SECOND: u64 = 100;
-/// The limit of a command line; the longest of QEMU have some tens of KiB.
+/// The limit of a command line, in bytes; QEMU's longest ones have tens of KiB.
 const LONGEST_ARGUMENTS: usize = 1 << 20;
 /// `ESRCH`: the process ended during the examination.
 const NO_SUCH_PROCESS: i32 = 3;
@@ -20,7 +21,7 @@ pub struct NamedThread {
     pub tid: i32,
     /// Its name; for an I/O thread that of QEMU's object.
     pub name: String,
-    /// It is a kernel thread outside the process, as vhost workers are before Linux 6.4.
+    /// True for a kernel thread outside the process, as vhost workers were before Linux 6.4.
     pub kernel: bool,
 }
 
@@ -29,7 +30,7 @@ pub(super) enum Listing<T> {
     Read(T),
     /// It belongs to another user.
     Denied,
-    /// It blocks its readers.
+    /// It blocks readers of its files.
     Held,
     /// It ended.
     Gone,
@@ -39,7 +40,7 @@ pub(super) struct Process<'a> {
     root: &'a Root,
     home: String,
     pub(super) pid: i32,
-    /// It blocked one of the readers.
+    /// True if a read of one of its files was blocked.
     held: Cell<bool>,
 }
 
@@ -63,7 +64,7 @@ impl<'a> Process<'a> {
     /// The open descriptors with their link targets, by number ascending.
     pub(super) fn links(&self) -> Listing<Vec<(i32, PathBuf)>> {
         let home = format!("{}/fd", self.home);
-        // A directory that can be opened but not listed belongs to a process that has changed its user.
+        // A directory that can be opened but not listed: the process has changed its user.
         let found = match self.noting(self.root.links(&home, super::is_number)) {
             Ok(found) => found,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -90,7 +91,8 @@ impl<'a> Process<'a> {
         self.root.forget(&format!("{}/fd/{number}", self.home));
     }
 
-    /// Removes the threads and their names from the record, but keeps that the process cannot be examined.
+    /// Removes the threads and their names from the record, but not the fact that the process cannot be
+    /// examined.
     pub(super) fn forget_threads(&self) {
         for below in ["task", "comm", "cmdline"] {
             self.root.forget(&format!("{}/{below}", self.home));
@@ -118,7 +120,7 @@ impl<'a> Process<'a> {
         bytes.truncate(LONGEST_ARGUMENTS);
         let mut arguments: Vec<String> =
             bytes.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect();
-        // Nothing follows the last NUL, or blanks of a process that wrote its title there.
+        // After the last NUL there is nothing, or blanks if the process has overwritten its title.
         if arguments.last().is_some_and(|last| last.trim().is_empty()) {
             arguments.pop();
         }
@@ -153,7 +155,8 @@ impl<'a> Process<'a> {
     }
 }
 
-/// Field 22. Field 2, the name, may contain blanks and brackets; the last bracket ends it.
+/// The start time, field 22. Field 2, the name, may contain blanks and parentheses; the last parenthesis ends
+/// it.
 fn start_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(22 - 3)?.parse().ok()

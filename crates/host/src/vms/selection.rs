@@ -11,18 +11,18 @@ pub struct NoSuchVm {
     there: String,
 }
 
-/// How a VM is named by what a user gives, the most certain first.
+/// The kind of match between a user's text and a VM, the most reliable first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum By {
-    /// Its number in Proxmox VE, which its control group shows.
+    /// The VM ID in Proxmox VE, confirmed by the control group.
     Vmid,
-    /// Its process.
+    /// The process ID.
     Process,
-    /// Its number in Proxmox VE, as its command line says.
+    /// The VM ID in Proxmox VE, only from the command line.
     VmidOfCommandLine,
-    /// Its number in libvirt.
+    /// The domain ID in libvirt.
     Domain,
-    /// Its name, UUID, or namespace and name.
+    /// The name, UUID, or namespace and name.
     Name,
 }
 
@@ -45,8 +45,8 @@ impl By {
     }
 }
 
-/// A VM that a user names, where VMs are seen one after another and may come later: once one is seen that is named with more
-/// certainty, by the order of [`Vms::select`], the others are not meant.
+/// A VM that a user named, for callers that see VMs one after another, even VMs that start later. Once a VM with a more
+/// reliable match appears (in the order of [`Vms::select`]), VMs with a less reliable one no longer match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedVm {
     wanted: String,
@@ -54,7 +54,7 @@ pub struct WantedVm {
 }
 
 impl WantedVm {
-    /// The VM that is named so among those that run, or will.
+    /// Takes the user's text, and the VMs that already run.
     #[must_use]
     pub fn new(wanted: &str, running: &Vms) -> Self {
         let mut new = Self { wanted: wanted.to_owned(), best: None };
@@ -64,7 +64,7 @@ impl WantedVm {
         new
     }
 
-    /// Tests whether the VM of process `pid` is meant, with its name and those that its manager gives.
+    /// Tests whether the user means the VM of process `pid` with this name and these names in its manager.
     pub fn is(&mut self, pid: i32, name: Option<&str>, management: &Management) -> bool {
         let Some(by) = By::of(&self.wanted, pid, name, management) else { return false };
         let best = *self.best.get_or_insert(by);
@@ -76,9 +76,10 @@ impl WantedVm {
 impl Vms {
     /// The VMs in `wanted`, each once and in the host's order; all if it is empty.
     ///
-    /// A number is that of a VM in Proxmox VE, of a process, or of a domain in libvirt, in this order; everything else, and
-    /// other numbers, is a name, which several VMs may have, a UUID, or `namespace/name` of KubeVirt. The number in Proxmox
-    /// VE goes before the process only if the control group shows it: anybody can write it on a command line.
+    /// A number is the ID of a VM in Proxmox VE, of a process, or of a domain in libvirt, tried in this order. Any other
+    /// text, and a number without a match, is a name (several VMs may have it), a UUID, or `namespace/name` of KubeVirt.
+    /// The VM ID of Proxmox VE has precedence over the process only if the control group confirms it: anyone can write it
+    /// on a command line.
     ///
     /// # Errors
     /// [`NoSuchVm`] for the first name without a VM, with the available ones.
@@ -102,7 +103,7 @@ impl Vms {
     fn matching(&self, wanted: &str) -> Vec<&Vm> {
         let by = |vm: &Vm| By::of(wanted, vm.pid, Some(&vm.name), &vm.management);
         let Some(best) = self.vms.iter().filter_map(by).min() else { return Vec::new() };
-        // A number is that of one VM.
+        // An ID belongs to one VM only.
         let most = if best == By::Name { usize::MAX } else { 1 };
         self.vms.iter().filter(|vm| by(vm) == Some(best)).take(most).collect()
     }
@@ -140,13 +141,13 @@ mod tests {
         let (plain, claims, has) = (Management::default(), of_proxmox(100, false), of_proxmox(100, true));
         let mut wanted = WantedVm::new("100", &Vms::default());
         assert!(!wanted.is(7, Some("web"), &plain));
-        // Anybody can write the number on a command line: it is believed as long as nobody else has it.
+        // Anyone can write the ID on a command line: it counts until a VM with a better match appears.
         assert!(wanted.is(8, Some("claims"), &claims));
         assert!(wanted.is(100, Some("process"), &plain));
         assert!(!wanted.is(8, Some("claims"), &claims));
         assert!(wanted.is(9, Some("has"), &has));
         assert!(!wanted.is(100, Some("process"), &plain) && !wanted.is(8, Some("claims"), &claims));
-        // It is started again.
+        // The VM is started again.
         assert!(wanted.is(12, Some("has"), &has));
 
         let mut by_name = WantedVm::new("web", &Vms::default());

@@ -1,4 +1,4 @@
-//! The host CPU time of the threads of a VM's process, by their work.
+//! The host CPU time of the threads of a VM's process, by kind of work.
 
 use super::Vm;
 use crate::scheduling::ThreadId;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Clock ticks of `/proc` in nanoseconds: USER_HZ is 100 on x86 (include/asm-generic/param.h).
+/// A clock tick of `/proc`, in nanoseconds: USER_HZ is 100 on x86 (include/asm-generic/param.h).
 const TICK_NS: u64 = 10_000_000;
 
 /// The work of a thread for its VM.
@@ -55,7 +55,7 @@ pub struct Spent {
 }
 
 impl ThreadReading {
-    /// The threads of `vm` on the host below `root`. Those that end during the reading are left out.
+    /// The threads of `vm` on the host below `root`. Omits threads that end during the reading.
     #[must_use]
     pub fn of(vm: &Vm, root: &Path) -> Self {
         let home = root.join(format!("proc/{}/task", vm.pid));
@@ -68,8 +68,8 @@ impl ThreadReading {
         Self(own.chain(kernel).filter_map(read).collect())
     }
 
-    /// The CPU time since an earlier reading, the most first. All time of a thread that started since then is
-    /// included.
+    /// The CPU time since an earlier reading, the largest first. A thread that started since then counts with
+    /// all its time.
     #[must_use]
     pub fn since(&self, before: &Self) -> Vec<Spent> {
         let mut sums: BTreeMap<&Work, Spent> = BTreeMap::new();

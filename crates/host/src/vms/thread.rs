@@ -3,17 +3,17 @@
 use super::process::{NamedThread, Process};
 use crate::Root;
 
-/// A vhost worker's name contains the thread that set it up (drivers/vhost/vhost.c).
+/// The thread that created a vhost worker, from the worker's name (drivers/vhost/vhost.c).
 fn vhost_owner(name: &str) -> Option<i32> {
     name.strip_prefix("vhost-")?.parse().ok()
 }
 
-/// All vhost workers that are kernel threads. They are possible again since Linux 6.17.
+/// All vhost workers that are kernel threads: always before Linux 6.4, optionally since 6.17.
 pub(super) fn kernel_workers(root: &Root, pids: &[i32]) -> Vec<NamedThread> {
     let worker = |&tid: &i32| {
         let process = Process::new(root, tid);
         let name = process.command()?;
-        // A program can have such a name too, but only kernel threads have no command line.
+        // A program can have the same name, but only kernel threads have no command line.
         let is_kernels = vhost_owner(&name).is_some() && process.arguments().is_empty() && !process.is_held();
         is_kernels.then_some(NamedThread { tid, name, kernel: true })
     };
@@ -28,7 +28,7 @@ pub(super) fn vhost(own: &[NamedThread], kernel: &[NamedThread], threads: &[i32]
     within.chain(beside).cloned().collect()
 }
 
-/// QEMU's I/O threads; that of its monitors does no I/O of the guest.
+/// QEMU's I/O threads, without the monitor's, which does no I/O for the guest.
 pub(super) fn iothreads(own: &[NamedThread]) -> Vec<NamedThread> {
     let named = own.iter().filter_map(|one| {
         let name = one.name.strip_prefix("IO ").filter(|&name| name != "mon_iothread")?;

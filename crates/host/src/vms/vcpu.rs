@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One vCPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Vcpu {
-    /// KVM's number: the one in tracepoints, on x86 the APIC ID. QEMU's own index differs if the numbers of
+    /// KVM's vCPU ID, as in tracepoints; on x86 it is the APIC ID. QEMU's own index differs if the numbers of
     /// cores or threads are not powers of two.
     pub number: u32,
     /// Its descriptor; `None` for a thread with a vCPU's name but no descriptor.
@@ -36,8 +36,8 @@ pub(super) fn number_of(name: &str) -> Option<u32> {
 
 /// The vCPUs of a process, by number.
 ///
-/// KVM's debugfs shows the thread of each vCPU once it has run; names are the second choice, because their
-/// numbers are the VMM's own.
+/// KVM's debugfs shows the thread of each vCPU that has run. Thread names are the second choice, because they
+/// contain the VMM's own numbers.
 pub(super) fn joined(
     descriptors: &Descriptors,
     threads: &[NamedThread],
@@ -68,8 +68,9 @@ fn named_only((number, thread): (u32, i32)) -> Vcpu {
     Vcpu { number, fd: None, thread: Some(thread), statistics_fd: None }
 }
 
-/// If there are as many names as vCPUs, they correspond in order: APIC IDs increase with QEMU's index. If
-/// there are fewer, as after vCPUs were unplugged, only numbers on both sides are used.
+/// The threads of vCPUs by their names. If there are as many names as vCPUs, they correspond in order,
+/// because APIC IDs increase with QEMU's index. If the counts differ, for instance after an unplug, equal
+/// numbers correspond, provided that each name has the number of a vCPU.
 fn by_name(numbers: &[u32], names: &[(u32, i32)]) -> BTreeMap<u32, Vec<i32>> {
     if numbers.len() == names.len() {
         return queues(numbers.iter().zip(names).map(|(&number, &(_, thread))| (number, thread)));
@@ -80,7 +81,7 @@ fn by_name(numbers: &[u32], names: &[(u32, i32)]) -> BTreeMap<u32, Vec<i32>> {
     BTreeMap::new()
 }
 
-/// Values by number, so that with several VMs in one process each vCPU gets its own.
+/// The values of each number, in order, so that with several VMs in one process each vCPU gets its own.
 fn queues(pairs: impl Iterator<Item = (u32, i32)>) -> BTreeMap<u32, Vec<i32>> {
     let mut queues: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
     for (number, value) in pairs {

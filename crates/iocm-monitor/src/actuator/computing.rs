@@ -17,8 +17,8 @@ pub(super) struct Used {
 }
 
 impl Meter {
-    /// The CPU time of these threads over this many seconds, without threads that are new since the last look or have
-    /// ended.
+    /// The CPU time of these threads over this many seconds. A thread that is new since the last look counts as 0; one
+    /// that has ended is absent.
     pub(super) fn read(
         &mut self,
         root: &Path,
@@ -31,7 +31,7 @@ impl Meter {
             let Some(times) = thread.times(root) else { continue };
             let before = self.0.get(&thread).copied().unwrap_or(times);
             let share = |now: u64, before: u64| {
-                // The kernel accounts for the time since the last tick late, and then for more than has passed.
+                // The kernel updates run times at ticks, so a period can show more time than has passed.
                 if seconds > 0.0 { (now.saturating_sub(before) as f64 / 1e9 / seconds).min(1.0) } else { 0.0 }
             };
             let (ran, waited) =
@@ -44,7 +44,7 @@ impl Meter {
     }
 }
 
-/// The node to which all these threads are bound, if there is one.
+/// The NUMA node that all these threads are bound to, if there is one.
 pub(super) fn node_of(
     root: &Path,
     nodes: &BTreeMap<u32, u32>,

@@ -1,4 +1,4 @@
-//! Threads and interrupts on CPUs, each change in the journal and put back at the end.
+//! The pinning of threads and interrupts. Each change is in the journal and is restored at the end.
 
 use host::scheduling::ThreadId;
 use host::{ControlGroup, CpuSet};
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 /// An object whose CPUs were set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Pinned {
-    /// A thread, and when it started.
+    /// A thread, with its start time.
     Thread(ThreadId, u64),
-    /// The control group of a thread, which it has for itself.
+    /// The control group that holds this thread alone.
     Group(ThreadId),
     /// An interrupt.
     Interrupt(u32),
@@ -23,36 +23,35 @@ impl Pinned {
     }
 }
 
-/// Threads and interrupts on CPUs, each change in the journal and put back at the end; what a `kill -9` leaves,
-/// `exitless restore` puts back.
+/// Pins threads and interrupts. Each change is in the journal and is restored at the end; after a `kill -9`, `exitless
+/// restore` does it.
 #[derive(Debug)]
 pub struct Pinning<A: Actions> {
     root: PathBuf,
     changes: Changes<A>,
-    /// Set the control group of threads that have one for themselves.
+    /// Pin threads that have a control group of their own by that group.
     by_groups: bool,
-    /// The CPUs that each has now, with the journal's entry if they had to be changed.
+    /// The present CPUs of each object, with the journal's entry if they were changed.
     held: BTreeMap<Pinned, (String, Option<Entry>)>,
 }
 
 impl<A: Actions> Pinning<A> {
-    /// Prepares changes of the host below `root`. `command` is the command line that the journal shows.
+    /// Prepares changes to the host below `root`. `command` is the command line that the journal shows.
     ///
     /// # Errors
-    /// When there can be no journal.
+    /// When the journal cannot be opened.
     pub fn begin(root: &Path, actions: A, command: Vec<String>) -> Result<Self, Error> {
         let changes = Changes::begin(root, actions, command)?;
         Ok(Self { root: root.to_owned(), changes, by_groups: false, held: BTreeMap::new() })
     }
 
-    /// Places threads that have a control group of cgroup v2 for themselves by that group's `cpuset.cpus`, and the others by
-    /// affinity.
+    /// Pins threads that have a cgroup v2 group of their own by its `cpuset.cpus`, and others by affinity.
     #[must_use]
     pub fn by_groups(self) -> Self {
         Self { by_groups: true, ..self }
     }
 
-    /// Lets a thread run on these CPUs alone. `group` is the file of the CPUs of a control group that it has for itself.
+    /// Restricts a thread to these CPUs. `group` is the `cpuset.cpus` file of a control group that holds this thread alone.
     ///
     /// # Errors
     /// [`Error::ThreadGone`], and when the kernel refuses.
@@ -69,7 +68,8 @@ impl<A: Actions> Pinning<A> {
         if let (Some(path), true, false) = (group, self.by_groups, self.held.contains_key(&by_affinity)) {
             let change = Change::Value { path: path.to_owned(), value: cpus.clone() };
             match self.core(Pinned::Group(thread), cpus.clone(), change) {
-                // The group may not be changed, as one whose CPUs are a partition: the thread may.
+                // The group cannot be changed, for example because it is a cpuset partition: set the thread's affinity
+                // instead.
                 Err(Error::Access { .. }) if !self.held.contains_key(&Pinned::Group(thread)) => {}
                 outcome => return outcome,
             }
@@ -78,10 +78,10 @@ impl<A: Actions> Pinning<A> {
         self.core(by_affinity, cpus, change)
     }
 
-    /// Has an interrupt handled on these CPUs alone (`smp_affinity_list`, Documentation/core-api/irq/irq-affinity.rst).
+    /// Routes an interrupt to these CPUs only (`smp_affinity_list`, Documentation/core-api/irq/irq-affinity.rst).
     ///
     /// # Errors
-    /// When the kernel refuses, as it does for interrupts that it spreads over CPUs itself.
+    /// When the kernel refuses, as it does for managed interrupts.
     pub(super) fn interrupt(&mut self, number: u32, cpus: &CpuSet) -> Result<(), Error> {
         let (path, cpus) = (format!("/proc/irq/{number}/smp_affinity_list"), cpus.to_string());
         self.core(Pinned::Interrupt(number), cpus.clone(), Change::Value { path, value: cpus })
@@ -105,7 +105,7 @@ impl<A: Actions> Pinning<A> {
         Ok(())
     }
 
-    /// Puts a thread back to where it was.
+    /// Restores the CPUs of a thread.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -113,7 +113,7 @@ impl<A: Actions> Pinning<A> {
         self.back(|what| what.is_of(thread))
     }
 
-    /// Puts all interrupts back.
+    /// Restores the CPUs of all interrupts.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -131,12 +131,12 @@ impl<A: Actions> Pinning<A> {
         Ok(())
     }
 
-    /// Threads that others moved since are no longer managed: their journal entries are left for the end.
+    /// Stops managing a thread, for example one that others have moved. Its journal entries remain until the end.
     pub(super) fn forget(&mut self, thread: ThreadId) {
         self.held.retain(|what, _| !what.is_of(thread));
     }
 
-    /// The CPUs that a thread was put on.
+    /// The CPUs that a thread was pinned to.
     pub(super) fn pinned_to(&self, thread: ThreadId) -> Option<CpuSet> {
         let (_, (cpus, _)) = self.held.iter().find(|(what, _)| what.is_of(thread))?;
         CpuSet::parse(cpus)
@@ -156,25 +156,25 @@ impl<A: Actions> Pinning<A> {
     }
 }
 
-/// The control groups of a VM's threads, of those that are in one.
+/// The control groups of a VM's threads. Threads without one are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Groups(BTreeMap<ThreadId, ControlGroup>);
 
 impl Groups {
-    /// Those of the threads of one VM that are to be placed.
+    /// The groups of those threads of one VM that are to be placed.
     pub(super) fn of(root: &Path, threads: &[ThreadId]) -> Self {
         Self(threads.iter().filter_map(|&thread| Some((thread, ControlGroup::of(root, thread)?))).collect())
     }
 
-    /// The CPUs that are left to the VM: by the nearest group that all threads are in, for narrower ones are of single
-    /// threads. `None` where no group says anything.
+    /// The CPUs that the VM may use, by the nearest group that contains all threads: groups below it may be for single
+    /// threads. `None` if no group says.
     pub(super) fn cpus(&self, root: &Path) -> Option<CpuSet> {
         let mut groups = self.0.values();
         let first = groups.next()?.clone();
         groups.try_fold(first, |common, group| common.common(group))?.cpus(root)
     }
 
-    /// The group of a thread and what it leaves of these CPUs, where it does not leave all that are wanted.
+    /// The group of a thread and the CPUs that it allows, if these do not include all wanted CPUs in `of`.
     pub(super) fn forbidding(
         &self,
         root: &Path,
@@ -188,9 +188,9 @@ impl Groups {
         (!cpus.contains_all(&wanted)).then(|| (group.path(), cpus))
     }
 
-    /// The `cpuset.cpus` files of groups that hold one of these threads alone, as libvirt makes them for vCPUs and
-    /// iothreads (`vcpu0`, `iothread1`). Threads of the kernel that work for the thread may be in there too; not the
-    /// first thread of the VM's process `pid`, which is there for the whole VM.
+    /// The `cpuset.cpus` files of groups that hold just one of these threads, such as libvirt's groups for vCPUs and
+    /// iothreads (`vcpu0`, `iothread1`). Kernel threads that work for the thread may be in the group, too, but not the
+    /// main thread of the VM's process `pid`: its group is for the whole VM.
     pub(super) fn own(&self, root: &Path, pid: i32) -> BTreeMap<ThreadId, String> {
         let pinned: BTreeSet<i32> = self.0.keys().map(|thread| thread.tid).collect();
         let is_own = |thread: &ThreadId, group: &ControlGroup| {

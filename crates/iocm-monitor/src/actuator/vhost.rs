@@ -14,23 +14,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The interval of searches for VMs, each of which reads every process.
+/// The interval of searches for VMs. Each search reads every process.
 const DISCOVER_EVERY: Duration = Duration::from_secs(1);
 
 /// The threads of the kernel's vhost and of QEMU on a stock host.
 ///
-/// vhost has a thread for each device, which cannot be merged from outside; so an "I/O worker" is here an I/O core, and
-/// its queues are the I/O threads that run on it alone.
+/// vhost has a thread for each device, and these cannot be merged from outside. So an "I/O worker" here is an I/O core,
+/// and its queues are the I/O threads that are pinned to it.
 #[derive(Debug)]
 pub struct Vhost<A: Actions> {
     root: PathBuf,
     only: Option<CpuSet>,
-    /// `None` for a dry run, which cannot change anything by mistake.
+    /// `None` in a dry run, so that nothing can be changed by mistake.
     pinning: Option<Pinning<A>>,
     found: Found,
     cpus: Vec<u32>,
     discovered: Option<Instant>,
     looked: Option<Instant>,
+    /// The numbers of the present threads. None is used again: the policy compares a queue's throughput before and after
+    /// a change.
     numbers: BTreeMap<ThreadId, u32>,
     layout: BTreeMap<u32, WorkerCore>,
     io_cores: BTreeSet<u32>,
@@ -42,7 +44,7 @@ pub struct Vhost<A: Actions> {
 }
 
 impl<A: Actions> Vhost<A> {
-    /// The I/O threads of the host below `root`; `only` on these CPUs. Without `pinning` nothing can be changed.
+    /// The I/O threads of the host below `root`; `only` limits the CPUs. Without `pinning` nothing can be changed.
     #[must_use]
     pub fn new(root: &Path, only: Option<CpuSet>, pinning: Option<Pinning<A>>) -> Self {
         Self {
@@ -118,7 +120,7 @@ impl<A: Actions> Vhost<A> {
         self.numbers.iter().find(|(_, number)| **number == queue).map(|(&thread, _)| thread)
     }
 
-    /// Beside the I/O cores; what was not moved for them is where it was.
+    /// Moves vCPUs off the I/O cores and interrupts onto them. If there are no I/O cores, moves both back.
     fn place_the_rest(&mut self, told: &mut Vec<String>) -> Result<(), Trouble> {
         let Some(pinning) = &mut self.pinning else { return Ok(()) };
         for vm in &self.found.vms {
@@ -144,7 +146,7 @@ impl<A: Actions> Vhost<A> {
             if self.refused.contains(&name) {
                 continue;
             }
-            // The kernel refuses managed interrupts: the others still help.
+            // The kernel refuses to move managed interrupts; moving the others still helps.
             if let Err(error) = pinning.interrupt(interrupt.number, &cores) {
                 told.push(format!("The {name} stays where it is: {error}"));
                 self.refused.insert(name);
@@ -154,13 +156,13 @@ impl<A: Actions> Vhost<A> {
     }
 }
 
-/// Tests whether a thread was pinned. A thread that has ended needs no CPUs; and one whose control group forbids these
-/// CPUs since VMs were last looked for stays where it is, which the next look finds.
+/// Returns whether a thread was pinned. One that has ended needs no CPUs. One whose control group has excluded these
+/// CPUs since the last search for VMs stays where it is; the next search notices that.
 fn take(outcome: Result<(), Error>, told: &mut Vec<String>) -> Result<bool, Trouble> {
     let is_forbidden = |source: &io::Error| source.kind() == io::ErrorKind::InvalidInput;
     match outcome {
         Ok(()) => Ok(true),
-        // What others changed since is found, and left to them, when VMs are looked for.
+        // The next search for VMs notices what others have changed, and leaves it to them.
         Err(error @ (Error::ThreadGone { .. } | Error::ChangedSince { .. })) => {
             told.push(error.to_string());
             Ok(false)
@@ -179,7 +181,7 @@ impl<A: Actions> Actuator for Vhost<A> {
         let cores = self.cores()?;
         let mut told = Vec::new();
         if !self.io_cores.is_empty() {
-            // VMs that came since, and CPUs that went, change who belongs beside the I/O cores.
+            // VMs may have started and CPUs gone offline since: keep the I/O cores free of vCPUs.
             self.place_the_rest(&mut told)?;
         }
         let time = Instant::now();
@@ -200,7 +202,7 @@ impl<A: Actions> Actuator for Vhost<A> {
                 let Used { ran, .. } = of(&io.thread);
                 let number = self.number(io.thread);
                 let core = self.layout.get(&number).copied().flatten();
-                // The kernel does not tell which thread serves which tap, so the VM's traffic is divided by CPU time.
+                // The kernel does not say which thread serves which tap, so the VM's traffic is divided by CPU time.
                 let part =
                     if io.is_vhost && vhost > 0.0 && seconds > 0.0 { ran / vhost / seconds } else { 0.0 };
                 numbers.push(number);
@@ -228,7 +230,7 @@ impl<A: Actions> Actuator for Vhost<A> {
         let mut workers = vec![WorkerView {
             number: worker_at(None),
             core: None,
-            // No thread is limited by a core here: the busiest one shows whether a CPU is full.
+            // These threads do not share a core, so the busiest one, not the sum, shows whether a CPU is full.
             useful: at(&queues, None).fold(0.0, f64::max),
         }];
         workers.retain(|_| at(&queues, None).next().is_some());
@@ -251,7 +253,7 @@ impl<A: Actions> Actuator for Vhost<A> {
     fn act(&mut self, actions: &[Action], wanted: &Layout) -> Result<Vec<String>, Trouble> {
         let mut told = Vec::new();
         self.io_cores = wanted.0.keys().flatten().copied().collect();
-        // vCPUs first, so that an I/O thread finds its core free.
+        // vCPUs first, so that the cores are free when the I/O threads arrive.
         self.place_the_rest(&mut told)?;
         for action in actions {
             let Action::Move { queue, to } = *action else { continue };
@@ -284,7 +286,7 @@ impl<A: Actions> Actuator for Vhost<A> {
     }
 }
 
-/// Workers are named by their cores here; the one without a core comes first.
+/// The number of a worker, derived from its core; 0 is the one without a core.
 fn worker_at(core: WorkerCore) -> u32 {
     core.map_or(0, |core| core.saturating_add(1))
 }

@@ -11,7 +11,7 @@ use std::fs;
 const GROUPS: [(&str, &[i32]); 4] =
     [("emulator", &[4000, 4004]), ("vcpu0", &[4001]), ("vcpu1", &[4002]), ("iothread1", &[4003])];
 
-/// The VM 4000, each of whose groups may have all four CPUs.
+/// The VM 4000. Each of its groups may use all four CPUs.
 fn by_libvirt() -> String {
     let mut text = vm(4000, "web", false, "0-3");
     text += "== /sys/fs/cgroup/machine/4000/cpuset.cpus.effective\n0-3\n";
@@ -37,7 +37,7 @@ fn monitor(root: &Path, pinning: Pinning<Kernel>) -> Monitor<Vhost<Kernel>> {
     Monitor::new(Vhost::new(root, None, Some(pinning)), Settings::default(), false)
 }
 
-/// Lets vhost's thread and the iothread be busy for so many periods.
+/// Keeps vhost's thread and the iothread busy for this many periods.
 fn watch(monitor: &mut Monitor<Vhost<Kernel>>, root: &Path, periods: u64) -> Vec<u32> {
     monitor.step(0.0);
     let mut cores = Vec::new();
@@ -57,7 +57,7 @@ fn cpus_of_group(root: &Path, group: &str) -> String {
     fs::read_to_string(file_of(root, group, "cpuset.cpus")).unwrap().trim().to_owned()
 }
 
-/// The kernel's reaction to what was written.
+/// Does what the kernel would do after the writes.
 fn kernel_follows(root: &Path) {
     for (name, threads) in GROUPS {
         let cpus = cpus_of_group(root, name);
@@ -107,7 +107,7 @@ fn groups_that_a_kill_left_are_put_back_by_restore() {
     let mut monitor = monitor(root, pinning(root).by_groups());
     watch(&mut monitor, root, 3);
     assert_ne!(cpus_of_group(root, "vcpu0"), "");
-    // The journal's owner is this test, which is no process of that host.
+    // The journal's owner is this test, which is not a process on that host.
     std::mem::forget(monitor);
     let restored = restore(root, &mut Kernel { root: root.to_owned() }, Restore::default()).unwrap();
     assert!(!restored.incomplete() && restored.damage.is_empty(), "{restored:?}");
@@ -172,7 +172,7 @@ fn a_group_that_others_change_meanwhile_is_theirs() {
     assert!(trouble.contains("VM web is left alone"), "{trouble}");
     let why = format!("/machine/4000/vcpu0 leaves CPUs {theirs} to thread 4001");
     assert!(trouble.contains(&why), "{trouble}");
-    // The rest of the VM is as it was at once, and not only at the end.
+    // The rest of the VM is restored at once, not just at the end.
     let groups = ["vcpu0", "vcpu1", "iothread1"].map(|group| cpus_of_group(root, group));
     assert_eq!(groups, [theirs.as_str(), "", ""]);
     let left = monitor.end();

@@ -1,4 +1,4 @@
-//! Stock hosts of plain files, with vhost's threads in both layouts.
+//! Stock hosts made of plain files, with vhost's threads in both layouts.
 
 use super::*;
 use crate::{Monitor, Settings};
@@ -7,7 +7,7 @@ use knobs::{Change, Entry, Journal, Parameters, Restore, restore};
 use std::fmt::Write as _;
 use std::fs;
 
-/// A kernel that keeps the CPUs of threads in their `status`.
+/// A kernel that keeps the CPUs of threads in their `status` files.
 #[derive(Debug, Clone)]
 pub(super) struct Kernel {
     pub(super) root: PathBuf,
@@ -56,7 +56,7 @@ fn thread(pid: i32, tid: i32, name: &str, cpus: &str) -> String {
     )
 }
 
-/// A VM of two vCPUs with a vhost thread and an iothread; vhost's thread is a process of its own or one of QEMU's.
+/// A VM of two vCPUs with a vhost thread and an iothread. The vhost thread is a kernel thread or a thread of QEMU.
 pub(super) fn vm(pid: i32, name: &str, kernel_threads: bool, cpus: &str) -> String {
     let mut text = format!(
         "== /proc/{pid}/comm\nqemu-system-x86\n== /proc/{pid}/cmdline arguments\nqemu-system-x86_64\n-name\nguest={name}\n\
@@ -101,7 +101,7 @@ pub(super) fn cpus_of(root: &Path, tid: i32) -> String {
     Kernel { root: root.to_owned() }.affinity(tid).unwrap()
 }
 
-/// Lets all I/O threads run for as long as there was time for.
+/// Sets the run time of these threads, so that they were busy in each period.
 pub(super) fn run(root: &Path, threads: &[(i32, i32)], times: u64) {
     for (pid, tid) in threads {
         let file = root.join(format!("proc/{pid}/task/{tid}/schedstat"));
@@ -149,7 +149,7 @@ fn what_a_kill_leaves_is_put_back_by_restore() {
         monitor.step(times as f64);
     }
     assert_ne!(cpus_of(root, 4004), "0-3");
-    // The journal's owner is this test, which is no process of that host.
+    // The journal's owner is this test, which is not a process on that host.
     std::mem::forget(monitor);
     let restored = restore(root, &mut Kernel { root: root.to_owned() }, Restore::default()).unwrap();
     assert!(!restored.incomplete() && restored.damage.is_empty(), "{restored:?}");
@@ -231,7 +231,7 @@ fn a_dry_run_has_nothing_to_change_with() {
     assert!(!root.join("run/exitless").exists());
 }
 
-/// VMs are looked for once a second.
+/// Waits until the next look searches for VMs, which it does once a second.
 pub(super) fn until_looked_for() {
     std::thread::sleep(DISCOVER_EVERY + Duration::from_millis(50));
 }
@@ -269,7 +269,7 @@ fn a_thread_that_others_move_between_two_looks_stops_nothing() {
     let root = host.path();
     let mut actuator = actuator(root);
     actuator.look().unwrap();
-    // However long this takes, VMs are not looked for again.
+    // No search for VMs during this test, however long it takes.
     actuator.discovered = Some(Instant::now() + Duration::from_secs(3600));
     let queue = actuator.numbers[&ThreadId { pid: 4000, tid: 4004 }];
     let mut go = |core: u32| {

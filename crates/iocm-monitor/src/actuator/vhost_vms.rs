@@ -1,4 +1,4 @@
-//! The VMs of a stock host, as far as their I/O is by threads of the kernel's vhost or of QEMU.
+//! The VMs of a stock host whose I/O is done by threads of the kernel's vhost or by QEMU's iothreads.
 
 use super::computing::node_of;
 use super::pinning::Groups;
@@ -20,7 +20,7 @@ pub(super) struct ManagedVm {
     pub(super) io: Vec<IoThread>,
     pub(super) taps: Vec<String>,
     pub(super) interrupts: Vec<AdapterInterrupt>,
-    /// The CPUs that its control group leaves to it, of those that are on.
+    /// The online CPUs that its control group allows.
     pub(super) cpus: CpuSet,
     /// The `cpuset.cpus` files of control groups that hold one thread alone, as libvirt makes them.
     pub(super) own_groups: BTreeMap<ThreadId, String>,
@@ -36,14 +36,14 @@ pub(super) struct IoThread {
     pub(super) is_vhost: bool,
 }
 
-/// The VMs that may be placed, and why others may not.
+/// The VMs that may be placed, and the reasons why others are left alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) vms: Vec<ManagedVm>,
     pub(super) notes: Vec<String>,
 }
 
-/// Looks for VMs below `root`. Where a thread was put by the monitor itself, `placed` says it.
+/// Searches for VMs below `root`. `pinned` returns the CPUs to which the monitor itself has pinned a thread.
 ///
 /// # Errors
 /// When there is no readable `proc`.
@@ -107,7 +107,7 @@ pub(super) fn find(
 
 fn io_threads(vm: &Vm) -> Vec<IoThread> {
     let vhost = vm.vhost.iter().map(|one| {
-        // Before Linux 6.4 they are processes of their own.
+        // Before Linux 6.4 vhost threads are kernel threads, with PIDs of their own.
         let pid = if one.kernel { one.tid } else { vm.pid };
         let name = format!("{} {}/{}", vm.name, one.name, one.tid);
         IoThread { thread: ThreadId { pid, tid: one.tid }, name, is_vhost: true }
@@ -119,7 +119,8 @@ fn io_threads(vm: &Vm) -> Vec<IoThread> {
     vhost.chain(own).collect()
 }
 
-/// Others set the affinity of these threads: libvirt's `vcpupin`, `taskset`, another program.
+/// The reason to leave a VM alone: others set the affinity of its threads (libvirt's `vcpupin`, `taskset`, another
+/// program).
 fn others_say(
     root: &Path,
     groups: &Groups,
@@ -131,7 +132,7 @@ fn others_say(
         let Some(allowed) = thread.allowed(root) else { continue };
         let ours = pinned(thread);
         let is_fine = match &ours {
-            // CPUs that went offline since are not a change by others.
+            // CPUs that have gone offline are not a change by others.
             Some(ours) => {
                 left.iter().all(|cpu| ours.contains(cpu) == allowed.contains(cpu)) || !ours.meets(left)
             }
@@ -152,8 +153,8 @@ fn others_say(
 }
 
 impl Found {
-    /// CPUs that every VM may use, in order. VMs that would leave fewer than two are left alone, the later ones first
-    /// in.
+    /// The CPUs that every VM may use, in order. A VM that would reduce them to fewer than two is left alone; earlier
+    /// VMs win.
     pub(super) fn shared_cpus(&mut self, only: Option<&CpuSet>) -> Vec<u32> {
         let mut shared: Option<Vec<u32>> = None;
         let mut notes = Vec::new();
@@ -174,12 +175,12 @@ impl Found {
     }
 }
 
-/// The traffic of a VM's taps since the last look, divided over its vhost threads by their CPU time.
+/// Measures the traffic of VMs' taps since the last look.
 #[derive(Debug, Default)]
 pub(super) struct TapMeter(BTreeMap<String, taps::Carried>);
 
 impl TapMeter {
-    /// Packets and bytes of each of these taps together since the last look.
+    /// The sum of packets and bytes of these taps since the last look. A tap that is new counts as 0.
     pub(super) fn read(&mut self, root: &Path, names: &[String]) -> taps::Carried {
         let mut sum = taps::Carried::default();
         for name in names {

@@ -15,13 +15,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The interval of searches for VMs, each of which reads every process.
+/// The interval of searches for VMs. Each search reads every process.
 const DISCOVER_EVERY: Duration = Duration::from_secs(1);
 
-/// The time in which a daemon answers. One that does not would keep the monitor from ending.
+/// The time limit for an answer of the daemon, so that the monitor can end although the daemon hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most queues that one request moves: a line of the socket holds the names of some thousands.
+/// The most queues that one request moves. A line on the socket has room for the names of some thousands.
 const MOVED_AT_ONCE: usize = 1000;
 
 /// Our own I/O workers.
@@ -29,23 +29,23 @@ const MOVED_AT_ONCE: usize = 1000;
 pub struct Workers {
     root: PathBuf,
     socket: PathBuf,
-    /// CPUs that workers may have for themselves; all when there are none.
+    /// The CPUs that may be dedicated to workers; `None` means all.
     cores: Option<CpuSet>,
     client: Option<Client>,
     patience: Duration,
     before: Option<(Instant, Json)>,
-    /// The numbers of queues, for as long as they are there. Another one of the same name has another number.
+    /// The numbers of the present queues. A queue that comes back under the same name gets a new number.
     numbers: BTreeMap<String, u32>,
     next_number: u32,
     /// The workers by core.
     at: BTreeMap<WorkerCore, Vec<String>>,
-    /// Workers by core that poll adaptively or always; not those that are set to sleep always.
+    /// Workers by core: true if they always poll, false if they poll adaptively. Workers that never poll are absent.
     polled: BTreeMap<WorkerCore, bool>,
     /// The daemon has a worker for each device (`arrangement = "per-device"`).
     per_device: bool,
-    /// Workers that the daemon did not remove, because they stay as long as their device does.
+    /// Workers that the daemon refused to remove, because each stays as long as its device.
     owners: BTreeSet<String>,
-    /// The workers that poll always because the monitor set them to.
+    /// Workers that the monitor set to always poll.
     set_to_poll: BTreeSet<String>,
     front_ends: BTreeMap<i32, Vec<ThreadId>>,
     discovered: Option<Instant>,
@@ -55,8 +55,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// The workers of the daemon behind a socket. `cores` are CPUs that workers may have for themselves; all that are on
-    /// where it is not said.
+    /// The workers of the daemon behind a socket. `cores` are the CPUs that may be dedicated to workers; `None` means
+    /// all online CPUs.
     #[must_use]
     pub fn new(root: &Path, socket: &Path, cores: Option<CpuSet>) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Workers {
         }
     }
 
-    /// Forgets a daemon that ended: the next one has other workers and counts from nothing.
+    /// Drops the state of the connection: the next daemon has other workers, and its counters start at 0.
     fn lose(&mut self, error: ClientError) -> Trouble {
         (self.client, self.before) = (None, None);
         self.at.clear();
@@ -99,9 +99,9 @@ impl Workers {
         error.into()
     }
 
-    /// The CPUs that workers of the daemon with this process may have: those of its control group, or of the monitor's where
-    /// the daemon's process cannot be seen. In a container the daemon has another number than here, which some other process
-    /// may have.
+    /// The CPUs that the daemon's workers may use: those of the control group of its process, or of the monitor's if
+    /// that process cannot be identified. A daemon in a container reports a PID that may belong to another process
+    /// here.
     fn usable(&self, daemon: Option<i32>) -> Result<Vec<Core>, Trouble> {
         let online = online(&self.root).ok_or(Trouble::Unreadable("the CPUs that are on"))?;
         let of = |pid: i32| ThreadId { pid, tid: pid }.cpuset(&self.root);
@@ -126,7 +126,7 @@ impl Workers {
         Ok(cores)
     }
 
-    /// The threads of the front-ends: the vCPUs of their VMs, and where they are none of KVM's, all of the process.
+    /// Finds the threads of the front-ends: the vCPU threads, or all threads of a process that is not a VM of KVM.
     fn discover(&mut self, pids: BTreeSet<i32>) {
         let is_old = self.discovered.is_none_or(|at| at.elapsed() >= DISCOVER_EVERY);
         let known: BTreeSet<i32> = self.front_ends.keys().copied().collect();
@@ -155,7 +155,7 @@ fn threads_of(root: &Path, pid: i32) -> Vec<i32> {
 
 /// The growth of a counter since the last look.
 fn grown(now: &Json, before: Option<&Json>, counter: &str) -> f64 {
-    // A queue has its counters beside its other attributes.
+    // Workers have their counters in `statistics`, queues beside their other attributes.
     let of = |object: &Json| object["statistics"][counter].as_u64().or_else(|| object[counter].as_u64());
     let change = before.and_then(|before| of(now)?.checked_sub(of(before)?));
     change.unwrap_or(0) as f64
@@ -182,7 +182,7 @@ impl Actuator for Workers {
             .filter_map(|device| i32::try_from(device["pid"].as_u64()?).ok())
             .collect();
         self.discover(pids);
-        // Queues come and go, also with each daemon.
+        // Queues come and go; a restarted daemon has new ones.
         self.numbers.retain(|name, _| now["queues"].get(name).is_some());
         let nodes = nodes(&self.root);
         let threads: Vec<ThreadId> = self.front_ends.values().flatten().copied().collect();
@@ -201,14 +201,14 @@ impl Actuator for Workers {
         let mut idle_owners: BTreeSet<String> =
             self.owners.iter().filter(|worker| !serves(worker)).cloned().collect();
         if idle_owners.len() == objects("workers").len() {
-            // The others were removed.
+            // No other worker is left, so queues may go to these again.
             idle_owners.clear();
         }
         let mut workers = Vec::new();
         for (name, worker) in objects("workers") {
             let Some(number) = number_in(name) else { continue };
             if idle_owners.contains(name) {
-                // It is no place for queues any more, and stays with its device.
+                // It serves nothing and goes away only with its device: hide it from the policy.
                 continue;
             }
             let only = worker["cpu"].as_str().and_then(CpuSet::parse).and_then(|cpus| cpus.only());
@@ -294,18 +294,19 @@ impl Actuator for Workers {
         let mut lacks_worker = false;
         for group in actions.chunk_by(go_together) {
             if lacks_worker && matches!(group, [Action::Remove { .. }]) {
-                // Its queues have nowhere to go but to workers that have enough.
+                // A worker could not be created, so queues may still be on this one. Removing it would push them onto
+                // busy workers.
                 continue;
             }
             let mut answers = vec![self.together(group)];
             if group.len() > 1 && matches!(answers[..], [Err(ClientError::Refused(_))]) {
-                // The others still move if one queue or worker was removed.
+                // The request fails as a whole if one queue or the worker is gone; one by one, the others still move.
                 answers = group.chunks(1).map(|one| self.together(one)).collect();
             }
             for answer in answers {
                 match answer {
                     Ok(()) => {}
-                    // A queue or a worker was removed, or a change is in progress: the next period shows the result.
+                    // A queue or a worker is gone, or a change is in progress. The next period shows the result.
                     Err(ClientError::Refused(error)) => {
                         lacks_worker |= matches!(group, [Action::Add { .. }]);
                         left_out.push(error.to_string());
@@ -342,8 +343,8 @@ impl Actuator for Workers {
         Ok(left_out)
     }
 
-    /// Workers and their queues stay as they are: the daemon needs some. Those that the monitor set to poll always wait
-    /// adaptively again: nobody is left who would stop them when their load ends.
+    /// Leaves workers and queues as they are: the daemon needs some arrangement. Sets workers that the monitor set to
+    /// always poll back to adaptive: nobody would stop them when their load ends.
     fn give_back(&mut self) -> Vec<String> {
         if self.set_to_poll.is_empty() {
             return Vec::new();
@@ -379,7 +380,7 @@ impl Actuator for Workers {
 }
 
 impl Workers {
-    /// Forgets that workers were set to poll always if they are gone or somebody has set them otherwise since.
+    /// Forgets workers that are gone or that somebody else has set differently since.
     fn forget_changed(&mut self, now: &Json) {
         self.set_to_poll
             .retain(|worker| now["workers"][worker]["pace"]["polling"].as_str() == Some("always"));
@@ -390,7 +391,7 @@ impl Workers {
         format!("{} may still poll always: {error}", workers.join(", "))
     }
 
-    /// Carries one action out, or moves that all have the same end.
+    /// Carries out one action, or several moves to the same worker.
     fn together(&mut self, actions: &[Action]) -> Result<(), ClientError> {
         let Some(&first) = actions.first() else { return Ok(()) };
         match first {
@@ -427,7 +428,7 @@ impl Workers {
     }
 }
 
-/// Tests whether the daemon ended, and its workers with it. One that is only late has them still.
+/// Tests whether the daemon has ended, and its workers with it. A daemon that answers late still has them.
 fn is_gone(error: &ClientError) -> bool {
     let (ClientError::Unreachable { source, .. } | ClientError::NoAnswer { source, .. }) = error else {
         return false;

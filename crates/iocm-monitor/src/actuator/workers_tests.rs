@@ -11,7 +11,7 @@ fn host() -> tempfile::TempDir {
     directory
 }
 
-/// Workers of a daemon that treats each connection like this.
+/// Workers of a daemon that handles each connection with `treat`.
 fn workers(root: &Path, mut treat: impl FnMut(UnixStream) + Send + 'static) -> Workers {
     let socket = root.join("control");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -54,7 +54,7 @@ fn a_daemon_that_takes_no_connection_is_waited_for_no_longer_than_that() {
     let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
     bind(&listener, &address).unwrap();
     listen(&listener, 0).unwrap();
-    // The only one that may wait.
+    // This connection fills the listen queue.
     let first = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
     connect(&first, &address).unwrap();
     let trouble = impatient(Workers::new(host.path(), &path, None)).look().unwrap_err();
@@ -179,7 +179,8 @@ fn a_worker_that_stays_with_its_device_is_no_place_once_it_is_empty() {
     assert_eq!(removed, 2);
 }
 
-/// A daemon with these workers, which poll as set, and refuses to set `w.2` to anything but always. It tells what was set.
+/// A daemon with these workers, which poll as given. It refuses to set `w.2` to anything but `always`, and reports what
+/// was set.
 fn polling_daemon(root: &Path, polling: &[(&str, &str)]) -> (Workers, std::sync::mpsc::Receiver<String>) {
     let (told, set) = std::sync::mpsc::channel();
     let core = |name: &str| number_in(name).unwrap().to_string();
@@ -219,7 +220,7 @@ fn workers_that_the_monitor_set_to_poll_wait_again_at_its_end_and_others_stay() 
     let wanted = (0..4).map(|core| (Some(core), true)).collect();
     assert_eq!(workers.poll(&wanted).unwrap(), [""; 0]);
     assert_eq!(set.try_iter().collect::<Vec<_>>(), ["w.0 always", "w.1 always", "w.2 always"]);
-    // Somebody else sets one. The daemon here has one connection after the other.
+    // Somebody else sets one worker. This daemon serves one connection at a time.
     workers.client = None;
     let mut client = Client::connect_within(&host.path().join("control"), PATIENCE).unwrap();
     client.set("w.1/pace/polling", "never").unwrap();

@@ -5,18 +5,18 @@ use crate::{Core, Layout, QueueView, View, WorkerView, balance};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Waking a worker takes so long, in seconds.
+/// The time to wake up an idle worker, in seconds.
 const WAKE: f64 = 4e-6;
-/// A thread for each device is switched to and from for each batch, on cores that vCPUs run on.
+/// The cost of context switches per request of a worker that shares cores with vCPUs, in seconds.
 const SWITCH: f64 = 4e-6;
-/// A request from another NUMA node costs so many times more.
+/// The factor by which a request from another NUMA node costs more.
 const FAR: f64 = 1.3;
-/// A thread that shares its core with runnable vCPUs waits for up to a scheduler's slice, in seconds.
+/// A thread that shares its core with runnable vCPUs may wait for a scheduler's slice, in seconds.
 const SLICE: f64 = 3e-3;
-/// The 99th percentile of an exponential distribution, in means.
+/// The 99th percentile of an exponential distribution, as a multiple of its mean.
 const P99: f64 = 4.6;
 
-/// A number of I/O cores that never changes, and what it serves.
+/// A fixed number of I/O cores, and the share of the load that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct StaticChoice {
     /// I/O cores.
@@ -34,7 +34,7 @@ pub struct Served {
     pub useful: Vec<f64>,
     /// The served share of the offered load, each request weighted by its cost: 0 to 1.
     pub attained: f64,
-    /// Part of their time that vCPUs ran of all that they asked for: 0 to 1.
+    /// CPU time that vCPUs got, as a share of what they wanted: 0 to 1.
     pub progress: f64,
     /// The 99th percentile of the worst queue's latency, in seconds.
     pub worst_p99: f64,
@@ -54,7 +54,7 @@ pub(super) fn shared(host: &SimulatedHost, layout: &Layout) -> Served {
     let progress = (left / (host.computing() + floating).max(f64::MIN_POSITIVE)).min(1.0);
     let mut served = Served::new(host, progress);
     for (core, queues) in &layout.0 {
-        // A floating worker gets as much of one core as the vCPUs get of theirs.
+        // A floating worker gets the same share of a core as the vCPUs do.
         let (capacity, switch) = if core.is_some() { (1.0, 0.0) } else { (progress, SWITCH) };
         let cost = |queue: usize| {
             let load = host.load(queue);
@@ -88,11 +88,11 @@ pub(super) fn each(host: &SimulatedHost) -> Served {
     served.weigh(host)
 }
 
-/// Machines of up to so many cores are searched core by core; larger ones first in steps, then core by core around the
-/// best step.
+/// On machines of up to this many cores every number of I/O cores is tried. On larger ones the search first goes in
+/// steps, then tries every number around the best step.
 const EXACT: usize = 128;
 
-/// The throughput of each number of I/O cores that was tried, by that number. `also` are tried in any case.
+/// The throughput of each number of I/O cores that was tried. `also` are tried in any case.
 #[must_use]
 pub(super) fn search(host: &SimulatedHost, also: impl IntoIterator<Item = usize>) -> BTreeMap<usize, f64> {
     let most = host.cores.len().saturating_sub(1);
@@ -108,12 +108,12 @@ pub(super) fn search(host: &SimulatedHost, also: impl IntoIterator<Item = usize>
     tried
 }
 
-/// The distance between the numbers of cores that are tried first on a machine of this size.
+/// The step of the first search on a machine of this size.
 pub(super) fn steps(cores: usize) -> usize {
     if cores <= EXACT { 1 } else { cores.div_ceil(EXACT / 2) }
 }
 
-/// The best of those that were tried; of equal ones the fewest cores.
+/// The best of the numbers that were tried; the smallest of equals.
 pub(super) fn best_of(tried: &BTreeMap<usize, f64>) -> StaticChoice {
     let mut best = StaticChoice { cores: 0, attained: 0.0 };
     for (&cores, &attained) in tried {
@@ -124,7 +124,7 @@ pub(super) fn best_of(tried: &BTreeMap<usize, f64>) -> StaticChoice {
     best
 }
 
-/// The phases' best number of I/O cores each.
+/// The best number of I/O cores of each phase, and its throughput.
 #[must_use]
 pub fn best_static(trace: &super::Trace) -> Vec<(usize, f64)> {
     let mut host = SimulatedHost::of(trace);
@@ -136,7 +136,7 @@ pub fn best_static(trace: &super::Trace) -> Vec<(usize, f64)> {
     each.collect()
 }
 
-/// So many I/O cores, spread over the nodes, with queues spread over them by what they cost.
+/// A layout with this many I/O cores, spread over the nodes, with the queues balanced by their cost.
 pub(super) fn fixed(host: &SimulatedHost, cores: usize) -> Layout {
     let per_node = (host.cores.len() as u32 / host.nodes).max(1);
     let mut order = host.cores.clone();
@@ -160,7 +160,7 @@ impl Served {
         Self { requests: vec![0.0; queues], useful: vec![0.0; queues], progress, ..Self::default() }
     }
 
-    /// One worker with so much of a core serves these queues in equal turns.
+    /// Lets one worker, with this much of a core, serve these queues in equal turns.
     fn worker(&mut self, host: &SimulatedHost, queues: &[usize], capacity: f64, cost: impl Fn(usize) -> f64) {
         let offered = |queue: usize| host.load(queue).requests * self.progress;
         let mut order: Vec<(usize, f64, f64)> = queues
@@ -210,7 +210,7 @@ impl Served {
         }
     }
 
-    /// The monitor's view of it.
+    /// The monitor's view of this throughput.
     pub(super) fn view(&self, host: &SimulatedHost, layout: &Layout) -> View {
         let mut workers = Vec::new();
         let mut of_queue = BTreeMap::new();
@@ -274,7 +274,7 @@ impl SimulatedHost {
         host
     }
 
-    /// Gives the VMs what they do in a phase.
+    /// Sets the load of the VMs to that of a phase.
     pub(super) fn enter(&mut self, trace: &Trace, phase: &Phase) {
         let mut vms = self.vms.iter_mut();
         for group in &trace.groups {
@@ -291,7 +291,7 @@ impl SimulatedHost {
         self.vms[self.queues[queue].vm].node
     }
 
-    /// CPUs that the vCPUs ask for.
+    /// The number of CPUs that the vCPUs want.
     pub(super) fn computing(&self) -> f64 {
         self.vms.iter().map(|vm| vm.load.computing).sum()
     }

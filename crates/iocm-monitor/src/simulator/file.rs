@@ -1,4 +1,4 @@
-//! Traces as files: a line of JSON for each fact, so that a file that was cut keeps all that is whole.
+//! Traces as files of one JSON object a line, so that a truncated file keeps its complete lines.
 //!
 //! ```text
 //! {"trace":1,"machine":{"cores":8,"nodes":1}}
@@ -6,8 +6,8 @@
 //! {"phase":{"name":"busy","seconds":10.0,"loads":{"web":{"computing":1.5,"requests":2e5,"cost_us":1.2,"bytes":300.0}}}}
 //! ```
 //!
-//! The first line says which machine; groups come before the phases that name them, also between phases, as a recorder
-//! meets them.
+//! The first line describes the machine. A group comes before the phases that name it, possibly between other phases: a
+//! recorder writes a group when it first sees it.
 
 use super::trace::{BadTrace, Group, KnownGroups, Machine, Phase, Trace};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ enum Fact {
     Phase(Phase),
 }
 
-/// A line that says nothing that can be replayed.
+/// A line that cannot be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TraceDamage {
     /// The offset of the line in the file, bytes.
@@ -44,7 +44,7 @@ pub struct TraceDamage {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoTrace {
-    /// The first line is another one.
+    /// The first line is not the head of a trace.
     #[error(
         "The first line is not the head of a trace, such as {{\"trace\":1,\"machine\":{{\"cores\":8}}}}; write one with \
          `exitless iocm monitor --record` or `exitless iocm simulate --made steps --write`: {why}"
@@ -67,7 +67,7 @@ pub enum NoTrace {
 }
 
 impl Trace {
-    /// Reads a trace. What is whole and can be replayed is kept, and each line that is not is told with its place.
+    /// Reads a trace. Keeps the valid lines, and returns each damaged one with its offset.
     ///
     /// # Errors
     /// [`NoTrace`] when nothing can be replayed.
@@ -124,7 +124,7 @@ impl Trace {
     }
 }
 
-/// Writes a trace fact by fact, each at once.
+/// Writes a trace line by line, without buffering.
 #[derive(Debug)]
 pub struct TraceWriter<W: Write>(W);
 
@@ -155,7 +155,7 @@ impl<W: Write> TraceWriter<W> {
         self.line(&Fact::Phase(phase.clone()))
     }
 
-    /// One call a line: a recorder that is killed leaves whole ones.
+    /// Writes a line with one call, so that a recorder that is killed leaves complete lines.
     fn line(&mut self, fact: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(fact)?;
         line.push(b'\n');

@@ -1,4 +1,4 @@
-//! Traces written and read: whole ones, cut ones, and bytes of any kind.
+//! Traces, written and read: complete, truncated, and random bytes.
 
 use super::*;
 use crate::simulator::{Kind, Load, made};
@@ -10,7 +10,7 @@ fn written(trace: &Trace) -> Vec<u8> {
     bytes
 }
 
-/// The same but for the last digits of figures, which are read as they come near.
+/// Asserts that two traces are equal, up to the rounding of floats on reading.
 fn assert_alike(one: &Trace, other: &Trace) {
     assert_eq!(
         (one.machine, &one.groups, one.phases.len()),
@@ -99,7 +99,7 @@ proptest! {
         let at = at % bytes.len();
         bytes[at] = byte;
         if let Ok((kept, _)) = Trace::parse(&bytes) {
-            // A line's end that is gone, or a group's, takes others along.
+            // A damaged newline, or a damaged group, takes other lines with it.
             let groups_are_whole = kept.groups == trace.groups;
             prop_assert!(!groups_are_whole || kept.phases.len() + 2 >= trace.phases.len());
             prop_assert_eq!(kept.check(), Ok(()));

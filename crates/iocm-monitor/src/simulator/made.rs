@@ -1,20 +1,20 @@
-//! Loads that are made up, each to try another weakness of a policy.
+//! Generated loads, each of which tests another weakness of a policy.
 
 use super::{Group, Load, Machine, Phase, Trace};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A kind of made-up load.
+/// A kind of generated load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The phases of a busy day in a minute: small messages, bulk, rest, both at once, computation.
+    /// Steps of ten seconds: small messages, bulk, rest, both at once, computation, more than the machine has.
     Steps,
-    /// Rest, broken by short bursts.
+    /// Idle, with short bursts.
     Bursts,
-    /// A load that rises and falls like a day's.
+    /// A load that rises and falls as over a day.
     Diurnal,
-    /// Changes just after a policy may have settled, back and forth.
+    /// A load that changes back and forth, each time just after a policy may have settled.
     Adversarial,
 }
 
@@ -40,12 +40,12 @@ impl Kind {
     }
 }
 
-/// A packet costs a busy worker so much, microseconds; a block of 64 KiB so much.
+/// Microseconds that a packet, and a block of 64 KiB, cost a busy worker.
 const SMALL_US: f64 = 1.0;
 const BULK_US: f64 = 12.0;
 const BULK_BYTES: f64 = 65_536.0;
 
-/// A load of this kind for so many devices of one queue each, scaled so that I/O would like about a third of the cores
+/// Generates a load for this many devices of one queue each, scaled so that I/O would use about a third of the cores
 /// when it is busy.
 #[must_use]
 pub fn made(kind: Kind, machine: Machine, devices: u32) -> Trace {
@@ -69,7 +69,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// Each device's part of I/O that would keep so many of all cores busy, and of computation likewise.
+    /// The load of one device if all together keep `io` of all cores busy with I/O, and `computing` of them with vCPUs.
     fn load(&self, io: f64, computing: f64, cost_us: f64, bytes: f64) -> Load {
         Load {
             computing: computing * self.cores / self.devices,
@@ -133,7 +133,7 @@ fn phase(name: &str, seconds: f64, front: Load, back: Load) -> Phase {
 }
 
 impl Trace {
-    /// One device makes one group: loads of the other mean nothing.
+    /// Drops the loads of groups without VMs: a single device makes a single group.
     fn without_absent_groups(mut self) -> Self {
         let names: Vec<String> = self.groups.iter().map(|group| group.name.clone()).collect();
         self.phases.iter_mut().for_each(|phase| phase.loads.retain(|name, _| names.contains(name)));

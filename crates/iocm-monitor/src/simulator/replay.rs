@@ -1,4 +1,4 @@
-//! A policy in the model, decision by decision.
+//! The replay of a trace in the model: the policy decides once a period.
 
 use super::arrangement::{SimulatedHost, StaticChoice, best_of, each, fixed, search, shared, steps};
 use super::{BadTrace, Phase, Trace};
@@ -6,9 +6,9 @@ use crate::{Action, Decision, Layout, PolicyState, Settings, View, decide};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A queue that moves is not served for so long, in seconds.
+/// The pause in the service of a queue that moves, in seconds.
 const PAUSE: f64 = 1e-3;
-/// The monitor's arrangement has converged when it stays above this share of the best.
+/// The monitor's arrangement has converged when its throughput stays above this share of the best.
 const CONVERGED: f64 = 0.95;
 
 /// The options of a replay.
@@ -26,12 +26,12 @@ impl Default for Replay {
     }
 }
 
-/// One period of a replay, for whoever watches.
+/// One period of a replay, for the observer.
 #[derive(Debug, Clone, Copy)]
 pub struct Period<'a> {
     /// Its end, in seconds from the beginning of the replay.
     pub time: f64,
-    /// The phase's place among all.
+    /// The index of the phase.
     pub phase: usize,
     /// The served share of the offered load: 0 to 1.
     pub attained: f64,
@@ -41,7 +41,7 @@ pub struct Period<'a> {
     pub decision: &'a Decision,
 }
 
-/// Replays a trace; `watch` is told of each period.
+/// Replays a trace; calls `watch` for each period.
 ///
 /// # Errors
 /// [`BadTrace`].
@@ -57,7 +57,7 @@ pub fn replay(trace: &Trace, how: &Replay, watch: &mut dyn FnMut(Period<'_>)) ->
         host.enter(trace, phase);
         let tried = search(&host, None);
         for (&cores, attained) in &tried {
-            // Those around one phase's best were not tried in the others.
+            // Numbers of cores between the steps were tried in some phases only; a sum over all phases needs the same ones.
             if cores % step == 0 {
                 *sums.entry(cores).or_default() += phase.seconds * attained;
             }
@@ -74,7 +74,7 @@ pub fn replay(trace: &Trace, how: &Replay, watch: &mut dyn FnMut(Period<'_>)) ->
     })
 }
 
-/// The state that one phase leaves to the next.
+/// The state that carries over from one phase to the next.
 struct Course {
     layout: Layout,
     memory: PolicyState,
@@ -129,7 +129,7 @@ fn one_phase(
     }
 }
 
-/// The period from which on so much is served on average, tries that are taken back included.
+/// The period from which on the average is at least `wanted`, including trials that were reverted.
 fn converged(course: &[f64], wanted: f64) -> Option<usize> {
     let (mut sum, mut from) = (0.0, None);
     for (behind, &attained) in course.iter().rev().enumerate() {
@@ -158,8 +158,8 @@ pub struct Replayed {
     pub period: f64,
     /// The phases, in order.
     pub phases: Vec<PhaseOutcome>,
-    /// The number of I/O cores that serves most over all phases when it may never change. On machines of more than 128
-    /// cores not every number was tried.
+    /// The number of I/O cores with the highest throughput over all phases if it may not change. On machines of more
+    /// than 128 cores not every number was tried.
     pub best_single: StaticChoice,
 }
 
@@ -174,12 +174,12 @@ pub struct PhaseOutcome {
     pub attained: f64,
     /// The same in the second half of the phase.
     pub settled: f64,
-    /// The number of I/O cores that serves most in this phase, if it were known before, and what it serves.
+    /// The number of I/O cores with the highest throughput in this phase, and that throughput.
     pub best: StaticChoice,
     /// The same for a thread for each device.
     pub each: f64,
-    /// Seconds from the phase's start from which on it serves at least 95 % of the best, tries that are taken back
-    /// included; `None` when it never does.
+    /// Seconds from the phase's start after which the monitor serves at least 95 % of the best on average, including
+    /// trials that were reverted; `None` if it never does.
     pub converged: Option<f64>,
     /// I/O cores at the end.
     pub cores: usize,
@@ -198,7 +198,7 @@ impl Replayed {
         self.mean(|phase| phase.attained)
     }
 
-    /// The same for the best number of I/O cores of each phase, if they were known before.
+    /// The same for the best number of I/O cores of each phase.
     #[must_use]
     pub fn best_by_phase(&self) -> f64 {
         self.mean(|phase| phase.best.attained)

@@ -1,15 +1,15 @@
-//! A load over time: recorded, made, or written by hand.
+//! A load over time: recorded, generated, or written by hand.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A machine, its VMs, and what they ask for in each phase.
+/// A machine, its VMs, and their load in each phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
     /// The machine.
     pub machine: Machine,
-    /// VMs that do the same at the same time.
+    /// VMs, in groups with the same load.
     pub groups: Vec<Group>,
     /// The phases of their load, one after the other.
     pub phases: Vec<Phase>,
@@ -21,28 +21,28 @@ pub struct Trace {
 pub struct Machine {
     /// Its cores, numbered from 0.
     pub cores: u32,
-    /// NUMA nodes, each with as many cores in a row.
+    /// The number of NUMA nodes. Each has the same number of consecutive cores.
     #[serde(default = "one")]
     pub nodes: u32,
 }
 
-/// VMs that do the same at the same time.
+/// VMs with the same load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Its name, for the phases.
+    /// Its name, which the phases refer to.
     pub name: String,
     /// The number of VMs.
     pub vms: u32,
-    /// Virtqueues of each.
+    /// The number of virtqueues of each VM.
     #[serde(default = "one")]
     pub queues: u32,
-    /// The node of them all; spread over all nodes in turn where it is not said.
+    /// The NUMA node of all its VMs; `None` spreads them over the nodes in turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
 }
 
-/// A time in which nobody changes what they do.
+/// A time during which the load does not change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
@@ -50,7 +50,7 @@ pub struct Phase {
     pub name: String,
     /// The duration, seconds.
     pub seconds: f64,
-    /// By group; a group that is not named rests.
+    /// The load by group; a group that is not listed is idle.
     pub loads: BTreeMap<String, Load>,
 }
 
@@ -58,13 +58,13 @@ pub struct Phase {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// CPUs that its vCPUs keep busy when they get them.
+    /// The number of CPUs that its vCPUs would use if they got them.
     #[serde(default)]
     pub computing: f64,
-    /// Requests per second of each of its queues when its vCPUs get all they ask for.
+    /// Requests per second of each queue if the vCPUs got all the CPU time that they want.
     #[serde(default)]
     pub requests: f64,
-    /// Microseconds of a core that one request costs a busy worker.
+    /// Microseconds of CPU time that one request costs a busy worker.
     #[serde(default)]
     pub cost_us: f64,
     /// Bytes of one request.
@@ -75,7 +75,7 @@ pub struct Load {
 /// A defect of a trace.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BadTrace {
-    /// There must be something to share.
+    /// The machine is too small or too large, or its nodes are of unequal size.
     #[error("The machine has {cores} cores on {nodes} nodes; give it 2 to 4096, a multiple of its nodes")]
     Machine {
         /// The cores of the machine.
@@ -86,14 +86,14 @@ pub enum BadTrace {
     /// There are too many queues, or none.
     #[error("The trace has {0} queues; give it 1 to 100000")]
     Queues(u64),
-    /// A group is on a node that there is not.
+    /// A group is on a NUMA node that the machine does not have.
     #[error("Group {group:?} is on node {node}, and the machine has {nodes}")]
     Node {
         /// The group.
         group: String,
         /// The node of the group.
         node: u32,
-        /// The machine's.
+        /// The number of nodes of the machine.
         nodes: u32,
     },
     /// Two groups have one name.
@@ -102,7 +102,7 @@ pub enum BadTrace {
         /// The group.
         group: String,
     },
-    /// A phase names a group that there is not.
+    /// A phase names a group that does not exist.
     #[error("Phase {phase:?} has a load for group {group:?}, which is not among the groups")]
     Group {
         /// The phase.
@@ -110,14 +110,14 @@ pub enum BadTrace {
         /// The name.
         group: String,
     },
-    /// A figure is negative, infinite or none.
+    /// A figure is negative, too large or not a number.
     #[error("Phase {phase:?}: {what} must be a number from 0 to {most}")]
     Figure {
         /// The phase.
         phase: String,
-        /// Which one.
+        /// The name of the figure.
         what: &'static str,
-        /// The largest that means something.
+        /// The largest valid value.
         most: f64,
     },
     /// There is nothing to replay.
@@ -130,7 +130,7 @@ fn one() -> u32 {
 }
 
 impl Trace {
-    /// Refuses what cannot be replayed.
+    /// Tests whether the trace can be replayed.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -159,7 +159,7 @@ impl Machine {
     }
 }
 
-/// The groups that were there so far.
+/// The groups that were defined so far.
 #[derive(Debug, Default)]
 pub(super) struct KnownGroups {
     names: BTreeSet<String>,
@@ -168,9 +168,9 @@ pub(super) struct KnownGroups {
 }
 
 impl KnownGroups {
-    /// One more, if it can be.
+    /// Adds a group if it is valid.
     pub(super) fn add(&mut self, machine: Machine, group: &Group) -> Result<(), BadTrace> {
-        // VMs without queues take room as well.
+        // VMs without queues take memory, too.
         let size = self.size + u64::from(group.vms) * u64::from(group.queues.max(1));
         if size > 100_000 {
             return Err(BadTrace::Queues(size));

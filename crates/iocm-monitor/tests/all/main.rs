@@ -41,7 +41,7 @@ fn has_two_cpus() -> bool {
     enough
 }
 
-/// Ends the load when it is dropped: a test that fails would wait for it otherwise.
+/// Ends the load when it is dropped; otherwise a failing test would hang.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -50,7 +50,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Steps, a tenth of a second apart; what was said.
+/// Runs steps, a tenth of a second apart. Returns what was said.
 fn steps(monitor: &mut Monitor<Workers>, count: u32) -> Vec<iocm_monitor::Decided> {
     let mut said = Vec::new();
     for step in 0..count {
@@ -121,7 +121,7 @@ fn a_core_without_io_is_given_back_and_the_end_of_the_daemon_is_survived() {
     drop(first.1);
     drop(first.0);
     let said = steps(&mut monitor, 3);
-    // That it gave no answer, and that there is none.
+    // First that the daemon gave no answer, then that there is none.
     assert!((1..=2).contains(&said.len()), "{said:?}");
     assert!(said.iter().all(|one| one.trouble.as_ref().unwrap().contains("I/O daemon")), "{said:?}");
     let _ = std::fs::remove_file(directory.path().join("control"));

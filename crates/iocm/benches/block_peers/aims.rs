@@ -11,7 +11,7 @@ const NULL_1: Load = Load::even(1, 32, Pace::Rate(40000.0));
 const CLOSED: Load = Load::even(1, 32, Pace::Closed);
 const CLOSED_8: Load = Load::even(8, 32, Pace::Closed);
 
-/// The median over the rounds of one figure; `None` where it was not measured.
+/// The medians over the rounds; `None` for a figure that was not measured.
 struct Medians<'a>(&'a [Measured]);
 
 impl Medians<'_> {
@@ -32,7 +32,7 @@ impl Medians<'_> {
     }
 }
 
-/// Prints each aim with what was measured.
+/// Prints each aim with the measured figure.
 pub(crate) fn print(results: &[Measured]) {
     use Disk::{File, Null};
     use Peer::{PerDevice, Shared, StorageDaemonEach, StorageDaemonShared};

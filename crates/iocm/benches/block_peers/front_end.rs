@@ -1,4 +1,4 @@
-//! A disk's front-end by libblkio, with a load of its own.
+//! A front-end of a disk, by libblkio, with its load.
 
 use crate::block_peers::load::{Load, Pace};
 use crate::{Outcome, SECONDS};
@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Connects as soon as the back-end listens: its socket is there a moment before.
+/// Connects as soon as the back-end listens, which is a moment after the socket exists.
 fn connect(socket: &Path) -> Outcome<Blkio> {
     let begin = Instant::now();
     loop {
@@ -22,10 +22,10 @@ fn connect(socket: &Path) -> Outcome<Blkio> {
     }
 }
 
-/// Sends requests at random places; how long each took, microseconds, and the connection, which is still open.
+/// Sends requests to random offsets. Returns the latencies, microseconds, and the connection, which is still open.
 pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<(Vec<u32>, Blkio)> {
     let Load { depth, pace, requests, .. } = load;
-    // A timer that is late by the usual 50 us would make bursts of what is due one after another.
+    // With the default timer slack of 50 us, requests that are due one after another would come in bursts.
     if !matches!(pace, Pace::Rate(_)) {
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
     }
@@ -33,14 +33,14 @@ pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<(Vec<u32>, Blkio)> {
     let capacity = blkio.get_u64("capacity")?;
     let mut queue = blkio.start()?.queues.remove(0);
     let memory = blkio.alloc_mem_region(depth * requests.room())?;
-    // A guest's memory is there before its I/O. Pages that are not come with the back-end, one by one or, with SPDK, all at once,
-    // and large requests of a disk were up to 1.6 times as many with the one as with the other.
-    // SAFETY: the region is that large, is mapped for writing, and nobody else has it yet.
+    // Populate the memory, as a guest does before its I/O. Otherwise the back-end populates it, page by page or, with
+    // SPDK, all at once, and large requests to a disk were up to 1.6 times as many with the one as with the other.
+    // SAFETY: the region has this size, is mapped for writing, and nobody else uses it yet.
     unsafe { std::ptr::with_exposed_provenance_mut::<u8>(memory.addr).write_bytes(1, memory.len) };
     blkio.map_mem_region(&memory)?;
     let begin = Instant::now();
     let end = begin + Duration::from_secs(SECONDS);
-    // Of each place in the queue, when its request was due, or when its next one will be.
+    // For each slot of the queue: when its request was due, or when its next one will be.
     let (mut due, mut free) = (vec![begin; depth], (0..depth).collect::<Vec<_>>());
     let (mut latencies, mut issued) = (Vec::with_capacity(1 << 20), 0_u32);
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -74,7 +74,7 @@ pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<(Vec<u32>, Blkio)> {
         }
         let count = match pace {
             Pace::Rate(_) => queue.do_io(&mut ended, 0, None, None)?,
-            // With nothing on its way there is nothing to wait for but the next moment.
+            // Nothing is in flight, so wait for the time of the next request.
             _ if free.len() == depth => {
                 std::thread::sleep(next - now);
                 0
@@ -86,7 +86,7 @@ pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<(Vec<u32>, Blkio)> {
         };
         let now = Instant::now();
         for one in &ended[..count] {
-            // SAFETY: so many were written.
+            // SAFETY: libblkio has initialized the first `count` completions.
             let one = unsafe { one.assume_init_read() };
             if one.ret != 0 {
                 return Err(format!("a request failed: {}", one.ret).into());
@@ -98,7 +98,7 @@ pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<(Vec<u32>, Blkio)> {
             free.push(one.user_data);
         }
         if pace == Pace::Think {
-            // The one that is due first comes last.
+            // The slot that is due first comes last.
             free.sort_by_key(|&slot| std::cmp::Reverse(due[slot]));
         }
         if matches!(pace, Pace::Rate(_)) && count == 0 {
@@ -118,7 +118,7 @@ impl Random {
         self.0
     }
 
-    /// From 1 us to 10 ms, each factor of ten as often.
+    /// A time from 1 us to 10 ms, with each factor of ten equally likely.
     fn think(&mut self) -> Duration {
         let share = self.next() as f64 / u64::MAX as f64;
         Duration::from_secs_f64(1e-6 * 1e4_f64.powf(share))

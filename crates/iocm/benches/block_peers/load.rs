@@ -1,4 +1,4 @@
-//! The loads: how many devices, and what their front-ends ask of them and when.
+//! The loads: the number of devices, and the requests of their front-ends.
 
 use crate::block_peers::peer::Disk;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use std::time::Duration;
 const LARGEST: usize = 1 << 20;
 const PAGE: usize = 4096;
 
-/// When a front-end sends its next request.
+/// The time at which a front-end sends its next request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Pace {
-    /// As soon as one has been answered.
+    /// As soon as a request has been answered.
     Closed,
-    /// So many a second. The front-end looks for answers every 50 us, as its timer lets it.
+    /// At this rate per second. The front-end polls for answers every 50 us, as far as its timer allows.
     Rate(f64),
-    /// So many at once, each so long after the one before.
+    /// This many at once, at this interval.
     Bursts(u32, Duration),
-    /// Each place in the queue from 1 us to 10 ms after its last answer, each factor of ten as often.
+    /// For each slot of the queue, 1 us to 10 ms after its last answer, with each factor of ten equally likely.
     Think,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum Pace {
 pub(crate) enum Requests {
     /// Reads of 4 KiB.
     Reads,
-    /// Seven reads of ten, from 512 B to 1 MiB, each power of two as often.
+    /// Seven of ten are reads; from 512 B to 1 MiB, with each power of two equally likely.
     Mixed,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct Load {
     pub(crate) depth: usize,
     pub(crate) pace: Pace,
     pub(crate) requests: Requests,
-    /// The first device is busy: closed, at depth 32. Latencies and fairness are those of the others.
+    /// The first device is busy (closed loop, depth 32). Latencies and fairness are those of the others.
     pub(crate) beside_busy: bool,
 }
 
 impl Load {
-    /// Reads of 4 KiB, alike from all devices.
+    /// Reads of 4 KiB, the same from all devices.
     pub(crate) const fn even(devices: usize, depth: usize, pace: Pace) -> Self {
         Self { devices, depth, pace, requests: Requests::Reads, beside_busy: false }
     }
@@ -48,7 +48,7 @@ impl Load {
         Self { requests: Requests::Mixed, ..Self::even(devices, depth, Pace::Closed) }
     }
 
-    /// All that are measured, each with its disk.
+    /// All loads that are measured, each with its disk.
     pub(crate) fn all() -> Vec<(Disk, Self)> {
         let even = [
             Self::even(1, 32, Pace::Rate(40000.0)),
@@ -115,7 +115,7 @@ impl Load {
 }
 
 impl Requests {
-    /// The room of one in the front-end's memory, bytes.
+    /// The room for a request in the front-end's memory, bytes.
     pub(crate) const fn room(self) -> usize {
         match self {
             Self::Reads => PAGE,
@@ -123,7 +123,7 @@ impl Requests {
         }
     }
 
-    /// The bytes of the next one, and whether it reads, by a random number.
+    /// The size of the next request, and true if it reads, from a random number.
     pub(crate) const fn next(self, random: u64) -> (usize, bool) {
         match self {
             Self::Reads => (PAGE, true),

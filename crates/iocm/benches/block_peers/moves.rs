@@ -1,5 +1,5 @@
-//! For how long nobody serves queues that go from one worker to another: one with 32 requests in flight, and those of 64
-//! devices, one after the other and all at once.
+//! The time without a worker of queues that move from one worker to another: a queue with 32 requests in flight, and
+//! the queues of 64 devices, one by one and all at once.
 
 use crate::Outcome;
 use crate::block_peers::front_end::drive;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Moves a queue until its front-end ends, and prints how long it was in nobody's hands.
+/// Moves a queue until its front-end ends, and prints how long it was without a worker.
 pub(crate) fn print(directory: &Path, image: &Path) -> Outcome<()> {
     std::fs::write(image, vec![1; 16 << 20])?;
     let socket = directory.join("moved");
@@ -32,7 +32,7 @@ pub(crate) fn print(directory: &Path, image: &Path) -> Outcome<()> {
             continue;
         };
         let before = queue.state.moves.count.get();
-        // It fails when the front-end has just gone.
+        // This fails if the front-end has just disconnected.
         if key.is_some_and(|key| daemon.pool().move_queue(key, to).is_ok()) {
             std::thread::sleep(Duration::from_millis(2));
             if queue.state.moves.count.get() > before {
@@ -57,7 +57,8 @@ pub(crate) fn print(directory: &Path, image: &Path) -> Outcome<()> {
 
 const DEVICES: usize = 64;
 
-/// Moves the queues of 64 devices to the other worker and back, in both ways by turns, and prints how long that took.
+/// Moves the queues of 64 devices to the other worker and back, alternately one by one and all at once. Prints how long
+/// that took.
 pub(crate) fn print_many(directory: &Path) -> Outcome<()> {
     let mut text = "[workers]\ncount = 2\n".to_owned();
     let socket = |number: usize| directory.join(format!("many{number}"));
@@ -87,7 +88,7 @@ pub(crate) fn print_many(directory: &Path) -> Outcome<()> {
             continue;
         }
         let (to, together) = (turn / 2 % 2, turn % 2 == 1);
-        // Each way begins with all of them at the other worker.
+        // Each measurement begins with all queues at the other worker.
         daemon.pool().move_queues(keys.clone(), 1 - to)?;
         std::thread::sleep(Duration::from_millis(40));
         let begun = Instant::now();
@@ -97,7 +98,7 @@ pub(crate) fn print_many(directory: &Path) -> Outcome<()> {
             keys.into_iter().all(|key| daemon.pool().move_queue(key, to).is_ok())
         };
         let took = begun.elapsed();
-        // The front-ends do not end at the same moment.
+        // The front-ends do not all end at the same time.
         if !are_all_there {
             break;
         }

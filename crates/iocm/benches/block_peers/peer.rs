@@ -1,4 +1,4 @@
-//! The back-ends that are compared, and how each is started.
+//! The back-ends that are compared, and the way to start each.
 
 use crate::common::{cpu, run_on};
 use crate::{Outcome, SERVE};
@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Names an older build of this program.
+/// The variable that names an older build of this program.
 const OLD: &str = "IOCM_BENCH_OLD";
-/// Names a `qemu-storage-daemon` other than the first of `PATH`.
+/// The variable that names a `qemu-storage-daemon` other than the first in `PATH`.
 const STORAGE_DAEMON: &str = "IOCM_BENCH_STORAGE_DAEMON";
-/// Names SPDK's program `vhost`, with a DPDK that takes memory in slots, as libblkio gives it: 26.07 or later.
+/// The variable that names SPDK's program `vhost`, version 26.07 or later: its DPDK must take memory in slots, as
+/// libblkio passes it.
 const SPDK_VHOST: &str = "IOCM_BENCH_SPDK_VHOST";
-/// Names cloud-hypervisor's program `vhost_user_block`.
+/// The variable that names cloud-hypervisor's program `vhost_user_block`.
 const VHOST_USER_BLOCK: &str = "IOCM_BENCH_VHOST_USER_BLOCK";
 
 /// The size of null disks, bytes.
@@ -29,7 +30,7 @@ pub(crate) enum Disk {
     Null,
     /// A file in memory.
     File,
-    /// A file on a disk, past the host's page cache.
+    /// A file on a disk, with O_DIRECT.
     Direct,
 }
 
@@ -38,9 +39,9 @@ pub(crate) enum Disk {
 pub(crate) struct Disks<'a> {
     pub(crate) disk: Disk,
     pub(crate) devices: usize,
-    /// The place of the sockets.
+    /// The folder of the sockets.
     pub(crate) directory: &'a Path,
-    /// The place of the files.
+    /// The folder of the files.
     pub(crate) images: &'a Path,
 }
 
@@ -49,13 +50,13 @@ impl Disks<'_> {
         self.directory.join(socket_name(number))
     }
 
-    /// The file of a disk, which is made if it is not there.
+    /// The file of a disk, which is created if it does not exist.
     fn image(self, number: usize) -> Outcome<PathBuf> {
         let path = self.images.join(number.to_string());
         if !path.exists() {
             let mut file = File::create(&path)?;
             file.write_all(&vec![1; 16 << 20])?;
-            // Or it is written to the disk while that is measured.
+            // Otherwise writeback would run during the measurement.
             file.sync_all()?;
         }
         Ok(path)
@@ -78,9 +79,9 @@ pub(crate) enum Peer {
     PerDevice,
     StorageDaemonShared,
     StorageDaemonEach,
-    /// SPDK's vhost target with one reactor. That polls, so its CPU is busy whatever the load.
+    /// SPDK's vhost target with one reactor. It polls, so its CPU is busy under any load.
     Spdk,
-    /// cloud-hypervisor's back-end, a process for each disk.
+    /// cloud-hypervisor's back-end, one process for each disk.
     VhostUserBlock,
 }
 
@@ -95,14 +96,14 @@ impl Peer {
         Self::VhostUserBlock,
     ];
 
-    /// Those that can be started here. Prints the versions of the foreign ones, and which of them are missing.
+    /// The peers that can be started here. Prints the versions of the foreign ones, and which are missing.
     pub(crate) fn all_here() -> Vec<Self> {
         let mut peers = Self::ALL.to_vec();
         let mut asked = None;
         peers.retain(|peer| match peer.program() {
             None => false,
             Some(_) if !peer.is_foreign() => true,
-            // The arrangements of one program are neighbours, and say the same.
+            // The arrangements of one program are neighbours in the list: ask the program once.
             Some(program) => {
                 if asked.as_ref().is_none_or(|(before, _)| *before != program) {
                     let runs = peer.prints_version(&program);
@@ -150,7 +151,7 @@ impl Peer {
         !matches!(self, Self::Shared | Self::Old | Self::PerDevice)
     }
 
-    /// The program to start; `None` where it has to be named and is not.
+    /// The program to start; `None` if a variable has to name it and does not.
     fn program(self) -> Option<PathBuf> {
         let named = |variable| std::env::var_os(variable).map(PathBuf::from);
         match self {
@@ -164,12 +165,12 @@ impl Peer {
         }
     }
 
-    /// The reason why it cannot serve such a disk.
+    /// The reason why it cannot serve this kind of disk.
     pub(crate) fn lacks(self, disk: Disk) -> Option<&'static str> {
         (self == Self::VhostUserBlock && disk == Disk::Null).then_some("it has no null disk")
     }
 
-    /// Starts it on CPU 0, and returns when all of its sockets are there.
+    /// Starts it on CPU 0, and returns when all its sockets exist.
     pub(crate) fn start(self, disks: Disks<'_>) -> Outcome<BackEnd> {
         let sockets: Vec<_> = (0..disks.devices).map(|number| disks.socket(number)).collect();
         for socket in &sockets {
@@ -248,17 +249,17 @@ fn storage_daemon(mut command: Command, threads: usize, disks: Disks<'_>) -> Out
     Ok(command)
 }
 
-/// One reactor serves all disks. SPDK opens each file past the page cache where that is possible, which for a file in memory
-/// changes nothing.
+/// SPDK's vhost with one reactor for all disks. SPDK opens each file with O_DIRECT if possible, which makes no
+/// difference for a file in memory.
 fn spdk_vhost(mut command: Command, disks: Disks<'_>) -> Outcome<Command> {
     let call = |method, params| json!({ "method": method, "params": params });
-    // Each disk has a thread of SPDK's, and each thread keeps buffers for requests that have to be copied. None of these has,
-    // and with the usual numbers there are not enough for 64 disks.
+    // Each disk has a thread of SPDK's, which keeps buffers for requests that have to be copied. None of these has to
+    // be, and the default number of buffers is not enough for 64 disks.
     let accel_buffers = call("accel_set_options", json!({ "small_cache_size": 16, "large_cache_size": 2 }));
     let disk_buffers =
         call("bdev_set_options", json!({ "iobuf_small_cache_size": 16, "iobuf_large_cache_size": 2 }));
-    // Without huge pages the memory of front-ends cannot be registered for DMA, which is a warning at each connection. These
-    // disks do no DMA.
+    // Without huge pages the memory of front-ends cannot be registered for DMA, which gives a warning for each
+    // connection. These disks do no DMA.
     let errors_only = call("log_set_print_level", json!({ "level": "ERROR" }));
     let (mut disk_calls, mut controllers) = (vec![errors_only, disk_buffers], Vec::new());
     for number in 0..disks.devices {
@@ -288,7 +289,7 @@ fn spdk_vhost(mut command: Command, disks: Disks<'_>) -> Outcome<Command> {
     std::fs::write(&config, serde_json::to_vec(&subsystems)?)?;
     // The mask is CPU 0. Neither huge pages nor PCI devices are needed for these disks.
     command.args(["--cpumask", "0x1", "--no-huge", "--mem-size", "1024", "--no-pci"]);
-    // Nothing is left in places that all share: locks of CPUs, traces, a socket for calls, DPDK's directory.
+    // Leave nothing in shared places: locks of CPUs, traces, an RPC socket, DPDK's directory.
     command.args(["--disable-cpumask-locks", "--num-trace-entries", "0", "--silence-noticelog"]);
     // DPDK reports each step of a connection unless it is asked for errors only.
     command.args(["--env-context", "--log-level=lib.vhost*:error"]);
@@ -312,12 +313,12 @@ fn vhost_user_block(mut command: Command, number: usize, disks: Disks<'_>) -> Ou
 /// The processes of a peer, which end with it.
 pub(crate) struct BackEnd {
     processes: Vec<Child>,
-    /// They end by themselves when the other side of standard input is gone.
+    /// They end by themselves when standard input is closed.
     ends_with_input: bool,
 }
 
 impl BackEnd {
-    /// Seconds of CPU that all of them have used.
+    /// Seconds of CPU time that all of them have used.
     pub(crate) fn cpu(&self) -> std::io::Result<f64> {
         self.processes.iter().map(|process| cpu(process.id())).sum()
     }

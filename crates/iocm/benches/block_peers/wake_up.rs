@@ -1,4 +1,4 @@
-//! What a wake-up costs by itself, which is the bound of what a request costs that comes alone.
+//! The cost of a wake-up by itself, which is a lower bound for the cost of a single request.
 
 use crate::common::run_on;
 use crate::{Outcome, SECONDS};
@@ -8,11 +8,11 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// The time from one kick to the next, about that of eight devices with 5,000 requests a second each.
+/// The time between two kicks: about that of eight devices with 5,000 requests per second each.
 const EVERY: Duration = Duration::from_micros(80);
 
-/// Microseconds of CPU for each time that a thread on CPU 0 sleeps until another one on CPU 1 writes to its eventfd, and does
-/// nothing else.
+/// Microseconds of CPU time per wake-up: a thread on CPU 0 sleeps until another one on CPU 1 writes to its eventfd, and
+/// does nothing else.
 pub(crate) fn wake_up() -> Outcome<f64> {
     let kick = eventfd(0, EventfdFlags::CLOEXEC)?;
     let kicker = kick.try_clone()?;
@@ -25,7 +25,7 @@ pub(crate) fn wake_up() -> Outcome<f64> {
             std::thread::sleep((EVERY * number).saturating_sub(begin.elapsed()));
             rustix::io::write(&kicker, &1_u64.to_ne_bytes())?;
         }
-        // More than any kick counts: the end.
+        // A value that is larger than any count of kicks marks the end.
         rustix::io::write(&kicker, &(1_u64 << 32).to_ne_bytes()).map(drop)
     });
     kicking.join().map_err(|_| "the thread that kicks failed")??;

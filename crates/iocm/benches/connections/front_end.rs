@@ -1,5 +1,5 @@
-//! A vhost-user front-end whose guest is the kernel's TCP/IP of a network namespace: a thread for each queue pair moves
-//! packets between it and a queue of a tap there, many at a time, without offloads.
+//! A vhost-user front-end whose guest is the kernel's TCP/IP in a network namespace. A thread for each queue pair moves
+//! packets between it and a queue of a tap there, in batches and without offloads.
 
 use crate::Outcome;
 use iocm::device::net::TapQueue;
@@ -11,23 +11,23 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// As Linux guests have it.
+/// The features of Linux guests.
 const FEATURES: RingFeatures = RingFeatures { packed: false, event_index: true, indirect: false };
 /// `VIRTIO_NET_F_MQ`.
 const MULTIQUEUE: u64 = 1 << 22;
 /// QEMU's default.
 const BUFFERS: u16 = 256;
-/// Bytes of a buffer: a header and a packet of an MTU of 1500.
+/// Bytes of a buffer: room for a header and a packet with an MTU of 1500.
 const ROOM: u32 = 2048;
-/// Packets that are moved before the other side is told.
+/// The number of packets that are moved before the other side is notified.
 const BATCH: usize = 64;
 
-/// A queue each of whose buffers has one descriptor.
+/// A queue whose buffers have one descriptor each.
 struct Queue {
     driver: Driver,
     kick: OwnedFd,
     first: u64,
-    /// [`Self::first`] in this process.
+    /// The address of [`Self::first`] in this process.
     memory: *mut u8,
     free: Vec<u16>,
     /// The buffer of each descriptor.
@@ -35,11 +35,11 @@ struct Queue {
     writable: bool,
 }
 
-// SAFETY: the buffers are this queue's alone, and mapped as long as its driver is there.
+// SAFETY: the buffers belong to this queue alone, and stay mapped as long as its driver exists.
 unsafe impl Send for Queue {}
 
 impl Queue {
-    /// A queue that the back-end serves, with a kick of its own.
+    /// A queue that the back-end serves, with its own kick eventfd.
     fn start(number: u32, first: &Driver, front: &mut FrontEnd) -> Outcome<Self> {
         let driver = first.another(number.into());
         let (first, size) = (DATA + u64::from(number) * NEXT, ROOM * u32::from(BUFFERS));
@@ -51,15 +51,15 @@ impl Queue {
             return Err(format!("the back-end refuses virtqueue {number}").into());
         }
         let (free, buffers) = ((0..BUFFERS).collect(), vec![0; usize::from(BUFFERS)]);
-        // A driver receives by the even ones.
+        // A driver receives on even queues.
         let writable = number.is_multiple_of(2);
         Ok(Self { driver, kick: front.another_kick()?, first, memory, free, buffers, writable })
     }
 
-    /// A buffer that the device does not have.
+    /// The memory of a buffer that is not available to the device.
     fn buffer(&mut self, number: u16) -> &mut [u8] {
         let room = ROOM as usize;
-        // SAFETY: as much is mapped there in one piece, and nobody else writes to a buffer that is not available.
+        // SAFETY: this much is mapped there in one piece, and nobody else writes to a buffer that is not available.
         unsafe { std::slice::from_raw_parts_mut(self.memory.wrapping_add(usize::from(number) * room), room) }
     }
 
@@ -70,7 +70,7 @@ impl Queue {
         Ok(())
     }
 
-    /// A buffer that came back, and how many bytes the device wrote to it.
+    /// The next used buffer, and the number of bytes that the device wrote to it.
     fn take(&mut self) -> Option<(u16, usize)> {
         let (id, written) = self.driver.take()?;
         Some((self.buffers[usize::from(id)], written as usize))
@@ -90,7 +90,7 @@ pub(crate) struct Pair {
     receive: Queue,
     transmit: Queue,
     call: OwnedFd,
-    /// The device ends with its connection.
+    /// Keeps the connection, and with it the device.
     _front_end: Arc<FrontEnd>,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn pairs(taps: Vec<Arc<TapQueue>>, back_end: UnixStream) -> Outcome<V
 }
 
 impl Pair {
-    /// Moves packets until it is told to end.
+    /// Moves packets until `ends` is set.
     pub(crate) fn pump(mut self, ends: &AtomicBool) -> Outcome<()> {
         let Self { tap, receive, transmit, call, .. } = &mut self;
         let before = receive.driver.offered();
@@ -134,7 +134,7 @@ impl Pair {
             if sleeps {
                 wait(tap, call, transmit.free.is_empty())?;
             }
-            // What came before a call was asked for is found by one more look.
+            // Look once more for what arrived before the call was asked for.
             asks_for_calls = !moved && !sleeps;
             receive.driver.enable_calls(asks_for_calls);
             transmit.driver.enable_calls(asks_for_calls && transmit.free.is_empty());
@@ -143,7 +143,7 @@ impl Pair {
     }
 }
 
-/// Sends what the namespace wants to send. Whether there was anything.
+/// Sends the namespace's packets. Returns whether there were any.
 fn send(tap: &TapQueue, queue: &mut Queue) -> Outcome<bool> {
     while let Some((number, _)) = queue.take() {
         queue.free.push(number);
@@ -159,12 +159,12 @@ fn send(tap: &TapQueue, queue: &mut Queue) -> Outcome<bool> {
     Ok(queue.driver.offered() != before)
 }
 
-/// Hands what was received to the namespace. Whether there was anything.
+/// Passes received packets to the namespace. Returns whether there were any.
 fn deliver(tap: &TapQueue, queue: &mut Queue) -> Outcome<bool> {
     let before = queue.driver.offered();
     for _ in 0..BATCH {
         let Some((number, written)) = queue.take() else { break };
-        // What the kernel has no room for is lost, as in any network card.
+        // Packets for which the kernel has no room are lost, as in any network card.
         let _ = rustix::io::write(tap.file(), &queue.buffer(number)[..written.min(ROOM as usize)]);
         queue.add(number, ROOM as usize)?;
     }
@@ -172,7 +172,7 @@ fn deliver(tap: &TapQueue, queue: &mut Queue) -> Outcome<bool> {
     Ok(queue.driver.offered() != before)
 }
 
-/// Sleeps until there may be something to move; a moment at most, to see that it is to end.
+/// Sleeps until there may be something to move, but only for a short time, to notice that it is to end.
 fn wait(tap: &TapQueue, call: &OwnedFd, is_full: bool) -> Outcome<()> {
     let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     let mut files = vec![PollFd::new(call, PollFlags::IN)];

@@ -1,4 +1,5 @@
-//! Network namespaces without a name: the kernel removes one, and its interfaces, with the last process and descriptor in it.
+//! Network namespaces without a name: the kernel removes one, and its interfaces, with the last process and descriptor
+//! of it.
 
 use crate::{Outcome, child};
 use rustix::thread::UnshareFlags;
@@ -11,7 +12,7 @@ use std::process::{Command, Stdio};
 #[derive(Debug)]
 pub(crate) struct Namespace(File);
 
-/// A host of many connections. What a kernel or a host lacks of it may be left out.
+/// Settings for a host with many connections. Those that the kernel does not have are skipped.
 const SETTINGS: &[(&str, &str)] = &[
     ("ipv4/ip_local_port_range", "1024 65535"),
     ("ipv4/tcp_max_syn_backlog", "65536"),
@@ -24,9 +25,9 @@ const SETTINGS: &[(&str, &str)] = &[
 impl Namespace {
     pub(crate) fn new() -> Outcome<Self> {
         let made = std::thread::spawn(|| -> std::io::Result<File> {
-            // SAFETY: it changes the network namespace of this thread alone, which ends here.
+            // SAFETY: the call only changes the network namespace of this thread, which ends here.
             unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
-            // The thread's namespace has its own values there.
+            // These files belong to the namespace of the thread that opens them.
             for (name, value) in SETTINGS {
                 let _ = std::fs::write(format!("/proc/sys/net/{name}"), value);
             }
@@ -35,19 +36,19 @@ impl Namespace {
         Ok(Self(made.join().map_err(|_| "the thread of a namespace failed")??))
     }
 
-    /// Its path while this process has it.
+    /// Its path, as long as this process has it open.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// A program in it, which ends with this one.
+    /// A command that runs in it, and ends with this process.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = child("nsenter");
         command.arg(format!("--net={}", self.path())).arg(program);
         command
     }
 
-    /// Carries out commands of ip(8), one a line.
+    /// Executes commands of ip(8), one a line.
     pub(crate) fn ip(&self, lines: &str) -> Outcome<()> {
         let mut ip = self.command("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn()?;
         ip.stdin.take().ok_or("ip has no input")?.write_all(lines.as_bytes())?;

@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Names an `exitless`.
+/// The variable that names an `exitless`.
 const EXITLESS: &str = "IOCM_BENCH_EXITLESS";
 const CONFIG: &str = "config.toml";
 const CONTROL: &str = "control";
 
-/// What moves packets from port to port.
+/// The carrier of packets between ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carrier {
     Shared(usize),
@@ -47,7 +47,7 @@ impl Carrier {
     }
 }
 
-/// The program with the monitor, which is above this crate.
+/// The program with the monitor, which is in a higher crate.
 pub(crate) fn exitless() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(EXITLESS) {
         return Some(named.into());
@@ -56,10 +56,10 @@ pub(crate) fn exitless() -> Option<PathBuf> {
     Some(program.parent()?.with_file_name("exitless")).filter(|path| path.exists())
 }
 
-/// Namespaces on a switch, with an address each.
+/// Namespaces on a switch, each with an address.
 pub(crate) struct Network {
     pub(crate) namespaces: Vec<Namespace>,
-    /// That of the kernel's bridge, which goes with it.
+    /// The namespace of the kernel's bridge.
     bridge: Option<Namespace>,
     /// The daemon and its monitor.
     back_end: Vec<Running>,
@@ -68,7 +68,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// So many of them, with a device of so many queue pairs each.
+    /// Creates `ports` namespaces, each with a device of `pairs` queue pairs.
     pub(crate) fn new(carrier: Carrier, ports: u32, pairs: u16) -> Outcome<Self> {
         let namespaces = (0..ports).map(|_| Namespace::new()).collect::<Outcome<_>>()?;
         let ends = Arc::new(AtomicBool::new(false));
@@ -116,7 +116,7 @@ impl Network {
             child(std::env::current_exe()?).env(SERVE, "").stdin(Stdio::piped()).stderr(log()?).spawn()?;
         self.back_end.push(Running(daemon));
         let begin = Instant::now();
-        // It is there when all other sockets are.
+        // The control socket is created after all others.
         while !Path::new(CONTROL).exists() {
             if begin.elapsed() > Duration::from_secs(20) {
                 return Err("the daemon does not begin within 20 s".into());
@@ -155,7 +155,7 @@ impl Network {
         tasks.filter_map(name).filter(|name| name.starts_with("io-worker")).count()
     }
 
-    /// Ends all front-ends, and says if one of them failed.
+    /// Ends all front-ends. Fails if one of them has failed.
     pub(crate) fn end(mut self) -> Outcome<()> {
         self.ends.store(true, Ordering::Relaxed);
         for front_end in std::mem::take(&mut self.front_ends) {
@@ -175,7 +175,7 @@ impl Drop for Network {
     }
 }
 
-/// Is the daemon until the other side of standard input is gone.
+/// Runs the daemon until the parent closes standard input.
 pub(crate) fn serve() -> Outcome<()> {
     let daemon = Arc::new(Daemon::start(&Config::read(Path::new(CONFIG))?)?);
     let control = BoundSocket::bind(Path::new(CONTROL), Access::own())?.serve(&daemon)?;

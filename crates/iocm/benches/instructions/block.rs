@@ -14,7 +14,7 @@ pub(crate) const INDIRECT: RingFeatures = RingFeatures { indirect: true, ..SPLIT
 
 /// Descriptors of a ring.
 const SIZE: u16 = 512;
-/// The room of a request in the guest's memory, and where in it status and data lie.
+/// The room of a request in the guest's memory, and the offsets of status and data in it.
 const ROOM: u64 = 0x1_0000;
 const STATUS: u64 = 0x100;
 const PIECES: u64 = 0x1000;
@@ -33,7 +33,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Requests of this kind (0 reads, 1 writes) and so many pieces of so many bytes, each with a place of its own.
+    /// Requests of this type (0 reads, 1 writes), with this many pieces of `size` bytes. Each has its own place.
     fn new(driver: Driver, server: Server, kind: u32, pieces: u64, size: u32) -> Self {
         let request = |number: u64| {
             let address = DATA + number * ROOM;
@@ -74,7 +74,7 @@ impl Turn for Disk {
     }
 }
 
-/// A null disk at a worker, which looks at so many other queues too.
+/// A null disk at a worker that also looks at `idle` other queues.
 pub(crate) fn null(pieces: u64, features: RingFeatures, idle: usize) -> Outcome<Box<dyn Turn>> {
     let device = BlockDevice::open(BlockOptions::default())?;
     let mut worker = OneWorker::new()?;
@@ -86,13 +86,13 @@ pub(crate) fn null(pieces: u64, features: RingFeatures, idle: usize) -> Outcome<
     };
     let driver = serve()?;
     for _ in 0..idle {
-        // Its memory stays as long as its queue.
+        // The worker keeps the queue, and the queue its memory.
         serve()?;
     }
     Ok(Box::new(Disk::new(driver, Server::Worker(worker), 0, pieces, 512)))
 }
 
-/// A disk in memory whose queue is served alone: the device's part, and system calls in place of `io_uring`.
+/// A disk in memory whose queue is served without a worker: the device's part, with system calls instead of `io_uring`.
 pub(crate) fn file(kind: u32, size: u32) -> Outcome<Box<dyn Turn>> {
     let file = memory_file(1 << 20);
     let path = Some(format!("/proc/self/fd/{}", file.as_raw_fd()).into());

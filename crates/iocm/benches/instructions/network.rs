@@ -1,4 +1,4 @@
-//! Packets that are sent, to nothing or to the other port of a switch.
+//! Packets that are sent, to nothing or to another port of a switch.
 
 use crate::{BATCH, Outcome, Turn};
 use iocm::device::net::switch::Switches;
@@ -13,7 +13,7 @@ const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 struct Packets {
     sender: NetDriver,
-    /// The guest that receives them, if any does.
+    /// The guest that receives the packets, if there is one.
     receiver: Option<NetDriver>,
     worker: OneWorker,
     frame: Vec<u8>,
@@ -60,7 +60,7 @@ impl Turn for Packets {
     }
 
     fn serve(&mut self) {
-        // The first queue has other turns than the second; two rounds do for both.
+        // The worker serves the second queue in the same round or in the next one; two rounds are enough.
         self.worker.round();
         self.worker.round();
     }

@@ -2,7 +2,7 @@
 
 use crate::{Load, Peer};
 
-/// Packets a CPU second, once for each round.
+/// Packets per CPU second, one entry for each round.
 pub(crate) type Measured = (Peer, Load, f64);
 
 fn median(results: &[Measured], peer: Peer, load: Load) -> Option<f64> {
@@ -12,7 +12,7 @@ fn median(results: &[Measured], peer: Peer, load: Load) -> Option<f64> {
     all.get(all.len() / 2).copied()
 }
 
-/// Prints each aim with what was measured.
+/// Prints each aim with the measured figure.
 pub(crate) fn print(results: &[Measured], idle: &[(Peer, f64)]) {
     println!("\naims, by the medians of the rounds");
     for load in [Load::Sink, Load::Round] {

@@ -1,11 +1,11 @@
-//! Open vSwitch with DPDK as a back-end, in a folder of its own and without huge pages.
+//! Open vSwitch with DPDK as a back-end, in its own folder and without huge pages.
 
 use crate::Outcome;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Debian's name of the daemon that has DPDK in it.
+/// Debian's name of the daemon with DPDK.
 const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
@@ -15,8 +15,8 @@ pub(crate) fn missing() -> Option<&'static str> {
     (!is_there).then_some("there is no Open vSwitch with DPDK (package openvswitch-switch-dpdk)")
 }
 
-/// A database that says which ports there are, and the daemon that is to be started with it. Its sockets are called as
-/// the ports: `s0`, `s1`. One port is to forget what comes; between two it switches by what it has learnt.
+/// A database that lists the ports, and the daemon to be started with it. Its sockets are named like the ports: `s0`,
+/// `s1`. A single port drops what it receives; between two it switches by learnt addresses.
 pub(crate) fn prepared(folder: &Path, ports: usize) -> Outcome<(Child, Command)> {
     let (database, socket) = (folder.join("ovs.db"), folder.join("ovs.sock"));
     for path in [&database, &socket] {
@@ -51,14 +51,14 @@ pub(crate) fn prepared(folder: &Path, ports: usize) -> Outcome<(Child, Command)>
         ".",
         "other_config:dpdk-init=true",
     ]);
-    // By itself it asks for memory in a way that needs huge pages. With much less it takes ports away again: those of
-    // packets' buffers are made anew when a front-end has come.
+    // By default it allocates memory in a way that needs huge pages. With much less memory it removes ports again: the
+    // packet buffers of a port are allocated anew when a front-end connects.
     let memory = "--legacy-mem --no-huge -m 2048 --no-pci --no-telemetry";
     settings.arg(format!("other_config:dpdk-extra={memory} --file-prefix=iocm-ovs-{}", std::process::id()));
     settings.args(["other_config:dpdk-lcore-mask=2", "other_config:pmd-cpu-mask=1"]);
     settings.args(["--", "add-br", "lan", "--", "set", "bridge", "lan", "datapath_type=netdev"]);
     if ports == 1 {
-        // Without flows nothing goes anywhere.
+        // Without flows nothing is forwarded.
         settings.arg("fail-mode=secure");
     }
     for port in 0..ports {

@@ -59,7 +59,7 @@ fn cpu_lists_are_read_back() {
 fn a_list_of_cpus_is_no_longer_than_a_host_has_cpus() {
     assert_eq!(cpu_list("0-8191").unwrap().len(), 8192);
     assert_eq!(cpu_list("0-4095,4096-8191").unwrap().len(), 8192);
-    // A line of the control socket has room for nine thousand of these, and they would take half a gigabyte.
+    // A line of the control socket has room for 9000 of these ranges. As a list they would take half a gigabyte.
     assert!(cpu_list(&["0-8191"; 9000].join(",")).is_err());
     let error = cpu_list("0-8191,3").unwrap_err().to_string();
     assert!(error.contains("a list of CPUs names at most 8192 CPUs"), "{error}");

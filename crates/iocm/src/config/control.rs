@@ -1,4 +1,4 @@
-//! The sections `[control]` and `[safety]`: where a running daemon is read and changed, and which privileges it keeps.
+//! The sections `[control]` and `[safety]`: the control endpoints of a running daemon, and the privileges that it keeps.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ pub const MOUNT: &str = "/run/exitless/iocm";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ControlConfig {
-    /// The path of the socket; an empty one makes none. The default is [`SOCKET`], if it can be made.
+    /// The path of the socket; empty for none. The default is [`SOCKET`], if it can be created there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
-    /// The mount point of the tree; an empty one mounts it nowhere. The default is [`MOUNT`], if the host allows it.
+    /// The mount point of the tree; empty for none. The default is [`MOUNT`], if the host allows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mount: Option<PathBuf>,
-    /// The group whose members may use both, beside root and the daemon's user: a name or a number.
+    /// The group whose members may use both, besides root and the daemon's user: a name or a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }

@@ -27,8 +27,7 @@ pub struct DeviceConfig {
     /// The mode of the socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket_mode: Option<String>,
-    /// A raw file or a block device. Without one the disk is a null disk, which discards what is written, for
-    /// measuring.
+    /// A raw file or a block device. Without a path the disk is a null disk for benchmarks, which discards writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// The size of a null disk, bytes.
@@ -49,8 +48,7 @@ pub struct DeviceConfig {
     /// The largest number of queues; for a network device, of queue pairs.
     #[serde(default = "one")]
     pub queues: u16,
-    /// The tap or switch behind a network device. Without one packets are dropped after they were parsed, for
-    /// measuring.
+    /// The tap or switch behind a network device. Without one, packets are parsed and dropped, for benchmarks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<NetBackend>,
     /// The MAC address of a network device, such as `52:54:00:12:34:56`.
@@ -166,7 +164,7 @@ impl DeviceConfig {
         })
     }
 
-    /// The owner, group and mode of its socket, where they are its own.
+    /// The socket's owner, group and mode, as far as the device has its own.
     pub(crate) fn sockets(&self) -> SocketsConfig {
         let [owner, group, mode] =
             [&self.socket_owner, &self.socket_group, &self.socket_mode].map(Clone::clone);

@@ -1,11 +1,11 @@
-//! Workers and devices in one line, for making them while the daemon runs.
+//! Workers and devices in one line, for adding them to a running daemon.
 
 use super::{DeviceConfig, PollingConfig, WorkersConfig, cpu_list};
 use crate::worker::WorkerOptions;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// A worker to be made while the daemon runs. The file's `[workers]` gives missing values.
+/// A worker to be added while the daemon runs. Missing values come from `[workers]` in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct WorkerConfig {
@@ -23,7 +23,7 @@ pub struct WorkerConfig {
 pub struct BadLine(pub String);
 
 impl WorkerConfig {
-    /// Reads a line: nothing, a table of TOML, an object of JSON, or a whole text of TOML.
+    /// Parses a line: nothing, a TOML inline table, a JSON object, or a TOML document.
     ///
     /// # Errors
     /// [`BadLine`].
@@ -33,7 +33,7 @@ impl WorkerConfig {
         Ok(config)
     }
 
-    /// The options of the worker; `usual` gives those that the line leaves out.
+    /// The options of the worker; those that the line leaves out come from `usual`.
     ///
     /// # Errors
     /// [`BadLine`] when its CPUs are not a list.
@@ -49,7 +49,7 @@ impl WorkerConfig {
 }
 
 impl DeviceConfig {
-    /// Reads a line: a table of TOML, an object of JSON, or a whole text of TOML.
+    /// Parses a line: a TOML inline table, a JSON object, or a TOML document.
     ///
     /// # Errors
     /// [`BadLine`].
@@ -61,7 +61,7 @@ impl DeviceConfig {
 }
 
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, BadLine> {
-    /// A table has no name of its own.
+    /// The key that an inline table needs in TOML.
     #[derive(Deserialize)]
     struct Line<T> {
         line: T,
@@ -71,7 +71,7 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, BadLine> {
     if !text.starts_with('{') {
         return toml::from_str(text).map_err(|error| bad(&error));
     }
-    // A text that is not JSON at all is TOML; its tables begin alike.
+    // TOML inline tables begin like JSON objects: a text that is not JSON is taken for TOML.
     match serde_json::from_str::<serde_json::Value>(text) {
         Ok(value) => serde_json::from_value(value).map_err(|error| bad(&error)),
         Err(_) => match toml::from_str::<Line<T>>(&format!("line = {text}")) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct NetBackend {
-    /// A tap interface of the host, which is made if it does not exist.
+    /// A tap interface of the host, which is created if it does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tap: Option<String>,
     /// File descriptors of a tap, inherited by the daemon, one for each queue pair.
@@ -53,13 +53,13 @@ impl NetBackend {
     }
 }
 
-/// Parses the MAC address of one station.
+/// Parses a unicast MAC address.
 pub(super) fn address(text: &str) -> Option<[u8; 6]> {
     let is_byte = |part: &str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
     let byte = |part: &str| if is_byte(part) { u8::from_str_radix(part, 16).ok() } else { None };
     let bytes: Vec<u8> = text.split(':').map(byte).collect::<Option<_>>()?;
     let address: [u8; 6] = bytes.try_into().ok()?;
-    // The first bit marks group addresses.
+    // The lowest bit of the first byte marks group addresses.
     (address[0] & 1 == 0 && address != [0; 6]).then_some(address)
 }
 

@@ -21,7 +21,7 @@ pub struct SocketsConfig {
 }
 
 impl SocketsConfig {
-    /// These values, and `others` where there are none.
+    /// These values; missing ones come from `others`.
     pub(crate) fn or(&self, others: &Self) -> Self {
         let either = |one: &Option<String>, other: &Option<String>| one.clone().or_else(|| other.clone());
         Self {
@@ -41,7 +41,7 @@ impl SocketsConfig {
         }
     }
 
-    /// The users behind the names. Without a mode, the group may use the sockets if one is named, else the owner alone.
+    /// Looks up the names. Without a mode, the sockets are for the group if one is named, else for the owner alone.
     pub(crate) fn access(&self) -> Result<SocketAccess, AccountError> {
         let user = self.owner.as_deref().map(user_of).transpose()?.map(|account| account.user);
         let group = self.group.as_deref().map(group_of).transpose()?;

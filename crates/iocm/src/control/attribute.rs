@@ -87,8 +87,8 @@ impl Mode {
         }
     }
 
-    /// The permission bits of its file: for the daemon's user, and with `group` for a group's members. Others may not
-    /// even read, because the control socket serves nobody else either.
+    /// The permission bits of its file: for the daemon's user, and with `group` for the group's members. Others may not
+    /// even read, as on the control socket.
     #[must_use]
     pub const fn permissions(self, group: bool) -> u16 {
         let own = match self {

@@ -21,7 +21,7 @@ const OF_VALUE: usize = 128;
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
-    /// The longest time for an answer.
+    /// The time limit for an answer.
     limit: Option<Duration>,
 }
 
@@ -74,16 +74,16 @@ impl Client {
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), limit: None })
     }
 
-    /// Connects to a daemon, and waits no longer than this for that, and later for each answer, in however many parts it
-    /// comes.
+    /// Connects to a daemon. The time limits the connection attempt, and later each answer, in however many parts it
+    /// arrives.
     ///
     /// # Errors
     /// [`ClientError::Unreachable`].
     pub fn connect_within(path: &Path, time: Duration) -> Result<Self, ClientError> {
         let connect = || -> io::Result<UnixStream> {
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            // For the connection and for requests. A daemon that takes no connections lets the next one wait when there are
-            // some (unix(7), listen(2)).
+            // The send timeout limits writes, and also connect(2), which blocks while the daemon's listen queue is full
+            // (unix(7), listen(2)).
             set_socket_timeout(&socket, Timeout::Send, Some(time))?;
             rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
             Ok(socket.into())
@@ -182,7 +182,7 @@ impl Client {
     fn send(&mut self, request: &Json) -> Result<(), ClientError> {
         let sent = self.stream.get_mut().write_all(format!("{request}\n").as_bytes());
         match sent {
-            // A daemon that refuses this user says why before it closes the connection.
+            // A daemon that refuses this user sends the reason before it closes the connection: read that.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(ClientError::NoAnswer { path: self.path.clone(), source: error })
             }
@@ -213,7 +213,7 @@ impl Client {
         Err(ControlError::new(errno.unwrap_or(Errno::Failed), message).into())
     }
 
-    /// The bytes up to the end of a line, or of all that comes.
+    /// Reads up to the end of a line, or of the stream.
     fn line(&mut self) -> io::Result<Vec<u8>> {
         let end = self.limit.map(|limit| Instant::now() + limit);
         let mut line = Vec::new();
@@ -247,9 +247,9 @@ impl Client {
     }
 }
 
-/// The memory that the values of a JSON text take at most.
+/// An upper bound of the memory for the values of a JSON text.
 fn memory(text: &[u8]) -> usize {
-    // Each value but the first follows one of these, which texts have too.
+    // Every value but the first comes after one of these bytes, which strings may contain, too.
     let of = |byte: &u8| match byte {
         b'{' => OF_OBJECT,
         b',' | b'[' => OF_VALUE,
@@ -292,12 +292,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The error of a client whose daemon answers so, and then says nothing more.
+    /// The error of a client whose daemon sends this answer and nothing else.
     fn error_of_answer(value: &str) -> String {
         let (ours, mut daemons) = UnixStream::pair().unwrap();
         let answer = format!("{{\"ok\":true,\"value\":{value}}}\n");
         let writer = std::thread::spawn(move || {
-            // The client may close before it has all.
+            // The client may close the connection before it has read everything.
             let _ = daemons.write_all(answer.as_bytes());
         });
         let mut client = Client { path: "/daemon".into(), stream: BufReader::new(ours), limit: None };

@@ -265,11 +265,11 @@ impl Daemon {
             return Err(ControlError::new(Errno::Unsupported, format!("{name} has no limits")));
         }
         limits.into_iter().for_each(set);
-        // A worker may sleep until the time that the old limit told.
+        // A worker may be sleeping until the time that the old limit set: wake it.
         endpoint.backend.queues.iter().try_for_each(|queue| self.tell(queue, |_| {}))
     }
 
-    /// Moves queues to a worker: those that are served now, the others when they are started.
+    /// Moves queues to a worker at once; those that are not served go there when they start.
     fn move_to(&self, names: &[QueueName], worker: u32) -> Result<(), ControlError> {
         self.pool().worker(worker)?;
         let endpoints: Vec<_> =
@@ -280,7 +280,7 @@ impl Daemon {
             *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
             *queue.key.lock().unwrap_or_else(PoisonError::into_inner)
         });
-        // A queue that has just stopped starts there next time.
+        // A queue that has stopped in the meantime starts there next time.
         self.pool().move_queues(keys, worker).map(drop).map_err(Into::into)
     }
 
@@ -298,7 +298,7 @@ impl Daemon {
     }
 }
 
-/// The kind of an error of the host.
+/// The error number for an error of the host.
 fn of_host(error: &io::Error) -> Errno {
     match error.raw_os_error() {
         Some(libc::ENOENT) => Errno::Missing,
@@ -314,7 +314,7 @@ fn of_host(error: &io::Error) -> Errno {
     }
 }
 
-/// The kind of a network device's error.
+/// The error number for an error of a network device.
 fn of_net(error: &NetError) -> Errno {
     match error {
         NetError::Tap { source, .. }

@@ -35,11 +35,11 @@ pub enum EndpointsError {
 }
 
 impl ControlEndpoints {
-    /// Makes the endpoints. One that the configuration does not name is made if the host allows it.
+    /// Creates the endpoints. One with a default path is optional: it is left out if it cannot be created.
     ///
     /// # Errors
     ///
-    /// [`EndpointsError`] for one that it names.
+    /// [`EndpointsError`] if the configuration names the endpoint.
     pub fn make(
         config: &ControlConfig,
         access: Access,
@@ -55,7 +55,7 @@ impl ControlEndpoints {
         Ok(Self { socket: socket.transpose()?.flatten(), mounted: mounted.transpose()?.flatten() })
     }
 
-    /// No endpoint at all.
+    /// No endpoints.
     #[must_use]
     pub const fn none() -> Self {
         Self { socket: None, mounted: None }
@@ -70,7 +70,7 @@ impl ControlEndpoints {
     /// Serves the tree of a daemon.
     ///
     /// # Errors
-    /// [`EndpointsError`] when the host gives no threads.
+    /// [`EndpointsError`] when a thread cannot be started.
     pub fn serve(self, daemon: &Arc<Daemon>) -> Result<ControlServer, EndpointsError> {
         let socket = self.socket.map(|socket| socket.serve(daemon)).transpose()?;
         let mount = self.mounted.map(|mounted| mounted.serve(daemon)).transpose()?;

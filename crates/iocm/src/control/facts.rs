@@ -7,7 +7,7 @@ use crate::endpoint::Peer;
 use crate::statistics::{BUCKETS, QueueFigures, Times, WorkerFigures};
 use crate::worker::Polling;
 
-/// The source of all that is read: a daemon, or one made up for a test.
+/// A source of facts: a daemon, or a fake one in a test.
 pub trait FactSource {
     /// Reads the facts of the daemon itself.
     fn daemon(&self) -> DaemonFacts;
@@ -57,19 +57,19 @@ pub struct DaemonFacts {
 pub struct WorkerFacts {
     /// Host CPUs that it may run on, ascending.
     pub cpus: Vec<usize>,
-    /// Its thread.
+    /// The ID of its thread.
     pub thread: i32,
     /// Polling when it finds nothing to do.
     pub polling: Polling,
-    /// Its share of time on requests since the last read but one, percent.
+    /// The share of time that it spent on requests in the last second or more, percent.
     pub load: f64,
-    /// Its share of time awake over the same time, percent.
+    /// The share of that time that it was awake, percent.
     pub awake: f64,
     /// The queues that it serves.
     pub queues: Vec<QueueName>,
     /// Its counters.
     pub figures: WorkerFigures,
-    /// Its time.
+    /// Its time, by what it did.
     pub times: Times,
 }
 
@@ -101,19 +101,19 @@ pub struct DeviceFacts {
 pub struct QueueFacts {
     /// Its name.
     pub name: QueueName,
-    /// The worker that serves it, or will when a front-end connects; `None` while none is chosen.
+    /// The worker that serves it, or will when a front-end connects; `None` if it has not been chosen yet.
     pub worker: Option<u32>,
     /// A worker serves it.
     pub served: bool,
-    /// The driver violated the ring's format, so that the ring is no longer read.
+    /// The driver violated the ring's format, so the ring is no longer read.
     pub broken: bool,
     /// Its weight.
     pub weight: u32,
-    /// It is polled always, and never left to kicks.
+    /// It is always polled, and never waits for kicks.
     pub polled: bool,
     /// Its counters.
     pub figures: QueueFigures,
-    /// Its time.
+    /// Its time, by what was done meanwhile.
     pub times: Times,
     /// Requests by their delay until they were taken: element n counts those from 2^n up to, not
     /// including, 2^(n+1) nanoseconds.
@@ -123,8 +123,8 @@ pub struct QueueFacts {
 }
 
 impl QueueFacts {
-    /// The delay that this share of requests, in thousandths, did not exceed, nanoseconds: the end of a bucket. 0 when
-    /// nothing was counted.
+    /// The delay that this many thousandths of the requests did not exceed, nanoseconds: the upper end of a bucket. 0
+    /// when nothing was counted.
     #[must_use]
     pub fn delay(&self, of_thousand: u64) -> u64 {
         let all: u128 = self.delays.iter().map(|count| u128::from(*count)).sum();
@@ -140,7 +140,7 @@ impl QueueFacts {
     }
 }
 
-/// A change of the daemon, as writing to the tree asks for it.
+/// A change of the daemon that a write to the tree requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Adds a worker.
@@ -159,7 +159,7 @@ pub enum Operation {
     RemoveDevice(u32),
     /// Moves all queues of a device to a worker.
     MoveDevice(u32, u32),
-    /// Resizes a device to so many bytes, or to the size of its file.
+    /// Resizes a device to this many bytes, or to the size of its file.
     Resize(u32, Option<u64>),
     /// Limits a device's requests per second; 0 for no limit.
     LimitRequests(u32, u64),
@@ -169,7 +169,7 @@ pub enum Operation {
     MoveQueues(Vec<QueueName>, u32),
     /// Sets the weight of a queue.
     Weigh(QueueName, u32),
-    /// Polls a queue always, or leaves it to kicks while it is empty.
+    /// Always polls a queue, or leaves it to kicks while it is empty.
     PollQueue(QueueName, bool),
 }
 

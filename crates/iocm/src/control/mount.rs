@@ -1,12 +1,12 @@
 //! The control tree as a file system.
 //!
-//! It is mounted by calls of our own rather than by a setuid program, so that mounting needs root (`CAP_SYS_ADMIN`), and
-//! takes place before the daemon gives that away. Taking it away needs the same: a process that has not given it away does
-//! so when the daemon has ended ([`unmount`]).
+//! The daemon mounts it with system calls, not with the setuid program fusermount. So mounting needs `CAP_SYS_ADMIN`,
+//! and happens before the daemon gives that up. Unmounting needs it, too: a process that still has it unmounts the tree
+//! when the daemon has ended ([`unmount`]).
 //!
-//! The daemon's user may write to the directory above. So the file system is made without a place first, and put onto a
-//! directory that was reached by descriptors (mount(2) would look the path up once more); it is taken away by the
-//! descriptor of the mount, whatever is at the path then.
+//! The daemon's user may be able to write to the parent directory. So the file system is created detached, and then
+//! moved onto a directory that was opened by descriptor: mount(2) would resolve the path again. It is unmounted by the
+//! descriptor of the mount, whatever is at the path by then.
 
 mod file_system;
 
@@ -141,7 +141,7 @@ const NO_DEVICE: &str =
     "/dev/fuse cannot be opened (udev lets everybody open it; without udev: chmod 666 /dev/fuse)";
 const NOT_ROOT: &str = "this needs root";
 
-/// Tests whether this process may mount the tree, by a file system that is mounted nowhere and is gone afterwards.
+/// Tests whether this process may mount the tree: creates a detached file system, and drops it.
 ///
 /// # Errors
 /// [`MountError`].
@@ -164,8 +164,8 @@ fn mount(device: &OwnedFd, target: &Directory) -> rustix::io::Result<OwnedFd> {
     Ok(mount)
 }
 
-/// The file system, mounted nowhere yet. The options are those of `fuse_fs_parameters` (fs/fuse/inode.c), which FUSE
-/// takes from this interface since Linux 5.4.
+/// Creates the file system, detached. The options are those of `fuse_fs_parameters` (fs/fuse/inode.c), which FUSE
+/// accepts from fsconfig(2) since Linux 5.4.
 fn made(device: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let system = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (option, value) in [

@@ -17,7 +17,7 @@ pub struct Rates {
     pub queues: Vec<QueueRates>,
 }
 
-/// The rates of a worker, `None` where the first sample does not have it.
+/// The rates of a worker; `None` if the first sample does not have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkerRates {
     /// `w.0`.
@@ -42,7 +42,7 @@ pub struct WorkerRates {
     pub naps_per_second: Option<f64>,
 }
 
-/// The rates of a device, `None` where the first sample does not have it.
+/// The rates of a device; `None` if the first sample does not have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceRates {
     /// `d.0`.
@@ -67,7 +67,7 @@ pub struct DeviceRates {
     pub in_flight: u64,
 }
 
-/// The rates of a queue, `None` where the first sample does not have it.
+/// The rates of a queue; `None` if the first sample does not have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QueueRates {
     /// `vq.0.0`.
@@ -80,23 +80,23 @@ pub struct QueueRates {
     pub worker: String,
     /// Requests a second.
     pub requests_per_second: Option<f64>,
-    /// Share of the time in its turns that found requests, percent.
+    /// Share of the time that its worker spent in turns that found requests, percent.
     pub worked_percent: Option<f64>,
-    /// Share of the time in which its worker looked for its requests without a kick, percent.
+    /// Share of the time that its worker spent on looking for its requests without a kick, percent.
     pub polled_percent: Option<f64>,
-    /// Share of the time in which its worker napped, percent.
+    /// Share of the time that its worker napped, percent.
     pub napped_percent: Option<f64>,
-    /// Share of the time in which it was left to its kicks, percent.
+    /// Share of the time that it was left to its kicks, percent.
     pub slept_percent: Option<f64>,
-    /// Times a second that its driver was asked for a kick.
+    /// Times a second that the driver was asked for a kick.
     pub kicks_asked_per_second: Option<f64>,
     /// Kicks a second.
     pub kicks_per_second: Option<f64>,
-    /// Requests a second that were found without a kick for them.
+    /// Requests a second that were found without a kick.
     pub kicks_saved_per_second: Option<f64>,
     /// Calls a second.
     pub calls_per_second: Option<f64>,
-    /// Times a second that its driver wanted no call.
+    /// Times a second that the driver wanted no call.
     pub calls_saved_per_second: Option<f64>,
 }
 
@@ -180,20 +180,20 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The change of a counter, which has its path as a JSON pointer.
+    /// The change of a counter, given by its JSON pointer.
     fn change(&self, counter: &str) -> Option<f64> {
         let of = |object: &Json| object.pointer(counter)?.as_u64();
         Some(of(self.now)?.checked_sub(of(self.before)?)? as f64)
     }
 
-    /// The share of the time of a counter in ticks of the TSC.
+    /// The share of the time, for a counter in ticks of the TSC.
     fn share(&self, counter: &str) -> Option<f64> {
         let ticks = self.ticks_per_second * self.seconds;
         self.change(counter).filter(|_| ticks > 0.0).map(|change| (change * 100.0 / ticks).min(100.0))
     }
 
-    /// The share of a time in nanoseconds. It may come out lower than it was before by the little that a reader of several
-    /// counters missed.
+    /// The share of the time, for a time in nanoseconds. It may seem to go back a little, because it is computed from
+    /// several counters that are not read at once.
     fn percent(&self, time: &str) -> Option<f64> {
         let of = |object: &Json| object.pointer(time)?.as_u64();
         let change = of(self.now)?.saturating_sub(of(self.before)?) as f64;
@@ -209,7 +209,7 @@ fn text(value: &Json) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The numbers in `w.12` and `vq.0.3`, by which names are sorted; those without come last.
+/// The numbers in `w.12` and `vq.0.3`, by which names are sorted; names without numbers come last.
 fn numbers(name: &str) -> Vec<u64> {
     let (_, numbers) = name.split_once('.').unwrap_or_default();
     numbers.split('.').map(|number| number.parse().unwrap_or(u64::MAX)).collect()

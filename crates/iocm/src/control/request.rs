@@ -33,7 +33,7 @@ pub enum ControlRequest {
 /// A request line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestLine {
-    /// The peer's name for the request, which the answer repeats.
+    /// The ID that the peer gave the request; the answer repeats it.
     pub id: Option<Json>,
     /// The request, or the reason why it is rejected.
     pub request: Result<ControlRequest, ControlError>,
@@ -85,7 +85,7 @@ impl Fields {
             Some(Json::String(text)) => Some(text),
             Some(other) => Some(other.to_string()),
         };
-        // Fields that a request does not take are mistakes of the peer, and not ignored.
+        // A field that the operation does not take is a mistake of the peer: refuse it.
         let unused = match op.as_str() {
             "set" => to.is_some() || interval_ms.is_some() || count.is_some(),
             "create" => to.is_some() || interval_ms.is_some() || count.is_some(),
@@ -128,7 +128,7 @@ impl Fields {
 /// The format number of answers, in their field `format`.
 pub(crate) const ANSWER_FORMAT: u32 = 1;
 
-/// Carries out a request. Returns the fields of the answer beside `format`, `id` and `ok`.
+/// Carries out a request. Returns the fields of the answer besides `format`, `id` and `ok`.
 ///
 /// A watch is answered once, like a get.
 ///

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// The largest number of peers at a time.
+/// The largest number of peers at the same time.
 pub(crate) const MAX_PEERS: usize = 64;
 
 /// A control socket that nobody serves yet. Dropping it removes the file, unless the socket is kept for the next daemon.
@@ -65,7 +65,7 @@ impl BoundSocket {
         Self::bind_with(path, access, &mut Inheritance::default())
     }
 
-    /// The same, unless the socket was inherited.
+    /// The same, but uses the socket in `inheritance` if it is there.
     ///
     /// # Errors
     /// [`SocketError`].
@@ -89,7 +89,7 @@ impl BoundSocket {
     /// Serves the tree of a daemon.
     ///
     /// # Errors
-    /// [`SocketError`] when there is no thread for it.
+    /// [`SocketError`] when a thread cannot be started.
     pub fn serve(mut self, daemon: &Arc<Daemon>) -> Result<ControlSocket, SocketError> {
         let cannot = |source| SocketError { path: self.path.clone(), source };
         let (Some(listener), Some(file)) = (self.listener.take(), self.file.take()) else {
@@ -199,7 +199,7 @@ fn groups(stream: &UnixStream) -> io::Result<Vec<u32>> {
                 groups.truncate(count);
                 return Ok(groups);
             }
-            // The number of bytes that it takes has been written.
+            // The kernel has returned the size that it needs.
             _ if count > groups.len() => groups.resize(count, 0),
             _ => return Err(io::Error::last_os_error()),
         }

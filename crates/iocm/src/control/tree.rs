@@ -1,5 +1,5 @@
-//! The control tree: its directories and attributes by path, reading them, and turning writes into operations. Nothing
-//! is carried out here.
+//! The control tree: looking up its directories and attributes by path, reading them, and turning writes into
+//! operations, which the daemon carries out.
 
 use super::attribute::{Attribute, Mode, Reader, Value};
 use super::error::{ControlError, Errno};
@@ -34,7 +34,7 @@ impl Node {
                 _ => node.child(source, name)?,
             };
             node = inside.ok_or_else(|| {
-                // The path may be of any length.
+                // The path may be very long.
                 let shown: String = path.chars().take(200).collect();
                 ControlError::missing(&shown)
             })?;
@@ -79,7 +79,7 @@ impl Node {
         }))
     }
 
-    /// The object that it is, or belongs to.
+    /// The object that the node is or belongs to.
     #[must_use]
     pub const fn object(self) -> Object {
         match self {
@@ -87,7 +87,7 @@ impl Node {
         }
     }
 
-    /// The inode number, which no other node ever has: 1 for the root.
+    /// The inode number, which no other node ever gets: 1 for the root.
     #[must_use]
     pub fn number(self) -> u64 {
         let (kind, first, second) = match self.object() {
@@ -99,7 +99,7 @@ impl Node {
             Object::Device(number) => (5, number, 0),
             Object::Queue(name) => (6, name.device, name.queue),
         };
-        // The attribute, the group, or neither; the root's number is 1 then.
+        // 1 for the object itself, which makes the root's number 1; then come the attributes, then the groups.
         let part = match self {
             Self::Object(_) => 1,
             Self::Attribute(object, attribute) => {
@@ -270,9 +270,9 @@ pub(crate) fn read_below(source: &impl FactSource, node: Node) -> Result<Json, C
     let mut all = Map::new();
     if prefix.is_empty() {
         for child in object.children(source) {
-            // An I/O worker that waits for this CPU need not wait for the whole tree.
+            // The whole tree takes long: let an I/O worker that waits for this CPU run.
             std::thread::yield_now();
-            // An object that was removed meanwhile is left out.
+            // Leave out an object that was removed meanwhile.
             if let Ok(below) = read_below(source, Node::Object(child)) {
                 all.insert(child.name(), below);
             }
@@ -293,7 +293,7 @@ pub(crate) fn read_below(source: &impl FactSource, node: Node) -> Result<Json, C
     Ok(Json::Object(all))
 }
 
-/// Turns a text that is written to a node into an operation. Blanks around the text, and its newline, are ignored.
+/// Turns a text that is written to a node into an operation. Surrounding white space is ignored.
 ///
 /// # Errors
 ///

@@ -34,8 +34,8 @@ impl BoundDevices {
         Ok(bound)
     }
 
-    /// Opens the device of a configuration that has one, for one front-end only, which comes by a socket that others made
-    /// or by that of the device.
+    /// Opens one device for a single front-end, which connects through `socket` if there is one, and else through the
+    /// device's own socket.
     ///
     /// # Errors
     ///
@@ -56,8 +56,8 @@ impl BoundDevices {
         Ok(bound)
     }
 
-    /// Nothing, to which a device of a running daemon is added. Its socket has the mode of all others, and its own owner
-    /// and group if it names them: those of all others may be out of reach by now.
+    /// No devices: one of a running daemon is added later. Its socket gets the mode of `[sockets]`, but not the owner
+    /// and group, because the daemon may no longer have the privilege to set them.
     pub(super) fn nothing(of: &Config, switches: &Arc<Switches>) -> Self {
         let sockets = SocketsConfig { owner: None, group: None, ..of.sockets.clone() };
         let config = Config { sockets, ..Config::default() };

@@ -52,7 +52,7 @@ fn devices_whose_threads_do_not_end_are_waited_for_together() {
     let hold = |endpoint: Arc<Endpoint>| {
         let (stream, peer) = lingering_socket();
         let mut front = FrontEnd::new(UnixStream::connect(&endpoint.config.socket).unwrap()).unwrap();
-        // It is no eventfd for kicks, and is closed.
+        // This is not an eventfd, so the daemon closes it.
         front.send_closed(12, &0_u64.to_ne_bytes(), stream.into()).unwrap();
         (front, peer)
     };
@@ -77,7 +77,7 @@ fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
     assert!(daemon.endpoints()[0].config.socket.exists());
 }
 
-/// A file system that is one file, whose server lets nobody open it until the channel closes.
+/// A file system with a single file, whose server blocks open(2) until the channel closes.
 struct Silent(Arc<Mutex<Receiver<()>>>);
 
 impl Filesystem for Silent {

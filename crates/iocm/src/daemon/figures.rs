@@ -29,7 +29,7 @@ pub struct WorkerReport {
     /// Its counters.
     #[serde(flatten)]
     pub figures: WorkerFigures,
-    /// Its time.
+    /// Its time, by what it did.
     #[serde(flatten)]
     pub times: Times,
 }
@@ -57,7 +57,7 @@ pub struct QueueReport {
     /// Its counters.
     #[serde(flatten)]
     pub figures: QueueFigures,
-    /// Its time.
+    /// Its time, by what was done meanwhile.
     #[serde(flatten)]
     pub times: Times,
     /// Requests by their delay until they were taken: element n counts those from 2^n up to, not

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The shortest time over which a load is measured, once the daemon has run for so long, nanoseconds.
+/// The shortest time over which a load is measured, once the daemon has run that long, nanoseconds.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// The time over which the rate of the TSC is measured, nanoseconds: with two moments that are right to 100 ns it is right to
-/// 10 in a million.
+/// The time over which the frequency of the TSC is measured, nanoseconds: two readings that are accurate to 100 ns make
+/// it accurate to 10 ppm.
 const CALIBRATION_NS: u64 = 20_000_000;
 
 /// The marks from which the loads of workers are computed. Nothing is measured unless somebody reads them.
@@ -34,7 +34,7 @@ impl Default for Loads {
     }
 }
 
-/// A moment by both clocks.
+/// A moment on both clocks.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     ns: u64,
@@ -42,7 +42,7 @@ struct Moment {
 }
 
 impl Moment {
-    /// The closest pair of several: a thread may lose its CPU between two clocks.
+    /// The closest of several pairs: the thread may be preempted between the two clocks.
     fn now() -> Self {
         let pair = || {
             let (before, ticks) = (now_ns(), ticks());
@@ -54,8 +54,8 @@ impl Moment {
 }
 
 impl Loads {
-    /// Ticks of the TSC per second: the same at each call, because times that only grow are computed with it. The first call
-    /// waits until the daemon has run for [`CALIBRATION_NS`].
+    /// Ticks of the TSC per second. Measured once, because times that are computed with it must never decrease. The
+    /// first call waits until the daemon has run for [`CALIBRATION_NS`].
     pub(crate) fn ticks_per_second(&self) -> u64 {
         *self.ticks_per_second.get_or_init(|| {
             let passed = now_ns().saturating_sub(self.began.ns);
@@ -66,7 +66,8 @@ impl Loads {
         })
     }
 
-    /// The share of time on requests, and awake, in percent, since the last read but one that was a second ago or more.
+    /// The shares of time on requests and awake, in percent, since the last mark but one. A read makes a mark if the
+    /// last one is at least [`WINDOW_NS`] old.
     pub(crate) fn of(&self, worker: u32, figures: &WorkerFigures) -> [f64; 2] {
         let window = u128::from(self.ticks_per_second()) * u128::from(WINDOW_NS) / 1_000_000_000;
         let now = Mark { at: ticks(), useful: figures.useful_ticks, awake: figures.awake_ticks };
@@ -93,7 +94,7 @@ impl Loads {
 
 fn share(from: Mark, to: Mark) -> [f64; 2] {
     let passed = to.at.wrapping_sub(from.at).max(1);
-    // Work is counted at its end, so that a share may come out above 100 %.
+    // Work is counted when it ends, so a share could exceed 100 %.
     let percent = |part: u64| (part as f64 * 100.0 / passed as f64).min(100.0);
     [percent(to.useful.wrapping_sub(from.useful)), percent(to.awake.wrapping_sub(from.awake))]
 }

@@ -18,7 +18,7 @@ pub use config::{ConfigSpaceError, features};
 pub use queue::BlockQueue;
 pub use storage::{Storage, StorageError};
 
-/// The bytes of a sector, whatever the block size of the disk is.
+/// The size of a sector in bytes, whatever the block size of the disk.
 pub const SECTOR: u64 = 512;
 
 /// The bytes of a serial number (5.2.6: `VIRTIO_BLK_ID_BYTES`).
@@ -68,7 +68,7 @@ impl Default for BlockOptions {
 pub struct BlockDevice {
     storage: Storage,
     options: BlockOptions,
-    /// Sectors.
+    /// In sectors.
     capacity: AtomicU64,
     requests: Limit,
     bytes: Limit,
@@ -87,7 +87,7 @@ impl BlockDevice {
         Self::over(storage, options)
     }
 
-    /// The device over a file that is open.
+    /// Creates the device on storage that is already open.
     fn over(storage: Storage, options: BlockOptions) -> Result<Arc<Self>, StorageError> {
         storage.check_block_size(options.block_size)?;
         let (size, block) = (storage.size()?.unwrap_or(options.null_size), u64::from(options.block_size));
@@ -106,7 +106,7 @@ impl BlockDevice {
         BlockQueue::new(Arc::clone(self), size, false)
     }
 
-    /// Sectors.
+    /// The capacity in sectors.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity.load(Ordering::Relaxed)
@@ -152,7 +152,7 @@ impl Device for Arc<BlockDevice> {
         Some(self.capacity() * SECTOR)
     }
 
-    /// The disk never shrinks: the guest's data after the new end would be lost.
+    /// Grows the disk. It never shrinks: the guest's data after the new end would be lost.
     fn resize(&self, bytes: Option<u64>) -> Result<(), ResizeError> {
         let now = self.capacity() * SECTOR;
         let has = self.storage.size().map_err(|error| match error {

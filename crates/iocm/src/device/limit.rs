@@ -11,7 +11,7 @@ pub struct Limit {
     rate: AtomicU64,
     /// The units that may be used now; negative after a large request.
     credit: AtomicI64,
-    /// The time up to which credit was added, nanoseconds of the monotonic clock: a part of a unit is added later.
+    /// The time up to which credit was added, nanoseconds of the monotonic clock. Fractions of a unit are carried over.
     given: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl Limit {
     }
 }
 
-/// The time in which a rate gives so many units, nanoseconds.
+/// The time in which this rate gives this many units, nanoseconds.
 fn time_of(units: u128, rate: u64) -> u64 {
     u64::try_from((units * u128::from(SECOND)).div_ceil(u128::from(rate))).unwrap_or(u64::MAX)
 }
@@ -109,7 +109,7 @@ impl Limits {
         self.requests.wait(now).max(self.bytes.wait(now))
     }
 
-    /// Uses so much.
+    /// Uses requests and bytes.
     #[inline]
     pub fn take(&self, requests: u64, bytes: u64) {
         self.requests.take(requests);
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(limit.wait(0), None);
     }
 
-    /// The units that a device takes in so many nanoseconds by requests of `size` units, each as soon as a limit of this rate
-    /// allows it, but waits that end late by `late` nanoseconds.
+    /// The units that requests of `size` units use in `time` nanoseconds. Each is made as soon as the limit allows it,
+    /// but each wait ends `late` nanoseconds too late.
     fn used_in(time: u64, rate: u64, size: u64, late: u64) -> u64 {
         let limit = Limit::new(rate);
         let (mut now, mut used) = (5 * SECOND, 0);

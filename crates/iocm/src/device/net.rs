@@ -36,7 +36,7 @@ pub use tap::{Tap, TapOptions, TapQueue};
 /// The link of a network device: the tap or switch that it is connected to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum LinkOptions {
-    /// No link: packets are parsed and dropped, for measuring.
+    /// No link: packets are parsed and dropped, for benchmarks.
     #[default]
     Nothing,
     /// A tap of the host.
@@ -99,7 +99,7 @@ pub struct NetDevice {
 }
 
 impl NetDevice {
-    /// Connects it; its switch is taken from `switches`, or made there.
+    /// Creates the device and its link; a switch is taken from `switches`, or created there.
     ///
     /// # Errors
     /// [`NetError`].
@@ -172,7 +172,7 @@ impl NetDevice {
 
     /// Announces a guest to the network (RFC 903: a request for its own address).
     fn tell_network(&self, mac: Address) -> Result<(), String> {
-        // The packet counts as the guest's.
+        // The packet counts towards the guest's limit.
         if self.sent.wait(now_ns).is_some() {
             return Err("the device's limit is used up".to_owned());
         }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A keeper of listening sockets over restarts of the daemon.
+/// A store that keeps listening sockets over restarts of the daemon.
 pub trait ListenerStore: Send + Sync + Debug {
     /// Keeps a copy of the socket with this path. `false` if it is not kept.
     fn keep(&self, path: &Path, listener: BorrowedFd<'_>) -> bool;
@@ -33,7 +33,7 @@ pub struct Inheritance {
 struct InheritedListener {
     path: PathBuf,
     listener: UnixListener,
-    /// An earlier daemon made it.
+    /// An earlier daemon stored it.
     stored: bool,
 }
 
@@ -44,11 +44,11 @@ pub struct BadInheritance(String);
 
 /// The first inherited descriptor (`SD_LISTEN_FDS_START`, systemd's sd-daemon.h).
 const FIRST: RawFd = 3;
-/// Begins the names of the daemon's own sockets in the store.
+/// The prefix of the names of the daemon's own sockets in the store.
 const PREFIX: &str = "iocm=";
 /// The longest name of a stored descriptor (`FDNAME_MAX`, systemd's src/basic/fd-util.h).
 const LONGEST_NAME: usize = 255;
-/// They are taken once.
+/// The descriptors were taken already.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The name of a socket in the store: its path in printable ASCII without `:`. `None` if it is too long.
@@ -84,7 +84,7 @@ fn stored_path(name: &str) -> Option<PathBuf> {
 }
 
 impl Inheritance {
-    /// Takes what the environment names, once. To be called before the process opens anything.
+    /// Takes the descriptors that the environment announces, once. Call it before the process opens anything.
     ///
     /// # Errors
     /// [`BadInheritance`].
@@ -98,7 +98,7 @@ impl Inheritance {
         }
     }
 
-    /// Has new sockets kept for the next daemon.
+    /// Sets the store that keeps new sockets for the next daemon.
     #[must_use]
     pub fn with_store(mut self, store: Option<Arc<dyn ListenerStore>>) -> Self {
         self.store = store;
@@ -109,7 +109,7 @@ impl Inheritance {
         let mut taken = Self::default();
         let mut others = Vec::new();
         for (number, name) in (FIRST..).zip(names) {
-            // SAFETY: the number is only used for what the kernel refuses if it names nothing.
+            // SAFETY: the number is only used in a system call, which fails if it names no descriptor.
             let there = rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) });
             if there.is_err() {
                 let count = names.len();
@@ -117,7 +117,8 @@ impl Inheritance {
                     "LISTEN_FDS={count}, but descriptor {number} is not open"
                 )));
             }
-            // SAFETY: it is open, and the process began with it: nobody here owns it. `TAKEN` lets this happen once.
+            // SAFETY: the descriptor is open and inherited, so nothing in this process owns it; `TAKEN` lets this
+            // happen only once.
             let file = unsafe { OwnedFd::from_raw_fd(number) };
             match InheritedListener::new(file, name) {
                 Ok(listener) => taken.listeners.push_back(listener),
@@ -135,7 +136,7 @@ impl Inheritance {
         Ok(taken)
     }
 
-    /// The listening socket with this path: an inherited one, or one that is made.
+    /// The listening socket with this path: an inherited one, or a new one.
     pub(crate) fn listener(
         &mut self,
         path: &Path,
@@ -146,7 +147,7 @@ impl Inheritance {
             let found = self.listeners.iter().position(|one| one.stored == stored && one.path == path)?;
             self.listeners.remove(found)
         };
-        // A socket of a unit has taken the place of an older one.
+        // A socket of a unit takes the place of a stored one.
         if let Some(found) = of(false) {
             return Ok((found.listener, ListenerFile::others()));
         }
@@ -154,7 +155,7 @@ impl Inheritance {
             && let Ok(file) = SocketFile::found_at(path)
         {
             if !file.has(access) {
-                // Others may connect now: to a new socket.
+                // The owner, group or mode is to be another: create a new socket.
                 file.remove();
                 drop(found);
                 return self.made(path, missing, access);
@@ -176,7 +177,7 @@ impl Inheritance {
         Ok((listener, ListenerFile { path: path.to_owned(), file: Some(file), store }))
     }
 
-    /// Closes what nobody wanted.
+    /// Closes the inherited sockets that nothing uses.
     pub(crate) fn close_rest(self) {
         for InheritedListener { path, stored, .. } in self.listeners {
             tracing::warn!("The inherited socket {} is closed: no device waits on it", path.display());
@@ -243,12 +244,12 @@ pub(crate) struct ListenerFile {
 }
 
 impl ListenerFile {
-    /// That of a socket that others made, and remove.
+    /// The file of a socket that others have created, and will remove.
     pub(crate) fn others() -> Self {
         Self { path: PathBuf::new(), file: None, store: None }
     }
 
-    /// Gives the socket's directory to a user, if it was made for it.
+    /// Gives the socket's directory to a user, if it was created for the socket.
     pub(crate) fn give_directory(&self, user: u32) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| file.give_directory(user))
     }
@@ -260,7 +261,7 @@ impl ListenerFile {
         }
     }
 
-    /// Removes the file because nobody shall connect any more.
+    /// Removes the file, and the socket from the store, so that nobody can connect any more.
     pub(crate) fn remove(&self) {
         if let Some(store) = &self.store {
             store.forget(&self.path);
@@ -278,7 +279,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::Mutex;
 
-    /// A store that remembers.
+    /// A store in memory.
     #[derive(Debug, Default)]
     struct Kept(Mutex<Vec<(PathBuf, OwnedFd)>>);
 
@@ -316,7 +317,7 @@ mod tests {
         let (first, file) = listener(&mut of(&store), &path);
         file.end();
         drop((first, file));
-        // Nobody serves it.
+        // A client connects while no daemon runs.
         let meanwhile = UnixStream::connect(&path).unwrap();
         let mut inheritance = of(&store);
         let (next, file) = listener(&mut inheritance, &path);

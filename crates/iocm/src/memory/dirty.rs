@@ -20,7 +20,7 @@ pub struct DirtyLog {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// It is larger than any guest's.
+    /// It is larger than that of any guest.
     #[error("A log of {0:#x} bytes is larger than any guest's on this host")]
     TooLarge(u64),
     /// It cannot be mapped.
@@ -57,7 +57,7 @@ impl DirtyLog {
             if byte >= self.mapping.size() {
                 return;
             }
-            // SAFETY: the byte is within the mapping, and all who use it do so by atomic operations.
+            // SAFETY: the byte is within the mapping, and is only accessed by atomic operations.
             let cell = unsafe { AtomicU8::from_ptr(self.mapping.at(byte)) };
             cell.fetch_or(1 << (page % 8), Ordering::Relaxed);
         }

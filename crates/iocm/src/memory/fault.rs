@@ -5,8 +5,8 @@
 //! that page alone is replaced by an empty one of this process, and the mapping is marked. Users of the mapping test
 //! the mark, and pass nothing that came from it to the guest or to a disk.
 //!
-//! A replaced page is a mapping of its own and cuts the one around it in two, and a process has only 65,530
-//! (`vm.max_map_count`). So after some pages the whole mapping is replaced, by one.
+//! A replaced page is a mapping of its own and splits the one around it, and a process can only have 65,530 mappings
+//! (`vm.max_map_count`). So after some pages the whole mapping is replaced by a single one.
 
 use std::io;
 use std::ptr::NonNull;
@@ -26,8 +26,8 @@ struct GuardSlot {
     lost: AtomicU32,
 }
 
-/// The number of pages of a mapping that are replaced one by one: more than a packet or a bounce buffer has, so that only
-/// a front-end that wants to loses them all. What the kernel still copies from the mapping then stays as it is.
+/// The number of pages of a mapping that are replaced one by one: more than a packet or a bounce buffer has, so only a
+/// hostile front-end loses more. The other pages, from which the kernel may still be copying, stay as they are.
 const ONE_BY_ONE: u32 = 64;
 
 /// The number of slots in a chunk.
@@ -55,7 +55,7 @@ impl Chunk {
     }
 
     fn next(&self) -> Option<&'static Self> {
-        // SAFETY: what is there was leaked.
+        // SAFETY: the next chunk, if there is one, was leaked.
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 }
@@ -65,8 +65,8 @@ static FIRST: Chunk = Chunk::new();
 /// Held while a slot is taken.
 static TAKING: Mutex<()> = Mutex::new(());
 
-/// The number of pages of present mappings that were replaced one by one: at most [`MOST_ONE_BY_ONE`], and then whole
-/// mappings.
+/// The number of pages of present mappings that were replaced one by one. Beyond [`MOST_ONE_BY_ONE`], whole mappings
+/// are replaced.
 static ONE_BY_ONE_OF_ALL: AtomicU32 = AtomicU32::new(0);
 const MOST_ONE_BY_ONE: u32 = 4096;
 
@@ -77,7 +77,7 @@ static LOST: AtomicU32 = AtomicU32::new(0);
 /// tested.
 #[inline]
 pub(crate) fn lost_pages() -> u32 {
-    // The handler runs in the thread that touched the page, so that only the compiler could reorder the read.
+    // The handler runs in the thread that touched the page, so only the compiler could reorder the read.
     compiler_fence(Ordering::SeqCst);
     LOST.load(Ordering::Relaxed)
 }
@@ -151,10 +151,11 @@ impl GuardSlot {
             .then(|| [(start + (address - start) / page * page, page), (start, end - start)])
     }
 
-    /// Replaces a lost page, or the whole mapping if it or all mappings together have lost many, or there is no room for another
-    /// mapping. Where the kernel counts all memory that could be used (`vm.overcommit_memory` of 2), it may refuse a whole one.
+    /// Replaces a lost page. Replaces the whole mapping if it, or all mappings together, have lost many pages, or if no
+    /// further mapping is possible. With `vm.overcommit_memory` of 2 the kernel may refuse that; then only the page is
+    /// replaced.
     fn replace(&self, page: (usize, usize), whole: (usize, usize)) -> bool {
-        // Counted first: other threads see the empty page, and test the counts after it.
+        // Count first: a thread that sees the empty page tests the counts after that.
         let before = self.lost.fetch_add(1, Ordering::Relaxed);
         LOST.fetch_add(1, Ordering::Relaxed);
         let is_alone =
@@ -181,13 +182,13 @@ fn free_slot() -> &'static GuardSlot {
     }
 }
 
-/// The error number, 0 for none.
+/// Installs the signal handler. Returns the error number, 0 for none.
 fn install() -> i32 {
     // SAFETY: all bytes zero are a valid structure: no flags, no mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_fault as extern "C" fn(_, _, _) as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-    // SAFETY: the handler calls nothing but what is allowed in one: system calls and atomic operations.
+    // SAFETY: the handler only makes system calls and atomic operations, which are allowed in a signal handler.
     match unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) } {
         0 => 0,
         _ => io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL),
@@ -196,8 +197,8 @@ fn install() -> i32 {
 
 /// `BUS_ADRERR`: the file has no such page.
 const NO_PAGE: i32 = 2;
-/// `BUS_MCEERR_AR` and `BUS_MCEERR_AO`: the machine's memory failed, and the page was used, or the failure was only
-/// detected.
+/// `BUS_MCEERR_AR` and `BUS_MCEERR_AO`: a memory error in a page that was accessed, or that was found by the machine
+/// itself.
 const FAILED: i32 = 4;
 const FOUND_OUT: i32 = 5;
 
@@ -212,7 +213,7 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
         while let Some(here) = chunk {
             for slot in &here.slots {
                 let Some([page, whole]) = slot.around(address) else { continue };
-                // Nobody has touched the page; a later touch raises the other code.
+                // The page has not been accessed; a later access raises the other code.
                 if code == FOUND_OUT {
                     return;
                 }
@@ -223,12 +224,12 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
             chunk = here.next();
         }
     }
-    // Another's fault: it ends the process as it would have without this.
+    // Not a guarded mapping: the default action ends the process, as it would without this handler.
     // SAFETY: resetting a signal is allowed in a handler.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     if code <= 0 {
-        // Somebody sent it, so that no instruction raises it again.
-        // SAFETY: the call takes no memory.
+        // A process sent the signal, so no instruction raises it again.
+        // SAFETY: the call takes no pointers.
         unsafe { libc::raise(libc::SIGBUS) };
     }
 }
@@ -237,18 +238,18 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
 fn replace((start, size): (usize, usize)) -> bool {
     let flags = libc::MAP_FIXED | libc::MAP_ANONYMOUS | libc::MAP_PRIVATE | libc::MAP_NORESERVE;
     let address = std::ptr::without_provenance_mut(start);
-    // SAFETY: the thread's own.
+    // SAFETY: the location belongs to this thread.
     let error = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { error.read() };
-    // SAFETY: the pages are of a mapping that is guarded, so that nothing else is there.
+    // SAFETY: the pages belong to a guarded mapping, so nothing else is mapped there.
     let mapped = unsafe { libc::mmap(address, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     if mapped == address {
-        // A touch shall take a small page, not a huge one. Kernels without huge pages refuse it.
+        // An access should take a small page, not a huge one. Kernels without huge pages refuse this.
         // SAFETY: as before.
         unsafe { libc::madvise(address, size, libc::MADV_NOHUGEPAGE) };
     }
-    // SAFETY: as above. What was interrupted may be about to look at it.
+    // SAFETY: as above. The interrupted code may be about to read errno.
     unsafe { error.write(before) };
     mapped == address
 }

@@ -31,7 +31,7 @@ fn a_page_that_is_lost_is_marked_and_no_other_page_is_touched() {
     let before = lost_pages();
     assert_eq!((byte(&memory, 0x10), byte(&memory, 0x2010)), (7, 0));
     assert!(memory.is_cut() && lost_pages() > before);
-    // What the file has again is seen where nothing was replaced.
+    // Pages that were not replaced show what the file has now.
     file.set_len(0x4000).unwrap();
     file.write_all_at(&[5], 0x3010).unwrap();
     assert_eq!((byte(&memory, 0x3010), byte(&memory, 0x10)), (5, 7));

@@ -34,13 +34,14 @@ pub enum MapError {
     /// The part is empty.
     #[error("An empty part of the front-end's memory file cannot be mapped")]
     Empty,
-    /// A fault in such a file may take as long as its server likes, or raise an error that cannot be handled.
+    /// The file is not memory. A fault in it could take as long as its server likes, or raise an error that cannot be
+    /// handled.
     #[error(
         "The front-end's memory file is not on memfd, tmpfs or hugetlbfs, and only these are mapped; QEMU has it with \
          memory-backend-memfd"
     )]
     NoMemory,
-    /// The file is too short: touching the missing part would end this process.
+    /// The file is too short: touching the missing part would raise SIGBUS.
     #[error("The front-end's memory file has {has:#x} bytes, the region needs {needs:#x}")]
     Short {
         /// Size of the file, bytes.
@@ -48,7 +49,7 @@ pub enum MapError {
         /// The end of the part, bytes.
         needs: u64,
     },
-    /// Its numbers would not be aligned.
+    /// The numbers in it would not be aligned.
     #[error("The front-end's inflight memory begins at {offset:#x} of its file, which is no multiple of 8")]
     Unaligned {
         /// The offset in the file, bytes.
@@ -68,7 +69,7 @@ pub enum MapError {
 /// The magic number of hugetlbfs in fstatfs(2) (`linux/magic.h`).
 const HUGETLBFS: u64 = 0x9584_58f6;
 
-/// The page size of a file that is memory.
+/// The page size of a file on tmpfs or hugetlbfs.
 fn page_size(file: &File) -> Result<u64, MapError> {
     // The kernel keeps seals only for files on tmpfs and hugetlbfs, sealable or not (`mm/memfd.c`), and asks no file
     // system for them. fstatfs(2) would ask the file system, whose server may be the front-end, and never answer.
@@ -83,8 +84,8 @@ fn page_size(file: &File) -> Result<u64, MapError> {
 }
 
 impl Mapping {
-    /// Maps `size` bytes from `offset` on, of a file that is memory. The file is sealed against shrinking if it takes
-    /// seals; if not, a truncated page is lost, and [`Self::is_lost`] tells.
+    /// Maps `size` bytes from `offset` on of a file on tmpfs or hugetlbfs. The file is sealed against shrinking if it
+    /// allows seals; otherwise truncation loses pages, and [`Self::is_lost`] tells.
     ///
     /// # Errors
     /// [`MapError`].
@@ -100,7 +101,7 @@ impl Mapping {
         let page = page_size(file)?;
         let lead = offset % page;
         let needs = offset.checked_add(size).ok_or_else(invalid)?;
-        // Refused if the file takes no seals; the guard has to do then.
+        // Fails if the file does not allow seals; then only the guard protects.
         let _ = rustix::fs::fcntl_add_seals(file, SealFlags::SHRINK);
         let has = file.metadata().map_err(refused)?.len();
         if has < needs {

@@ -10,7 +10,7 @@ const VERSION: u32 = 1;
 const REPLY: u32 = 1 << 2;
 /// A reply is wanted.
 const NEED_REPLY: u32 = 1 << 3;
-/// Instead of a vring's file descriptor: there is none.
+/// `VHOST_USER_VRING_NOFD_MASK`: the message has no file descriptor for the vring.
 const NO_FILE: u64 = 1 << 8;
 
 /// The header of a message.
@@ -25,7 +25,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Bytes.
+    /// The size of a header, bytes.
     pub const SIZE: usize = 12;
 
     /// Reads a header.

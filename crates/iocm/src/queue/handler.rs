@@ -52,7 +52,7 @@ pub struct Submitter<'a> {
 
 /// A way of submitting I/O to the kernel.
 pub(crate) trait IoEngine {
-    /// Queues a request whose completion carries `user_data`; with `aside` a thread of the kernel makes it. `false` when
+    /// Queues a request whose completion carries `user_data`; with `aside` a kernel thread carries it out. `false` if
     /// there is no room for it.
     ///
     /// # Safety
@@ -79,20 +79,20 @@ impl<'a> Submitter<'a> {
         Self { engine, key, crowded: false }
     }
 
-    /// The same for a queue beside others that have work.
+    /// Sets whether other queues of the worker have work.
     pub(crate) fn crowded(self, crowded: bool) -> Self {
         Self { crowded, ..self }
     }
 
-    /// Tests whether other queues of the worker have work, whose requests would wait in the kernel for those of this one:
-    /// what cannot complete at once is carried out in the order of submission.
+    /// Tests whether other queues of the worker have work. Their requests would wait in the kernel for those of this
+    /// queue: what cannot complete at once is carried out in the order of submission.
     #[must_use]
     pub const fn is_crowded(&self) -> bool {
         self.crowded
     }
 
-    /// Submits I/O. Its completion is passed to the queue with `token`, whichever worker has the queue by then. I/O for which
-    /// the thread that submits it may have to wait is made `aside`.
+    /// Submits I/O. Its completion is passed to the queue with `token`, whichever worker has the queue by then. Set
+    /// `aside` for I/O whose submission may block.
     ///
     /// # Errors
     ///

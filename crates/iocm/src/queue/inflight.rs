@@ -5,9 +5,9 @@
 //! The next one may be another program, so the layout is the specification's. What is read back is not trusted, because
 //! the front-end may have written to it.
 //!
-//! A request that ended one back-end would end the next ones too. So each is marked while it is handled, in a byte that
-//! the layout leaves unused: one at which two back-ends ended is answered with an error, unlike those that were only in
-//! flight.
+//! A request that crashes one back-end would crash the next ones, too. So a request is marked while it is handled, in a
+//! byte that the layout leaves unused. If two back-ends ended while they handled it, it is answered with an error; a
+//! request that was merely in flight is not.
 
 mod packed;
 mod split;
@@ -33,7 +33,7 @@ pub struct InflightMemory {
 const ALIGNMENT: u64 = 64;
 
 impl InflightMemory {
-    /// The size for this many queues of `size` descriptors, in whichever layout.
+    /// The size for this many queues of `size` descriptors, in either layout.
     #[must_use]
     pub fn bytes(queues: u16, size: u16) -> u64 {
         let larger = Self::bytes_a_queue(size, false).max(Self::bytes_a_queue(size, true));
@@ -49,7 +49,7 @@ impl InflightMemory {
         head + entry * u64::from(size)
     }
 
-    /// The same with room for rings that are larger than that: it follows what the specification lays out.
+    /// The same with a reserve for rings with more descriptors. It follows the layout of the specification.
     #[must_use]
     pub(crate) fn bytes_with_reserve(queues: u16, size: u16) -> u64 {
         Self::bytes(queues, size) + Self::bytes(queues, LARGEST)
@@ -80,7 +80,8 @@ impl InflightMemory {
         Ok(Self { mapping: Arc::new(mapping), queues, size })
     }
 
-    /// The records of one queue, which has more descriptors than was said if there is a reserve; `None` if there is no room.
+    /// The records of one queue. With a reserve it may have more descriptors than the front-end said. `None` if there
+    /// is no room.
     #[must_use]
     pub fn queue(&self, index: u16, size: u16, packed: bool) -> Option<Inflight> {
         if index >= self.queues {
@@ -143,7 +144,7 @@ impl Inflight {
     }
 }
 
-/// A part of the memory, read and written by words.
+/// A part of the memory, which is read and written in words.
 #[derive(Debug)]
 struct Cells {
     mapping: Arc<Mapping>,
@@ -152,7 +153,7 @@ struct Cells {
 
 macro_rules! cell {
     ($read:ident, $write:ident, $type:ty) => {
-        /// Reads the word at a byte.
+        /// Reads the word at a byte offset.
         #[inline]
         fn $read(&self, at: u64) -> $type {
             let pointer = self.pointer(at, size_of::<$type>()).cast::<$type>();
@@ -160,7 +161,7 @@ macro_rules! cell {
             unsafe { pointer.read_volatile() }
         }
 
-        /// Writes the word at a byte. Neither the compiler nor the CPU reorders such writes.
+        /// Writes the word at a byte offset. Neither the compiler nor an x86-64 CPU reorders such writes.
         #[inline]
         fn $write(&self, at: u64, value: $type) {
             let pointer = self.pointer(at, size_of::<$type>()).cast::<$type>();

@@ -27,7 +27,7 @@ pub enum Submission {
         count: u32,
         /// The offset in the file, bytes.
         offset: u64,
-        /// The data is on the disk before the end (`RWF_DSYNC`).
+        /// Complete it only when the data is on stable storage (`RWF_DSYNC`).
         sync: bool,
     },
     /// Flushes the file to its disk (fdatasync(2)).
@@ -52,7 +52,7 @@ const fn write_flags(sync: bool) -> i32 {
     if sync { libc::RWF_DSYNC } else { 0 }
 }
 
-// SAFETY: who submits it keeps what it points to, whichever thread makes the request.
+// SAFETY: the submitter keeps the memory valid, whichever thread executes the request.
 unsafe impl Send for Submission {}
 
 impl Submission {
@@ -75,7 +75,7 @@ impl Submission {
         }
     }
 
-    /// Carries it out and waits. The result is that of io_uring: negative for an error.
+    /// Executes it synchronously. The result is that of io_uring: negative for an error.
     ///
     /// # Safety
     ///
@@ -91,7 +91,7 @@ impl Submission {
             Self::Write { file, pieces, count, offset, sync } => unsafe {
                 libc::pwritev2(file, pieces, count as i32, at(offset), write_flags(sync))
             },
-            // SAFETY: the call takes no memory.
+            // SAFETY: the call takes no pointers.
             Self::Sync { file } => unsafe { libc::fdatasync(file) as isize },
             // SAFETY: as above.
             Self::Allocate { file, mode, offset, size } => unsafe {

@@ -34,8 +34,8 @@ pub struct Virtqueue {
     suspect: bool,
 }
 
-/// A request that this many back-ends handled when they ended is answered with an error, and after one more no longer
-/// read.
+/// A request that this many back-ends were handling when they ended is answered with an error; after one more it is not
+/// even read.
 const SUSPECT: u8 = 2;
 
 /// A request that an earlier back-end took.
@@ -54,7 +54,7 @@ impl Virtqueue {
             broken: None,
             told: false,
             lost_pages: 0,
-            // The back-end before may have ended after the driver saw its last buffers, and before it called.
+            // The previous back-end may have ended after it published its last buffers, and before it called the driver.
             to_call: call.is_some(),
             call: call.map(Arc::new),
             unpublished: false,
@@ -86,7 +86,7 @@ impl Virtqueue {
         self.pop_any(chain)
     }
 
-    /// Does the same as [`Self::pop`] for chains and queues that are not the usual ones.
+    /// Does the same as [`Self::pop`] for all other chains and queues.
     fn pop_any(&mut self, chain: &mut Chain) -> bool {
         let popped = match self.inflight.is_some() {
             false => self.ring.pop(chain),
@@ -143,7 +143,7 @@ impl Virtqueue {
             }
             return Ok(true);
         }
-        // The entries of a packed ring's inflight memory become valid once the driver has seen its used buffers.
+        // The entries of a packed ring's inflight memory become free only when the driver sees the used buffers.
         if matches!(self.ring, Ring::Packed(_)) {
             self.publish_early();
         }
@@ -252,7 +252,7 @@ impl Virtqueue {
         }
     }
 
-    /// Returns the buffer that was taken last to the available ones. Not for queues with inflight records.
+    /// Puts the buffer that was taken last back. Not for queues with inflight records.
     #[inline]
     pub(crate) fn put_back(&mut self, id: u16) {
         debug_assert!(self.inflight.is_none());

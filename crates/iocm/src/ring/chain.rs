@@ -33,8 +33,8 @@ const DESCRIPTORS_A_UNIT: usize = 64;
 /// The number of regions up to which a look-up is counted as one.
 const FEW_REGIONS: usize = 8;
 
-/// The units of work ([`crate::queue::WorkDone`]) that so many descriptors are. In a memory of many regions each takes longer,
-/// because regions are looked at one after another.
+/// The units of work ([`crate::queue::WorkDone`]) of this many descriptors. With many regions each takes longer,
+/// because the regions are searched one after another.
 #[inline]
 pub(crate) fn units_of(descriptors: usize, memory: &GuestMemory) -> usize {
     descriptors * memory.regions().div_ceil(FEW_REGIONS) / DESCRIPTORS_A_UNIT
@@ -66,14 +66,14 @@ impl Chain {
         self.descriptors
     }
 
-    /// The units of work that its descriptors are, beyond the one that each request is.
+    /// The units of work of its descriptors, besides the one for the request.
     #[inline]
     pub(crate) fn extra_units(&self, memory: &GuestMemory) -> usize {
         units_of(self.descriptors, memory)
     }
 
-    /// Prefetches the first bytes of the buffer, at most 64, which were last in another CPU's cache: in one cache line, or
-    /// two.
+    /// Prefetches the first bytes of the buffer, at most 64, in one or two cache lines: they were last in another CPU's
+    /// cache.
     #[inline]
     pub fn prefetch(&self, bytes: usize) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -118,7 +118,7 @@ impl Chain {
             // The usual case: one piece, and a copy of known size.
             [part, ..] if u64::from(part.size) >= u64::from(skip) + SIZE as u64 => {
                 let from = part.pointer.cast_const().wrapping_add(skip as usize).cast::<[u8; SIZE]>();
-                // SAFETY: the piece is mapped guest memory with so many bytes from there on.
+                // SAFETY: the piece is mapped guest memory, with this many bytes from `skip` on.
                 unsafe { from.read_unaligned() }
             }
             _ => {
@@ -174,7 +174,7 @@ impl Chain {
         (self.readable, self.descriptors) = (0, 0);
     }
 
-    /// Adds the buffer of a descriptor. Its flags are passed apart, because each layout has them elsewhere.
+    /// Adds the buffer of a descriptor. Its flags are passed separately, because each layout has them elsewhere.
     #[inline]
     pub(super) fn add(
         &mut self,

@@ -60,7 +60,7 @@ impl Lap {
 #[derive(Debug, Clone, Copy)]
 struct Logged {
     descriptors: u64,
-    /// Any number that the front-end said.
+    /// Unchecked, as the front-end sent it.
     device: u64,
 }
 
@@ -91,7 +91,7 @@ pub struct PackedRing {
     taken: Box<[u16]>,
 }
 
-// SAFETY: as of a split ring.
+// SAFETY: as for a split ring.
 unsafe impl Send for PackedRing {}
 
 /// Translates the addresses of the descriptors and of both event suppression structures.
@@ -253,7 +253,7 @@ impl PackedRing {
         let entry = self.entry(at.at);
         // SAFETY: the length is the third word of 32 bits of an entry, which is aligned to 16.
         unsafe { entry.cast::<u32>().wrapping_add(2).write_volatile(written) };
-        // SAFETY: the name is the word of 16 bits behind it.
+        // SAFETY: the buffer id is the word of 16 bits after it.
         unsafe { entry.cast::<u16>().wrapping_add(6).write_volatile(id) };
         // The flags of the first descriptor are written last: they make all that follow visible (2.8.13).
         if self.held.is_none() {
@@ -263,7 +263,7 @@ impl PackedRing {
             self.wrote(at.at);
         }
         self.given = at.forward(count, self.size);
-        // A driver can have more entries taken than the ring has, when it makes them anew before they are given back.
+        // A driver can have more entries in use than the ring has, if it makes them available again before they are used.
         self.fresh = self.fresh.saturating_add(count);
     }
 

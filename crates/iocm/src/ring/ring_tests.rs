@@ -288,7 +288,7 @@ fn writes_to_the_descriptors_and_to_the_event_structure_of_a_packed_ring_are_mar
         let features = RingFeatures { packed: true, event_index, ..PLAIN };
         let mut driver = Driver::new(8, features);
         let memory = Arc::new(driver.memory.logged(Some(log)));
-        // As QEMU says it: only where the device area is.
+        // As QEMU does it: it only passes the address of the device area.
         let device = driver.layout().device - USER;
         let layout = RingLayout { logged: Some(device), ..driver.layout() };
         let mut ring = Ring::new(&memory, &layout, 8, 0x8000_8000, features).unwrap();

@@ -25,7 +25,7 @@ pub struct SplitRing {
     used: *mut u16,
     /// The addresses of the three parts, from the front-end.
     layout: RingLayout,
-    /// The guest address of the used ring, if writes to it are logged: any number that the front-end said.
+    /// The guest address of the used ring, if writes to it are logged: unchecked, as the front-end sent it.
     logged: Option<u64>,
     features: RingFeatures,
     size: u16,
@@ -115,8 +115,8 @@ impl SplitRing {
         usize::from(index & (self.size - 1))
     }
 
-    /// Does the same as [`super::Ring::pop`] for the usual chain, one descriptor whose buffer is one piece of memory. `None` for
-    /// others and for violations, of which nothing is said yet.
+    /// Does the same as [`super::Ring::pop`] for the usual chain, one descriptor whose buffer is one piece of memory.
+    /// `None` for others and for violations, which [`Self::pop`] handles.
     #[inline]
     pub(crate) fn pop_usual(&mut self, chain: &mut Chain) -> Option<bool> {
         if self.next == self.seen {
@@ -221,8 +221,8 @@ impl SplitRing {
         let entry = self.used.wrapping_add(word).cast::<u32>();
         // An entry is two little-endian words of 32 bits.
         for (at, value) in [u32::from(id), written].into_iter().enumerate() {
-            // SAFETY: the part was checked to have this entry, and is aligned to four bytes, as are its entries; all its users
-            // are atomic.
+            // SAFETY: the part was checked to have this entry, and it and its entries are aligned to four bytes; all
+            // accesses are atomic.
             unsafe { AtomicU32::from_ptr(entry.wrapping_add(at)) }.store(value.to_le(), Ordering::Relaxed);
         }
         if let Some(logged) = self.logged {

@@ -76,7 +76,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_gettimeofday,
     libc::SYS_futex,
     libc::SYS_restart_syscall,
-    // Sockets that are there.
+    // Sockets; socket(2) has a rule of its own.
     libc::SYS_socketpair,
     libc::SYS_bind,
     libc::SYS_listen,
@@ -98,7 +98,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_madvise,
     libc::SYS_brk,
     libc::SYS_membarrier,
-    // Threads, and what a program is and ends with. `clone3` is refused by the other filter.
+    // Threads, identity, and exit. The other filter refuses `clone3`.
     libc::SYS_clone3,
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
@@ -141,20 +141,20 @@ const CONTROLS: &[u64] = &[
     0x4004_54dc,
 ];
 
-/// The prctl(2) operations of threads: names, timer slack, and capabilities.
+/// The prctl(2) operations that are allowed: thread names, timer slack, and the auxiliary vector.
 const OF_THREADS: &[libc::c_int] =
     &[libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_TIMERSLACK, PR_GET_AUXV];
 
-/// Linux 6.4 (include/uapi/linux/prctl.h): where a program learns the size of a page.
+/// Linux 6.4 (include/uapi/linux/prctl.h): reads the auxiliary vector, which has the size of a page.
 const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
 /// The ioctls that configure network interfaces, on a socket.
 const INTERFACES: &[u64] = &[libc::SIOCGIFFLAGS, libc::SIOCSIFFLAGS, libc::SIOCSIFMTU];
 
-/// Limits the calls of this thread, and of all that it begins. A call beyond them fails, or `kill`s the process. With
-/// `interfaces` those of the host may be set up.
+/// Limits the system calls of this thread, and of all that it starts. Other calls fail, or with `kill` end the process.
+/// With `interfaces`, network interfaces may be configured.
 pub(super) fn install(kill: bool, interfaces: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
-    // The C library goes back to `clone`, whose arguments can be looked at.
+    // The C library falls back to `clone`, whose arguments a filter can check.
     let no_clone3 = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let unknown = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let refused = match kill {
@@ -184,14 +184,14 @@ fn allowed(interfaces: bool) -> Result<Rules, BackendError> {
         controls.extend(INTERFACES);
     }
     rules.insert(libc::SYS_socket, sockets);
-    // Nothing that is written can be run.
+    // No executable mappings: nothing that was written can be run.
     rules.insert(libc::SYS_mmap, vec![without(2, of(libc::PROT_EXEC))?]);
     rules.insert(libc::SYS_mprotect, vec![without(2, of(libc::PROT_EXEC))?]);
-    // The mode of a socket before it is bound; nothing becomes setuid.
+    // For the mode of a socket before it is bound, without the setuid bits.
     rules.insert(libc::SYS_fchmod, vec![without(1, (!0o777_u32).into())?]);
-    // Threads, and no processes.
+    // Threads, but no processes.
     rules.insert(libc::SYS_clone, vec![with(0, of(libc::CLONE_THREAD))?]);
-    // To end itself, and no other.
+    // For abort(3): signals to this process only.
     rules.insert(libc::SYS_tgkill, vec![is(0, std::process::id().into())?]);
     rules.insert(libc::SYS_prctl, OF_THREADS.iter().map(|what| is(0, of(*what))).collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_ioctl, controls.iter().map(|what| is(1, *what)).collect::<Result<_, _>>()?);

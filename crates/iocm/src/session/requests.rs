@@ -23,7 +23,7 @@ fn number(value: u64) -> Reply {
 }
 
 impl Session {
-    /// Tests whether a request has a reply of its own, beside the one of `REPLY_ACK`.
+    /// Tests whether a request has a reply of its own, besides the one of `REPLY_ACK`.
     pub(super) const fn has_reply(request: &Request) -> bool {
         matches!(
             request,
@@ -152,7 +152,7 @@ impl Session {
                 let enabled = self.is_enabled(ring as usize);
                 let Some(key) = key else { return Ok(()) };
                 let (device, index) = (&self.backend.device, ring as u16);
-                // The worker uses the queue only while it has what it needs.
+                // The worker may use the queue only while the device has set it up.
                 if enabled {
                     device.enable(index, true);
                 }

@@ -106,7 +106,8 @@ impl Session {
         let backend = &self.backend.queues[index];
         let ring = &mut self.vrings[index];
         let Some(key) = ring.key.take() else { return };
-        // It continues at the worker that it was moved to when its own was removed. Who moves it writes the new one first.
+        // If the wanted worker was removed, the queue continues at the one that it was moved to. A move sets `wanted`
+        // before it moves the queue.
         if let Some(worker) = self.pool.worker_of(key) {
             let mut wanted = backend.worker.lock().unwrap_or_else(PoisonError::into_inner);
             if wanted.is_none_or(|wanted| self.pool.worker(wanted).is_err()) {

@@ -3,16 +3,17 @@
 use crate::clock::ticks;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The flag of one that runs. Its other bits are then the total less the ticks at which it was started, modulo 2^63: one
-/// word, so that a reader never finds half of a change.
+/// The flag of a running stopwatch. The other bits are then the total minus the ticks of the start, modulo 2^63. It is
+/// a single word, so that a reader never finds half of a change.
 const RUNS: u64 = 1 << 63;
 
-/// Ticks of the TSC for which something lasted in all. One thread starts and stops it, others read it.
+/// The total time of something, in ticks of the TSC. One thread starts and stops it, others read it.
 #[derive(Debug, Default)]
 pub struct Stopwatch(AtomicU64);
 
 impl Stopwatch {
-    /// Starts it at these ticks, unless it runs. Only the thread that owns it may do so, as with [`super::Count::add`].
+    /// Starts it at these ticks, unless it is running. Only the thread that owns it may do so, as with
+    /// [`super::Count::add`].
     #[inline]
     pub(crate) fn start(&self, now: u64) {
         let total = self.0.load(Ordering::Relaxed);
@@ -21,7 +22,7 @@ impl Stopwatch {
         }
     }
 
-    /// Stops it at these ticks, if it runs, under the same condition.
+    /// Stops it at these ticks, if it is running, under the same condition.
     #[inline]
     pub(crate) fn stop(&self, now: u64) {
         let value = self.0.load(Ordering::Relaxed);
@@ -38,7 +39,7 @@ impl Stopwatch {
     }
 }
 
-/// The total of one that runs. The CPU of a reader may have read its TSC just before the start: that is 0, not 2^63 - 1.
+/// The total of a running stopwatch. The TSC of the reader's CPU may be slightly behind the start: that is 0, not 2^63 - 1.
 const fn total(value: u64, now: u64) -> u64 {
     let total = value.wrapping_add(now) & !RUNS;
     if total >= RUNS / 2 { 0 } else { total }
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn it_adds_up_what_lasted_from_starts_to_stops() {
-        // Wherever the TSC is.
+        // Any value of the TSC.
         for base in [0, RUNS - 500, u64::MAX - 500] {
             let watch = Stopwatch::default();
             let at = |ticks: u64| base.wrapping_add(ticks);

@@ -3,7 +3,7 @@
 use super::{QueueFigures, WorkerFigures};
 use serde::Serialize;
 
-/// The time of a queue at its workers, or of a worker, nanoseconds. Their sum is all of it.
+/// The time of a worker, or of a queue at its workers, by what was done, in nanoseconds. The sum is all of its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Times {
     /// In turns that found requests.
@@ -22,7 +22,7 @@ impl Times {
             let ns = u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_second.max(1));
             u64::try_from(ns).unwrap_or(u64::MAX)
         };
-        // A reader may find a turn that is not yet in the time awake.
+        // A reader may find a turn that has not been added to the time awake yet.
         let polled = awake.saturating_sub(worked);
         Self { worked_ns: ns(worked), polled_ns: ns(polled), napped_ns: ns(napped), slept_ns: ns(slept) }
     }

@@ -8,7 +8,7 @@ use crate::ring::RingFeatures;
 pub struct BlockDriver {
     /// The ring's driver.
     pub driver: Driver,
-    /// Which place each buffer in use has.
+    /// The place of each buffer in use.
     addresses: Vec<u64>,
     free: Vec<u64>,
     room: u32,
@@ -28,8 +28,8 @@ impl BlockDriver {
         Self { driver, addresses: vec![0; usize::from(size)], free, room: ROOM }
     }
 
-    /// Makes a request available: its kind (0 reads, 1 writes, 4 flushes), its sector, and data to write or how much to
-    /// read. Its name; `None` when there is no room.
+    /// Makes a request available: its type (0 reads, 1 writes, 4 flushes), its sector, and the data to write or the
+    /// number of bytes to read. Returns its buffer id; `None` if there is no room.
     pub fn submit(&mut self, kind: u32, sector: u64, write: &[u8], read: u32) -> Option<u16> {
         let address = self.free.pop()?;
         let header: Vec<u8> = [&kind.to_le_bytes()[..], &[0; 4], &sector.to_le_bytes()].concat();
@@ -58,7 +58,7 @@ impl BlockDriver {
         Some(id)
     }
 
-    /// A request that ended: its name, its status, and what was read.
+    /// The next completed request: its buffer id, its status, and the data that was read.
     pub fn ended(&mut self) -> Option<(u16, u8, Vec<u8>)> {
         let (id, written) = self.driver.take()?;
         let address = self.addresses[usize::from(id)];

@@ -25,14 +25,13 @@ impl ByHand {
         Self { queue }
     }
 
-    /// Serves at most so many requests, makes those of the kernel until none is in flight, and lets the driver see what
-    /// came back.
+    /// Serves the queue with this budget, executes its I/O until nothing is in flight, and publishes the used buffers.
     pub fn serve(&mut self, budget: u32) -> WorkDone {
         let mut made = VecDeque::new();
         let key = self.queue.key;
         let work = self.queue.serve(&mut Submitter::new(&mut made, key), budget);
         while let Some((submission, user_data)) = made.pop_front() {
-            // SAFETY: the queue keeps what it points to until it is told of the end.
+            // SAFETY: the queue keeps the memory until it is told of the completion.
             let result = unsafe { submission.execute() };
             self.queue.complete(completed(user_data).1, result);
             self.queue.resume(&mut Submitter::new(&mut made, key), u32::MAX);

@@ -10,7 +10,7 @@ use crate::statistics::{BUCKETS, QueueFigures, Times, WorkerFigures};
 use crate::worker::Polling;
 use std::cell::RefCell;
 
-/// A queue of which a little was counted.
+/// The facts of a queue with a few counts.
 #[must_use]
 pub fn queue_facts(name: QueueName) -> QueueFacts {
     QueueFacts {
@@ -27,14 +27,14 @@ pub fn queue_facts(name: QueueName) -> QueueFacts {
     }
 }
 
-/// A made-up daemon, which does nothing but remember what it was asked for: with workers 0 and 3, and device 1 with two queues.
+/// A fake daemon that only records operations. It has workers 0 and 3, and device 1 with two queues.
 #[derive(Debug, Default)]
 pub struct MadeUpDaemon {
     asked: RefCell<Vec<Operation>>,
 }
 
 impl MadeUpDaemon {
-    /// All that it was asked to do, in order.
+    /// The operations so far, in order.
     #[must_use]
     pub fn asked(&self) -> Vec<Operation> {
         self.asked.borrow().clone()

@@ -34,7 +34,7 @@ pub struct Driver {
     /// The negotiated features.
     pub features: RingFeatures,
     size: u16,
-    /// Split: the next available index and the next used one. Packed: places, with their laps on top.
+    /// Split: the next available index and the next used one. Packed: indexes with the wrap counter in the highest bit.
     next: u16,
     seen: u16,
     free: Vec<u16>,
@@ -55,7 +55,7 @@ impl Driver {
         Self::of_several(2, size, features)
     }
 
-    /// The same in a memory with room for so many rings.
+    /// The same in a memory with room for this many rings.
     #[must_use]
     pub fn of_several(rings: u64, size: u16, features: RingFeatures) -> Self {
         let bytes = rings * NEXT;
@@ -65,8 +65,8 @@ impl Driver {
         Self::within(memory, file, size, features, 0)
     }
 
-    /// The driver of another ring in the same memory, of which this is number 0. All that this one has lies `number` times
-    /// [`NEXT`] further.
+    /// The driver of another ring in the same memory. The first ring is number 0, and all parts of this one lie
+    /// `number` times [`NEXT`] further.
     #[must_use]
     pub fn another(&self, number: u64) -> Self {
         let file = self.file.try_clone().expect("another descriptor");
@@ -156,12 +156,12 @@ impl Driver {
         self.shift + Self::slot(index)
     }
 
-    /// Makes a buffer available; its name. `None` when there is no room.
+    /// Makes a buffer available. Returns its id; `None` if there is no room.
     pub fn add(&mut self, pieces: &[Piece]) -> Option<u16> {
         self.add_with(pieces, 0)
     }
 
-    /// The same by a table of indirect descriptors.
+    /// The same with a table of indirect descriptors.
     pub fn add_indirect(&mut self, pieces: &[Piece]) -> Option<u16> {
         let table = self.tables;
         for (index, (guest, size, writable)) in pieces.iter().enumerate() {
@@ -199,7 +199,7 @@ impl Driver {
         Some(head)
     }
 
-    /// Puts a number into the available ring, whatever it is.
+    /// Puts any number into the available ring.
     pub fn offer(&mut self, head: u16) {
         let slot = u64::from(self.next % self.size);
         self.word(self.shift + DRIVER + 4 + 2 * slot).store(head, Ordering::Relaxed);
@@ -241,7 +241,7 @@ impl Driver {
         if at >= self.size { (at - self.size) | (!index & 0x8000) } else { at | (index & 0x8000) }
     }
 
-    /// The next buffer that came back: its name and how many bytes the device says that it wrote.
+    /// The next used buffer: its id, and the number of bytes that the device says it has written.
     pub fn take(&mut self) -> Option<(u16, u32)> {
         let (id, written) = match self.features.packed {
             true => {
@@ -287,13 +287,13 @@ impl Driver {
         }
     }
 
-    /// The index or place up to which buffers were made available.
+    /// The index up to which buffers were made available; in a packed ring with the wrap counter.
     #[must_use]
     pub const fn offered(&self) -> u16 {
         self.next
     }
 
-    /// Up to where the driver has seen buffers come back: an index, or a place with its lap.
+    /// The index up to which the driver has seen used buffers; in a packed ring with the wrap counter.
     #[must_use]
     pub const fn given_back(&self) -> u16 {
         self.seen

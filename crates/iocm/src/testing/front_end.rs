@@ -13,13 +13,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// A front-end's connection, with the files by which it and the device wake each other.
+/// A front-end's connection, with the eventfds for kicks and calls.
 #[derive(Debug)]
 pub struct FrontEnd {
     socket: UnixStream,
-    /// The driver kicks by it.
+    /// The kick eventfd.
     pub kick: OwnedFd,
-    /// The driver is called by it.
+    /// The call eventfd.
     pub call: OwnedFd,
 }
 
@@ -34,7 +34,7 @@ impl FrontEnd {
     /// A front-end that has negotiated nothing.
     ///
     /// # Errors
-    /// When the kernel gives no more files.
+    /// When the kernel refuses an eventfd.
     pub fn new(socket: UnixStream) -> io::Result<Self> {
         Ok(Self { socket, kick: file()?, call: file()? })
     }
@@ -62,7 +62,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Sends a request with a file that this process has no more when the back-end looks at it.
+    /// Sends a request with a descriptor that this process has closed by the time the back-end handles it.
     ///
     /// # Errors
     /// When the back-end is gone.
@@ -75,11 +75,11 @@ impl FrontEnd {
         control.push(SendAncillaryMessage::ScmRights(&files));
         sendmsg(&self.socket, &[IoSlice::new(&header)], &mut control, SendFlags::NOSIGNAL)?;
         drop(file);
-        // It waits for the rest of the message until now.
+        // Until now the back-end has waited for the rest of the message.
         self.socket.write_all(payload)
     }
 
-    /// An answer: its payload and the file that came with it.
+    /// Receives an answer: its payload and the descriptor that came with it.
     ///
     /// # Errors
     /// When the back-end is gone.
@@ -102,7 +102,7 @@ impl FrontEnd {
         Ok((payload, file))
     }
 
-    /// A request that is always answered by a number.
+    /// Sends a request that is always answered with a number.
     ///
     /// # Errors
     /// When the back-end is gone.
@@ -112,7 +112,7 @@ impl FrontEnd {
         Ok(payload.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)))
     }
 
-    /// A request that says whether it was obeyed.
+    /// Sends a request, and asks for an acknowledgement. Returns whether it succeeded.
     ///
     /// # Errors
     /// When the back-end is gone.
@@ -145,7 +145,7 @@ impl FrontEnd {
         if done == [true; 3] { Ok(()) } else { Err(io::Error::other(format!("refused: {done:?}"))) }
     }
 
-    /// Shares the guest's memory. Whether that was done.
+    /// Shares the guest's memory. `false` if the back-end refuses.
     ///
     /// # Errors
     /// When the back-end is gone.
@@ -156,7 +156,7 @@ impl FrontEnd {
         self.tell(5, &payload, &[driver.file.as_fd()])
     }
 
-    /// Has a queue served. Whether that was done.
+    /// Starts a queue. `false` if the back-end refuses.
     ///
     /// # Errors
     /// When the back-end is gone.
@@ -175,7 +175,7 @@ impl FrontEnd {
             && self.tell(18, &state(1), &[])?)
     }
 
-    /// Ends a queue: where it stands.
+    /// Stops a queue. Returns the index at which it continues.
     ///
     /// # Errors
     /// When the back-end is gone.
@@ -185,7 +185,7 @@ impl FrontEnd {
         Ok(payload.last_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes)))
     }
 
-    /// Has memory made for requests in flight; its place and its file.
+    /// Asks for inflight memory. Returns its description and its file.
     ///
     /// # Errors
     /// When the back-end is gone, or gives no file.
@@ -196,19 +196,19 @@ impl FrontEnd {
         Ok((payload, file.ok_or(io::ErrorKind::InvalidData)?))
     }
 
-    /// The kick of the rings that were started until now; those that are started after it have another. Rings that different
-    /// workers serve need one each: whoever wakes first takes it from the others.
+    /// Replaces the kick eventfd for the rings that are started from now on. Returns the old one, which earlier rings
+    /// keep. Rings at different workers need one each, because the first worker that wakes takes the kick.
     ///
     /// # Errors
-    /// When the kernel gives no more files.
+    /// When the kernel refuses an eventfd.
     pub fn another_kick(&mut self) -> io::Result<OwnedFd> {
         Ok(std::mem::replace(&mut self.kick, file()?))
     }
 
-    /// The call of the rings that were started until now; those that are started after it have another.
+    /// Replaces the call eventfd for the rings that are started from now on. Returns the old one, which earlier rings keep.
     ///
     /// # Errors
-    /// When the kernel gives no more files.
+    /// When the kernel refuses an eventfd.
     pub fn another_call(&mut self) -> io::Result<OwnedFd> {
         Ok(std::mem::replace(&mut self.call, file()?))
     }
@@ -216,7 +216,7 @@ impl FrontEnd {
     /// Kicks.
     ///
     /// # Errors
-    /// When it cannot be written to the file.
+    /// When the eventfd cannot be written.
     pub fn kick(&self) -> io::Result<()> {
         rustix::io::write(&self.kick, &1_u64.to_ne_bytes())?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Descriptors that hold whoever closes them.
+//! Descriptors that block whoever closes them.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A TCP socket that may linger for an hour over data that its peer does not take, and the peer.
 ///
 /// # Panics
-/// When the kernel gives no sockets.
+/// When the kernel refuses the sockets.
 #[must_use]
 pub fn lingering_socket() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,17 +1,17 @@
-//! Files of tests: memory that a front-end shares, and what stat(2) says of a file system that is one file.
+//! Files for tests: memory that a front-end shares, and the attributes of a file system with a single file.
 
 use fuser::{FileAttr, FileType, INodeNo};
 use std::fs::File;
 use std::time::SystemTime;
 
-/// A file in memory of so many bytes, which can be made shorter.
+/// A file in memory of this many bytes, which can be truncated.
 ///
 /// # Panics
-/// When the kernel gives none.
+/// When the kernel refuses it.
 #[must_use]
 pub fn memory_file(size: u64) -> File {
     if cfg!(miri) {
-        // What is mapped there is no file's.
+        // Under Miri no file is mapped, so any file will do.
         return File::open("/dev/null").expect("a file");
     }
     let file = rustix::fs::memfd_create("memory", rustix::fs::MemfdFlags::CLOEXEC);
@@ -20,7 +20,7 @@ pub fn memory_file(size: u64) -> File {
     file
 }
 
-/// A regular file of root's with this many bytes.
+/// The attributes of root's regular file with this many bytes.
 pub fn attributes_of_one_file(ino: INodeNo, size: u64) -> FileAttr {
     let never = SystemTime::UNIX_EPOCH;
     FileAttr {

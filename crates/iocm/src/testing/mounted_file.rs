@@ -1,4 +1,4 @@
-//! A file system in user space that is one file, mounted for a test.
+//! A FUSE file system with a single file, mounted for a test.
 
 use fuser::{Config, Filesystem, Session, SessionACL};
 use rustix::fs::{Mode, OFlags};
@@ -7,11 +7,11 @@ use std::ffi::CString;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-/// The file. Dropping it takes the file system away.
+/// The path of the file. Dropping it unmounts the file system.
 pub(crate) struct MountedFile(tempfile::NamedTempFile);
 
 impl MountedFile {
-    /// Has a file system serve a file. `None` where this user may mount nothing.
+    /// Mounts a file system. `None` if this user may not do that.
     pub(crate) fn new(system: impl Filesystem) -> Option<Self> {
         let file = tempfile::NamedTempFile::new().unwrap();
         let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;

@@ -6,9 +6,9 @@ use crate::ring::RingFeatures;
 /// A network device's driver with one pair of queues, in one guest's memory.
 #[derive(Debug)]
 pub struct NetDriver {
-    /// The driver of the queue by which packets are received.
+    /// The driver of the receive queue.
     pub receive: Driver,
-    /// That by which they are sent.
+    /// The driver of the transmit queue.
     pub transmit: Driver,
     /// The offered buffers by id: address and size.
     offered: Vec<(u64, u32)>,
@@ -40,12 +40,12 @@ impl NetDriver {
         }
     }
 
-    /// Sends a packet with the first 10 bytes of its header, in one piece; its name.
+    /// Sends a packet with the first 10 bytes of its header, in one piece. Returns its buffer id.
     pub fn send(&mut self, header: [u8; 10], frame: &[u8]) -> Option<u16> {
         self.send_cut(header, frame, &[])
     }
 
-    /// The same in pieces that end at these bytes of header and packet together.
+    /// The same in several pieces, which end at these offsets in header and packet together.
     pub fn send_cut(&mut self, header: [u8; 10], frame: &[u8], cuts: &[usize]) -> Option<u16> {
         let whole = [&header[..], &[0, 0], frame].concat();
         let address = self.free_to_send.pop()?;
@@ -66,7 +66,7 @@ impl NetDriver {
         added
     }
 
-    /// A packet that was sent, or dropped: the name of its buffer.
+    /// The buffer id of the next packet that was sent, or dropped.
     pub fn sent(&mut self) -> Option<u16> {
         let (id, _) = self.transmit.take()?;
         let address = std::mem::take(&mut self.addresses[usize::from(id)]);
@@ -76,7 +76,7 @@ impl NetDriver {
         Some(id)
     }
 
-    /// Offers a buffer of so many bytes to receive into.
+    /// Offers a buffer of this many bytes to receive into.
     pub fn offer(&mut self, size: u32) -> Option<u16> {
         let address = self.free_to_offer.pop()?;
         let added = self.receive.add(&[(address, size, true)]);
@@ -87,7 +87,7 @@ impl NetDriver {
         added
     }
 
-    /// A packet that was received: its header, its bytes, and in how many buffers it came.
+    /// A packet that was received: its header, its bytes, and the number of its buffers.
     pub fn received(&mut self) -> Option<([u8; HEADER], Vec<u8>, usize)> {
         let mut whole = self.received_part()?;
         let count =

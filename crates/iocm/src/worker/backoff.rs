@@ -5,12 +5,12 @@
 //! until a kick costs nothing while none arrives, and a system call and a wake-up for each that does.
 //!
 //! Which is best depends on what a wake-up, a timer and a kick cost on this host, and on what the guests do with their
-//! answers: one that waits for them before it submits more is slowed down by naps and made faster by spinning, and its
-//! rate alone does not show it, because the way of waiting shapes the rate. So nothing is assumed. The worker measures
-//! how fast requests come, and what each costs it by its own CPU clock, over windows of 5 ms. Now and then it tries
-//! another way, in windows by turns with the present one, and keeps the better one of two or three such pairs. A way
-//! that cannot pay is not tried: spinning only if the next request is mostly near, and naps only if wake-ups come more
-//! often than naps would end.
+//! answers. A guest that waits for answers before it submits more is slowed down by naps and made faster by spinning.
+//! Its rate alone does not show this, because the way of waiting shapes the rate. So nothing is assumed. The worker
+//! measures how fast requests come, and how much of its CPU time each takes, over windows of 5 ms. Now and then it
+//! tries another way, in windows that alternate with the present way, and keeps the winner of two or three such pairs.
+//! A way that cannot pay is not tried: spinning only if the next request is mostly near, and naps only if wake-ups come
+//! more often than naps would end.
 
 /// The polling mode of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,17 +60,17 @@ pub(super) enum Idle {
 
 /// The longest spin, nanoseconds: what a driver takes to be woken, to handle a burst of answers and to submit the next.
 const SPIN_NS: u64 = 32_000;
-/// A shorter nap is not worth its timer.
+/// The shortest nap, nanoseconds: a shorter one is not worth its timer.
 const SHORTEST_NAP_NS: u64 = 20_000;
-/// The number of wake-ups in whose place a nap should come.
+/// The number of wake-ups that a nap should replace.
 const WAKE_UPS: u64 = 16;
-/// The time over which a load is measured.
+/// The time over which a load is measured, nanoseconds.
 const WINDOW_NS: u64 = 5_000_000;
-/// The rest after which a load is a new one, nanoseconds, and the number of rests longer than a window that show the
-/// same. A single one may only be a thread that had no CPU.
+/// The length of a pause after which a load is a new one, nanoseconds, and the number of pauses longer than a window
+/// that show the same. A single one may just mean that a thread had no CPU.
 const REST_NS: u64 = 100_000_000;
 const MANY_RESTS: u32 = 4;
-/// The number of windows after which another way is tried, at first and at most. At most is so many that all trials
+/// The number of windows after which another way is tried, at first and at most. At most it is so large that all trials
 /// together take about a hundredth of the time.
 const HOLD_WINDOWS: std::ops::RangeInclusive<u32> = 2..=256;
 /// The number of windows that one way must be better or worse than the other in a trial: on a busy machine a single
@@ -80,11 +80,11 @@ const MAJORITY: u32 = 2;
 /// A way of waiting for requests, the quickest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// By spinning for [`SPIN_NS`], then by kicks.
+    /// Spinning for [`SPIN_NS`], then sleeping until a kick.
     Spin,
-    /// By kicks.
+    /// Sleeping until a kick.
     Kicks,
-    /// By naps.
+    /// Napping.
     Naps,
 }
 
@@ -98,18 +98,18 @@ struct Measure {
 }
 
 impl Measure {
-    /// Tests whether this measure of the way `to` makes it better than `from` with its measure.
+    /// Tests whether the way `to` with this measure is better than the way `from` with the other one.
     fn beats(self, to: Way, from: Way, other: Self) -> bool {
         // Rates over so short a time vary by chance; those that depend on the way of waiting differ by far more.
         let is_faster = |one: Self, than: Self| one.gap * 5 < than.gap * 4;
         if is_faster(other, self) {
             return false;
         }
-        // A guest that waits for its answers gets more done; this is not worth any price.
+        // The guest waits for its answers, and gets more done now. This is worth some CPU time, but not any amount.
         if is_faster(self, other) {
             return self.cost < other.cost * 3 / 2;
         }
-        // At the same rate the cost decides, but requests do not wait longer for a little.
+        // At the same rate the cost decides; but a small saving does not justify that requests wait longer.
         match to < from {
             true => self.cost < other.cost,
             false => self.cost * 10 < other.cost * 9,
@@ -124,7 +124,7 @@ struct Window {
     began: u64,
     cpu: u64,
     requests: u64,
-    /// The number of times that requests were waited for, and for how long in all.
+    /// The number of waits for requests, and their total time.
     waits: u64,
     waited: u64,
 }
@@ -133,11 +133,11 @@ struct Window {
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     way: Way,
-    /// The measure of the present way just before.
+    /// The measure of the present way in the window before.
     before: Measure,
-    /// This window is waited in the other way.
+    /// The present window uses the way on trial.
     on: bool,
-    /// The pairs of windows in which it was better, and worse.
+    /// The numbers of pairs of windows in which it was better, and worse.
     better: u32,
     worse: u32,
 }
@@ -149,15 +149,15 @@ pub(super) struct Backoff {
     trial: Option<Trial>,
     /// The way that was on trial last.
     tried: Way,
-    /// The number of windows until the next trial, and from the one before it.
+    /// The number of windows until the next trial, and between two trials.
     left: u32,
     hold: u32,
     window: Window,
     /// The nanoseconds from one wake-up to the next, without naps; 0 while unknown.
     rhythm: u64,
-    /// The rests since the last whole window.
+    /// The number of pauses since the last complete window.
     rests: u32,
-    /// The time of the last request, and since when the next is waited for.
+    /// The time of the last request, and the start of the wait for the next one.
     last: u64,
     idle_since: Option<u64>,
 }
@@ -187,7 +187,7 @@ impl Backoff {
         let rested = now.saturating_sub(self.last);
         if rested > WINDOW_NS {
             let rests = self.rests + 1;
-            // The load before a rest says nothing about the one after it.
+            // The load before a pause says nothing about the one after it.
             if rested > REST_NS || rests >= MANY_RESTS {
                 *self = Self::default();
             }
@@ -250,7 +250,7 @@ impl Backoff {
             Way::Spin => ended.waited < ended.waits * SPIN_NS * 2,
             Way::Naps => longest >= SHORTEST_NAP_NS && self.rhythm <= longest,
         };
-        // By turns, so that each has its trial.
+        // The ways take turns, so that each has its trial.
         let after = |way| match way {
             Way::Spin => Way::Kicks,
             Way::Kicks => Way::Naps,

@@ -12,9 +12,9 @@ const REQUEST: u64 = 200;
 /// Requests of guests.
 #[derive(Clone, Copy)]
 enum Load {
-    /// So many at once every so many nanoseconds, however long earlier ones take.
+    /// `burst` requests at once every `every` nanoseconds, however long earlier ones take.
     Open { every: u64, burst: u64 },
-    /// So many as soon as the guest has thought about the answers.
+    /// `depth` requests at once, and again when the guest has thought about the answers for `think` nanoseconds.
     Closed { depth: u64, think: u64 },
 }
 

@@ -1,4 +1,4 @@
-//! Disks of the host with a bad block, for which the kernel says EIO, and without an answer.
+//! Disks of the host with a bad block, for which the kernel returns EIO, and disks that do not answer.
 
 use super::*;
 use crate::testing::{MountedFile, attributes_of_one_file};
@@ -13,7 +13,7 @@ const SIZE: u64 = 1 << 20;
 /// The block that cannot be read or written, as large as a page.
 const BAD: u64 = 5 * 4096;
 
-/// A file system that is one file.
+/// A file system with a single file.
 struct Disk;
 
 fn is_bad(offset: u64, size: usize) -> bool {
@@ -98,7 +98,7 @@ fn a_bad_block_is_an_error_for_the_guest_and_the_others_are_not() {
     assert_eq!(guest.state.counters.read().errors, 12);
 }
 
-/// A file system that is one file, whose server answers no read until the channel closes.
+/// A file system with a single file, whose server answers no read until the channel closes.
 struct Silent(Arc<Mutex<Receiver<()>>>);
 
 impl Filesystem for Silent {
@@ -123,7 +123,7 @@ impl Filesystem for Silent {
     ) {
         let answers = Arc::clone(&self.0);
         std::thread::spawn(move || {
-            // Who opens the disk looks at its first bytes.
+            // Opening the disk reads its first bytes.
             if offset > 0 {
                 let _ = answers.lock().unwrap().recv();
             }

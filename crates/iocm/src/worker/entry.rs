@@ -66,7 +66,7 @@ impl QueueEntry {
         self.queue
     }
 
-    /// Disables kicks and polls it in every sweep from now on, which is at these ticks.
+    /// Disables kicks, and polls it in every sweep from now on. `ticks` is now.
     pub(super) fn start_polling(&mut self, ticks: u64) {
         if !self.polling_now {
             self.polling_now = true;
@@ -90,8 +90,8 @@ impl QueueEntry {
         }
     }
 
-    /// Enables kicks, so that it need not be polled, unless it must be: it has requests already, it has no kick eventfd or
-    /// none that the worker hears, or it is `always` polled. It is at these ticks.
+    /// Enables kicks, so that it need not be polled. It stays polled if it has requests already, has no kick eventfd
+    /// that the worker can wait for, or is `always` polled. `ticks` is now.
     pub(super) fn stop_polling(&mut self, always: bool, ticks: u64) -> NextLook {
         if !self.polling_now {
             return NextLook::Kicked;
@@ -119,7 +119,7 @@ impl QueueEntry {
 pub(super) enum NextLook {
     /// After a kick.
     Kicked,
-    /// After a nap: nobody kicks, and the front-end alone decided so, which does not earn it a core.
+    /// After a nap: there is no usable kick eventfd. That is the front-end's choice, and must not get it a core.
     Later,
     /// At once.
     Now,

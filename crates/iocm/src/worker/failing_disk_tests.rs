@@ -11,7 +11,7 @@ fn device(path: std::path::PathBuf) -> Arc<BlockDevice> {
     BlockDevice::open(BlockOptions { path: Some(path), ..BlockOptions::default() }).unwrap()
 }
 
-/// A file system of 64 KiB that is mounted nowhere; `None` where this user may not make one.
+/// A file system of 64 KiB that is not mounted anywhere; `None` if this user may not make one.
 fn small() -> Option<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     fsconfig_set_string(&context, "size", "64k").ok()?;

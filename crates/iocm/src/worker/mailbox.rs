@@ -38,7 +38,7 @@ pub(super) enum Command {
 /// The commands to a worker.
 pub(crate) struct Mailbox {
     commands: Mutex<Vec<Command>>,
-    /// There are commands. Testing it costs no lock.
+    /// There are commands: readable without the lock.
     flag: AtomicBool,
     wake: OwnedFd,
 }
@@ -65,7 +65,7 @@ impl Mailbox {
     /// Takes all commands.
     #[inline]
     pub(super) fn take(&self) -> Vec<Command> {
-        // Writing it is a locked instruction, in each turn of a worker; reading it is not.
+        // Each turn of a worker comes here: test it first, because the swap is a locked instruction.
         if !self.flag.load(Ordering::Relaxed) {
             return Vec::new();
         }

@@ -1,13 +1,14 @@
 //! Rests of a busy worker, from figures alone.
 //!
-//! What the kernel cannot do at once, such as writes to tmpfs or fsync(2), threads of its own carry out, on the CPUs of the
-//! worker that submitted it. They preempt a worker that slept a moment ago; one that has work without end they wait for
-//! until the scheduler's next tick, up to 10 ms. So such a worker now and then sleeps until something completes.
+//! What the kernel cannot do at once, such as writes to tmpfs or fsync(2), is done by kernel threads, on the CPUs of
+//! the worker that submitted it. They preempt a worker that slept a moment ago. But for a worker that always has work
+//! they wait until the scheduler's next tick, up to 10 ms. So such a worker sleeps now and then until something
+//! completes.
 
 /// The length of a rest that nothing ends, nanoseconds: about twice what a read by such a thread takes.
 pub(super) const REST_NS: u64 = 20_000;
-/// The time from a rest to the next, nanoseconds, and at most, while rests are in vain: the kernel's threads have nothing to
-/// do, or wait themselves.
+/// The time from one rest to the next, nanoseconds: at first, and at most while rests are useless because the kernel's
+/// threads have nothing to do, or wait themselves.
 const EVERY_NS: std::ops::RangeInclusive<u64> = 50_000..=800_000;
 
 /// The time of the next rest.
@@ -36,7 +37,7 @@ impl Rests {
             true => *EVERY_NS.start(),
             false => (self.every * 2).min(*EVERY_NS.end()),
         };
-        // Whoever had the CPU meanwhile, the worker has it twice as long.
+        // Others may have had the CPU during the rest: the worker now has it at least twice as long.
         self.due = now + self.every.max(2 * now.saturating_sub(began));
     }
 

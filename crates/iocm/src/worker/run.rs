@@ -25,13 +25,13 @@ const SOURCE: u64 = 1 << 63;
 /// The number of events read at once.
 const EVENTS: usize = 64;
 /// The interval at which a worker that never waits checks for kicks of queues that it does not poll, nanoseconds. The
-/// check costs little against it.
+/// check is cheap compared with that.
 const KICK_CHECK_NS: u64 = 50_000;
 
 /// A queue that had requests this long ago, nanoseconds, counts as one that has work.
 const RECENT_NS: u64 = 10_000_000;
 
-/// The two queues that had requests last, and when.
+/// The two queues that had requests last, and the time of these.
 #[derive(Debug, Default)]
 struct Recent([Option<(QueueKey, u64)>; 2]);
 
@@ -133,7 +133,7 @@ impl Run {
                 self.rest(now);
                 now = now_ns();
             }
-            // A kick is seen in time, however busy the other queues are. This must come before commands are taken,
+            // Notice a kick in time, however busy the other queues are. This must come before commands are taken,
             // because it clears their eventfd.
             if now.saturating_sub(self.kicks_checked) >= KICK_CHECK_NS
                 && self.entries.iter().any(|entry| !entry.polling_now)
@@ -162,7 +162,7 @@ impl Run {
             if found > 0 {
                 self.backoff.found(found, now, self.polling, thread_cpu_ns);
             }
-            // Between naps one look is enough for a queue whose turn has taken all that it had.
+            // Between naps, one look is enough if each queue's turn has taken all that it had.
             let is_served = self.backoff.naps() && !self.entries.iter().any(QueueEntry::has_more);
             if is_waiting || found > 0 && !is_served {
                 continue;
@@ -207,7 +207,7 @@ impl Run {
         self.rests.rested(now, now_ns(), was_useful);
     }
 
-    /// Sleeps until an event, or for so many nanoseconds, from the ticks `began`.
+    /// Sleeps until an event, or until the timeout in nanoseconds. `began` is now, in ticks.
     fn sleep(&mut self, timeout: Option<u64>, began: u64) {
         self.counters.sleeps.add(1);
         self.counters.awake_ticks.stop(began);
@@ -227,7 +227,8 @@ impl Run {
         }
     }
 
-    /// Serves all queues and takes all completions. Returns the number of both, and whether the kernel took all that it was to.
+    /// Serves all queues and takes all completions. Returns the number of both, and whether the kernel took all
+    /// submissions and signals.
     pub(crate) fn round(&mut self, now: u64) -> (u64, bool) {
         let found = self.sweep(now) + self.take_completions();
         (found, self.uring.submit() & self.signals.flush())
@@ -261,8 +262,8 @@ impl Run {
             if requests > 0 {
                 self.recent.found(key, now);
             }
-            // The disk begins while the next queue has its turn: with eight devices on a file past the page cache 7 % more I/O
-            // than with one submission for the sweep, for the same CPU time a request.
+            // The disk begins while the next queue has its turn. With eight devices on a file past the page cache this
+            // gives 7 % more I/O than one submission for the sweep, for the same CPU time per request.
             self.uring.submit();
             found += requests;
         }
@@ -316,7 +317,7 @@ impl Run {
                     let entry = &mut self.entries[index];
                     act(Some(&mut entry.queue));
                     entry.queue.wake(|file| self.signals.add(file));
-                    // The function may have enabled it, or changed how it is polled, and a limit may be another one.
+                    // The function may have enabled the queue, or changed its polling or its limits.
                     entry.start_polling(ticks());
                     entry.throttled_until = 0;
                 }
@@ -342,7 +343,7 @@ impl Run {
         }
     }
 
-    /// Each queue goes straight to its next worker, without waiting for the others or for the caller.
+    /// Hands each queue to its next worker directly, without waiting for the others or for the caller.
     fn hand_over(&mut self, queues: Vec<(QueueKey, Arc<Mailbox>)>) -> Vec<QueueKey> {
         let mut missing = Vec::new();
         for (key, to) in queues {
@@ -429,8 +430,8 @@ impl Run {
         }
     }
 
-    /// Sleeps for so many nanoseconds, or until a completion or a command, which `true` tells. A kick does not end it: it is
-    /// seen afterwards, with all others.
+    /// Sleeps for this many nanoseconds, or until a completion or a command; returns `true` in the latter cases. A kick
+    /// does not end it: it is seen afterwards, with all others.
     fn nap(&mut self, ns: u64) -> bool {
         let began = ticks();
         self.counters.awake_ticks.stop(began);
@@ -442,7 +443,7 @@ impl Run {
         self.counters.napped_ticks.add(ended.wrapping_sub(began));
         self.napped(ended.wrapping_sub(began));
         match is_over {
-            // The next look at the queues is one for kicks too.
+            // The next look at the queues checks for kicks, too.
             true => self.kicks_checked = 0,
             false => self.wait(Some(0)),
         }

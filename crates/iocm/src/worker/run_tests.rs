@@ -7,8 +7,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// A worker that is about to end has told the kernel of nothing yet, and the kernel refuses to be told a thousand times
-/// more: the request ends all the same, its guest is called, and the queue comes back.
+/// A worker is about to end, has not submitted a request yet, and the kernel refuses it a thousand times more. The
+/// request completes all the same, its guest is called, and the queue comes back.
 #[test]
 fn a_worker_ends_however_often_the_kernel_refuses_its_last_requests() {
     let disk = tempfile::NamedTempFile::new().unwrap();

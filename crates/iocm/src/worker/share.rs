@@ -2,7 +2,7 @@
 
 use crate::queue::WorkDone;
 
-/// The units that a queue of the usual weight gets in a turn.
+/// The units that a queue of the default weight gets in a turn.
 const QUANTUM: i64 = 32;
 /// The most units that a queue gets at once, whatever its weight.
 const MAX: i64 = 256;

@@ -109,7 +109,7 @@ impl Signals {
         }
     }
 
-    /// Signals all. `false` if the kernel does not take them now; try again then.
+    /// Signals all eventfds. `false` if the kernel does not take them now: try again later.
     #[inline]
     pub(super) fn flush(&mut self) -> bool {
         while !self.files.is_empty() {
@@ -127,7 +127,7 @@ impl Signals {
         true
     }
 
-    /// Signals the first ones. Returns their number, which is not 0.
+    /// Signals the first eventfds. Returns their number, which is not 0.
     fn submit(&mut self) -> io::Result<usize> {
         #[cfg(test)]
         if self.refusals > 0 {
@@ -140,13 +140,13 @@ impl Signals {
             request.eventfd = number(file);
             *pointer = &raw mut *request;
         }
-        // SAFETY: so many pointers to requests are there; the kernel keeps none of them, for a read of no bytes has ended
-        // when the call returns.
+        // SAFETY: `pointers` has `count` pointers to requests. The kernel keeps none of them, because a read of no
+        // bytes has ended when the call returns.
         let made = unsafe { libc::syscall(libc::SYS_io_submit, self.context, count, pointers.as_ptr()) };
         done(made)
     }
 
-    /// Drops the events of the submission, to make room for the next: that the reads ended is known.
+    /// Drops the events of the submission, to make room for the next: the reads are known to have ended.
     fn drop_events(&self) {
         if self.is_mapped {
             let ring = self.ring();
@@ -154,7 +154,7 @@ impl Signals {
         }
         let mut events = [Event([0; 4]); BATCH];
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: so many events find room.
+        // SAFETY: `events` has room for as many events as the call may return.
         unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,

@@ -44,7 +44,7 @@ impl Shared {
             let mut inner = self.changed.wait_while(inner, waiting).unwrap_or_else(PoisonError::into_inner);
             let Some((submission, user_data)) = inner.queued.pop_front() else { return };
             drop(inner);
-            // SAFETY: who submitted it keeps what it points to until its end is told.
+            // SAFETY: the submitter keeps the memory until it gets the completion.
             let result = unsafe { submission.execute() };
             self.inner().ended.push_back((user_data, result));
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());

@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::ticks;
 use crate::statistics::{QueueFigures, WorkerFigures};
 
-/// All the ticks of a worker, without those since it was read.
+/// All ticks of a worker until it was read.
 fn life(figures: &WorkerFigures) -> u64 {
     figures.awake_ticks + figures.napped_ticks + figures.slept_ticks
 }
@@ -45,8 +45,8 @@ fn the_time_of_a_worker_is_worked_polled_napped_or_slept() {
         let figures = worker.counters().read();
         let read = ticks();
         let all = life(&figures);
-        // Between two states a clock of the TSC stands still for as long as two stores take, unless the thread loses its CPU
-        // there; a reader may find a nap that is not counted yet.
+        // Between two states no stopwatch runs, for as long as two stores take, or longer if the thread is preempted
+        // there. Also, a reader may find a nap that is not counted yet.
         let least = (seen - began) * 9 / 10;
         assert!(all >= least && all <= read - before, "{polling:?}: {figures:?} in {} ticks", read - before);
         assert!(figures.useful_ticks > 0 && figures.useful_ticks <= figures.awake_ticks, "{figures:?}");
@@ -85,7 +85,7 @@ fn the_time_of_a_queue_is_polled_or_left_to_kicks() {
             Polling::Always => assert_eq!((slept_ticks, figures.kicks_asked), (0, 0), "{figures:?}"),
             _ => assert!(slept_ticks > 0 && figures.kicks_asked > 0, "{polling:?}: {figures:?}"),
         }
-        // Its time ends with its stay.
+        // The time of a queue stops when it leaves its worker.
         let [first, second] = workers;
         assert_eq!((first.stop().unwrap().len(), second.stop().unwrap().len()), (0, 1));
         let left = presence(&guest.state.counters.read());

@@ -31,7 +31,7 @@ enum Kind {
 }
 
 impl Uring {
-    /// Makes one. Where the host forbids io_uring (`kernel.io_uring_disabled`, seccomp), threads do the disk I/O.
+    /// Creates an io_uring. Where the host forbids that (`kernel.io_uring_disabled`, seccomp), threads do the disk I/O.
     pub(super) fn new() -> io::Result<Self> {
         match ring() {
             Ok(ring) => Ok(Self::of(Kind::Ring(Box::new(ring)))),
@@ -42,7 +42,7 @@ impl Uring {
         }
     }
 
-    /// Makes one that uses threads, as on a host without io_uring.
+    /// Creates threads, as on a host without io_uring.
     pub(super) fn without_ring() -> io::Result<Self> {
         Ok(Self::of(Kind::Threads(Threads::new()?)))
     }
@@ -72,7 +72,7 @@ impl Uring {
         Submitter::new(self, key)
     }
 
-    /// Submits all queued entries. `false` if the kernel does not take them until completions were handled.
+    /// Submits all queued entries. `false` if the kernel does not take them until completions are handled.
     #[inline]
     pub(super) fn submit(&mut self) -> bool {
         let Kind::Ring(ring) = &self.kind else { return true };
@@ -117,7 +117,7 @@ fn enter(ring: &IoUring, pending: &mut u32) {
     }
 }
 
-/// Tests whether this host gives this process an io_uring.
+/// Tests whether this process can create an io_uring.
 ///
 /// # Errors
 /// The kernel's reason. Threads do the disk I/O then.
@@ -158,7 +158,7 @@ impl IoEngine for Uring {
                 let entry = submission.entry().flags(flags).user_data(user_data);
                 // SAFETY: the caller keeps what the entry points to.
                 if unsafe { ring.submission().push(&entry) }.is_err() {
-                    // The kernel takes the queued entries now, or does not.
+                    // The queue is full: the kernel takes its entries now, or it does not.
                     if !self.submit() {
                         return false;
                     }

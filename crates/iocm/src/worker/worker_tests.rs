@@ -17,7 +17,7 @@ mod failing_disk;
 #[path = "times_tests.rs"]
 mod times;
 
-/// A driver with the files by which it and the device wake each other.
+/// A driver with its eventfds.
 struct Guest {
     driver: BlockDriver,
     kick: OwnedFd,
@@ -57,7 +57,7 @@ impl Guest {
         Some(id)
     }
 
-    /// The next request that ended, after waiting for a call as a guest does.
+    /// Waits for the next completed request, by a call, as a guest does.
     fn ended(&mut self) -> (u16, u8, Vec<u8>) {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
@@ -127,7 +127,7 @@ fn a_front_end_that_gives_no_kicks_does_not_get_a_core_for_it() {
         worker.add(queue);
         guest.submit(0, 0, &[], 4096).unwrap();
         guest.ended();
-        // Whoever polls without pause never sleeps.
+        // A worker that polls without pause never sleeps.
         let before = sleeps(worker.thread_id());
         let limit = Instant::now() + Duration::from_secs(60);
         while sleeps(worker.thread_id()) < before + 100 {
@@ -163,7 +163,7 @@ fn every_way_of_waiting_serves_every_layout() {
     }
 }
 
-/// A back-end that was killed between showing a buffer to the driver and calling it.
+/// The previous back-end was killed after it published a buffer, and before it called the driver.
 #[test]
 fn a_driver_is_called_when_its_queue_begins_because_the_last_call_may_be_lost() {
     let routes = Routes::new();
@@ -184,13 +184,13 @@ fn a_worker_that_always_looks_waits_for_no_kick() {
     worker.add(first);
     worker.add(second);
     for _ in 0..3 {
-        // Far longer than a queue is polled before it is left to its kicks, and with something to do beside it.
+        // Far longer than a queue is polled before it is left to its kicks, while the worker is busy with another one.
         let end = Instant::now() + Duration::from_millis(5);
         while Instant::now() < end {
             busy.submit(0, 0, &[], 512).unwrap();
             assert_eq!(busy.ended().1, 0);
         }
-        // Nobody kicks.
+        // There is no kick.
         let id = seldom.driver.submit(0, 8, &[], 512).unwrap();
         assert_eq!(seldom.ended().0, id);
     }
@@ -381,7 +381,8 @@ fn a_limit_holds_a_device_back() {
     assert!(began.elapsed() > Duration::from_millis(150), "{:?}", began.elapsed());
 }
 
-/// A back-end was killed with more in flight than a queue beside others may have. Its driver kicks for nothing new.
+/// A back-end was killed with more in flight than a queue that shares its worker may have. Its driver does not kick for
+/// that again.
 #[test]
 fn all_that_an_earlier_back_end_took_is_done_beside_others() {
     let (_file, device) = disk(8 << 20);
@@ -405,7 +406,7 @@ fn all_that_an_earlier_back_end_took_is_done_beside_others() {
     let mut next = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::clone(&guest.state));
     next.track_inflight(records()).unwrap();
     let routes = Routes::new();
-    // Nothing completes while it is submitted.
+    // No request completes during its submission.
     let options = WorkerOptions { without_uring: true, polling: Polling::Never, ..WorkerOptions::default() };
     let worker = Worker::start(0, &options, &routes).unwrap();
     let (mut other, queue) = Guest::new(&null(), FEATURES);
@@ -441,7 +442,7 @@ fn no_command_is_left_unread_while_kicks_are_looked_for() {
     let worker = Arc::new(worker(&routes, Polling::default()));
     let (_guest, queue) = Guest::new(&null(), FEATURES);
     worker.add(queue);
-    // The queue is left to its kicks, so that the worker looks for them between its commands.
+    // The queue is left to its kicks, so the worker checks for them between its commands.
     std::thread::sleep(Duration::from_millis(20));
     let (told, heard) = mpsc::channel();
     let asked = Arc::clone(&worker);

@@ -33,7 +33,7 @@ fn daemon(directory: &Path) -> (Arc<Daemon>, ControlSocket) {
     (daemon, control)
 }
 
-/// Writes and reads back block after block until it is told to end. How many requests there were; each has succeeded.
+/// Writes blocks and reads them back until it is told to end. Returns the number of requests, all of which succeeded.
 fn load(socket: &Path, end: &AtomicBool) -> u64 {
     const AT_ONCE: usize = 8;
     let mut disk = Disk::connect(socket);
@@ -56,7 +56,7 @@ fn load(socket: &Path, end: &AtomicBool) -> u64 {
     turns * 2 * AT_ONCE as u64
 }
 
-/// Ends the load when it is dropped: a test that fails would wait for it otherwise.
+/// Ends the load when it is dropped; otherwise a failing test would hang.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -88,11 +88,11 @@ fn workers_and_devices_come_and_go_under_load() {
             let other = client.create("devices", &line).unwrap();
             let _front = Disk::connect_to_any(&socket);
             client.remove(&other).unwrap();
-            // The queue goes to the other worker, without being asked for.
+            // The queue goes to the other worker by itself.
             client.remove(&worker).unwrap();
             assert_eq!(client.get("vq.0.0/worker").unwrap(), "w.0");
         }
-        // Both ways, in each turn. A worker counts a queue when it has it.
+        // Each turn moves it there and back. A worker counts a queue when it has received it.
         let late = Instant::now() + Duration::from_secs(20);
         while client.get("vq.0.0/moves/count").unwrap() != 20 {
             assert!(Instant::now() < late, "{}", client.get("vq.0.0/moves").unwrap());
@@ -190,7 +190,7 @@ fn a_limit_that_is_lifted_holds_no_request_back() {
         }
         true
     };
-    // The first one uses what 40 minutes give.
+    // The first requests use the credit of 40 minutes.
     for _ in 0..2 {
         for sector in 0..8 {
             driver.submit(0, sector * 64, &[], 32 << 10).unwrap();
@@ -224,7 +224,7 @@ fn each_queue_tells_how_its_requests_were_waited_for() {
         }
         for polling in ["always", "never"] {
             client.set("w.0/pace/polling", polling).unwrap();
-            // The worker has taken the command before it answers this.
+            // The worker has executed the command before it answers this.
             client.set("vq.0.0/weight", "100").unwrap();
             let mut look = || {
                 let began = Instant::now();
@@ -313,7 +313,7 @@ fn a_disk_that_is_removed_has_all_that_was_written() {
         disk.queue.write((slot * BLOCK) as u64, disk.block(slot), BLOCK, slot, ReqFlags::empty());
     }
     disk.queue.do_io(&mut [], 0, None, None).unwrap();
-    // What the daemon has taken is ended before it lets go.
+    // Requests that the daemon has taken complete before it ends.
     while client.get("vq.0.0/requests").unwrap() != 8 && client.get("vq.0.0/in_flight").unwrap() == 0 {
         std::thread::yield_now();
     }
@@ -387,7 +387,7 @@ fn the_tree_is_files() {
     let mode = |path: &str| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o777;
     let modes = ["devices/d.0/vm", "devices/d.0/size", "devices/create", "devices"].map(mode);
     assert_eq!(modes, [0o400, 0o600, 0o200, 0o500], "nobody reads it whom the socket refuses");
-    // A file that is open when its object goes says so.
+    // Reading a file that is still open when its object is removed fails.
     let load = File::open(root.join(format!("workers/{worker}/load"))).unwrap();
     write("workers/remove", &worker).unwrap();
     assert_eq!(load.read_at(&mut [0; 16], 0).unwrap_err().raw_os_error(), Some(Errno::Missing.code()));

@@ -1,4 +1,5 @@
-//! libblkio's driver of vhost-user block devices against the daemon: another's idea of the protocol and of rings.
+//! libblkio's driver of vhost-user block devices against the daemon: an independent implementation of the protocol and
+//! of rings.
 
 use crate::blkio_disk::{BLOCK, DISK, Disk};
 use blkio::{Blkio, ReqFlags};

@@ -1,4 +1,4 @@
-//! A disk as libblkio sees it: another's idea of the protocol and of rings.
+//! A disk as libblkio sees it: an independent implementation of the protocol and of rings.
 
 use blkio::{Blkio, Blkioq, Completion, MemoryRegion};
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ pub(crate) const DISK: u64 = 8 << 20;
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 4096;
 
-/// A disk of a front-end, with room for 16 blocks.
+/// A disk and its front-end, with room for 16 blocks.
 pub(crate) struct Disk {
     _blkio: Blkio,
     /// Its queue.
@@ -61,13 +61,13 @@ impl Disk {
         bytes.iter().all(|one| *one == byte)
     }
 
-    /// Waits for the ends of so many requests.
+    /// Waits until this many requests have completed. Returns their results.
     pub(crate) fn wait(&mut self, count: usize) -> Vec<i32> {
         let mut ended: Vec<MaybeUninit<Completion>> = (0..count).map(|_| MaybeUninit::uninit()).collect();
         let mut time = Duration::from_secs(20);
         let done = self.queue.do_io(&mut ended, count, Some(&mut time), None).unwrap();
         assert_eq!(done, count);
-        // SAFETY: so many were written.
+        // SAFETY: libblkio has initialized all of them.
         ended.iter().map(|one| unsafe { one.assume_init_read() }.ret).collect()
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// Is the daemon, until it is ended.
+/// Runs the daemon until it is killed.
 pub(crate) fn serve(config: &str) {
     iocm::testing::let_requests_panic();
     let running = Ready::open(&Config::parse(config).unwrap()).and_then(Ready::run);
@@ -21,13 +21,13 @@ pub(crate) fn serve(config: &str) {
 pub(crate) struct Daemon(pub(crate) Child);
 
 impl Daemon {
-    /// Starts one.
+    /// Starts a daemon.
     pub(crate) fn start(config: &str) -> Self {
         let program = std::env::current_exe().unwrap();
         Self(Command::new(program).args(["daemon", config]).spawn().unwrap())
     }
 
-    /// Waits until it answers.
+    /// Waits until it accepts connections.
     pub(crate) fn client(&mut self, socket: &Path) -> Client {
         let end = Instant::now() + Duration::from_secs(60);
         loop {

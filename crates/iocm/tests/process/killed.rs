@@ -19,12 +19,12 @@ pub(crate) fn packed() {
     under_load::<FrontEnd>(true);
 }
 
-/// A front-end that goes on with a ring at the next daemon.
+/// A front-end that continues with a ring at the next daemon.
 pub(crate) trait Connection: Sized {
-    /// The record of requests in flight, which the front-end keeps.
+    /// The inflight memory, which the front-end keeps.
     type Kept;
 
-    /// Connects, and has the ring served. The first daemon makes the record.
+    /// Connects, and starts the ring. The first daemon creates the inflight memory.
     fn go_on(socket: &Path, driver: &Driver, kept: Option<Self::Kept>) -> (Self, Self::Kept);
 
     fn kick(&self);
@@ -35,7 +35,7 @@ impl Connection for FrontEnd {
 
     fn go_on(socket: &Path, driver: &Driver, kept: Option<Self::Kept>) -> (Self, Self::Kept) {
         let mut front = connect(socket);
-        // VIRTIO_BLK_F_FLUSH: without it each write would wait for the disk.
+        // VIRTIO_BLK_F_FLUSH: without it each write would have to reach the disk first.
         front.negotiate(driver, 1 << 9).unwrap();
         let (description, memory) = match kept {
             None => front.inflight(1, SIZE).unwrap(),
@@ -44,7 +44,7 @@ impl Connection for FrontEnd {
                 (description, memory)
             }
         };
-        // As QEMU does it: on from what came back, for nobody says where the daemon stood.
+        // Like QEMU, start at the last used buffer, because nobody says what the daemon had taken.
         let base = if driver.features.packed { 0x8000_8000 } else { driver.given_back().into() };
         assert!(front.start(0, &driver.layout(), SIZE.into(), base).unwrap());
         (front, (description, memory))
@@ -58,11 +58,11 @@ impl Connection for FrontEnd {
 const BLOCK: usize = 4096;
 /// Descriptors of the ring.
 pub(crate) const SIZE: u16 = 64;
-/// Blocks that are written in turn: never one that a write is in flight for.
+/// Blocks that are written in turn, so never one with a write in flight.
 const BLOCKS: u64 = 512;
 const KILLS: u32 = 8;
 
-/// A guest that writes: which block each request is for, and what the blocks will have.
+/// A guest that writes: the block of each request, and the expected content of the blocks.
 struct Guest {
     driver: BlockDriver,
     in_flight: HashMap<u16, u64>,
@@ -72,7 +72,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// Ends what came back, and writes more.
+    /// Handles completed writes, and submits more.
     fn go_on(&mut self, front: &impl Connection) {
         while let Some((id, status, _)) = self.driver.ended() {
             assert_eq!(status, 0);

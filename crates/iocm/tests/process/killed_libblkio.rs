@@ -1,5 +1,5 @@
-//! A daemon that is killed while libblkio's front-end writes. That one does not connect again by itself: its user does,
-//! and must find all that it was told is written.
+//! A daemon that is killed while libblkio's front-end writes. It does not reconnect by itself. Its user connects again,
+//! and must find everything that was reported as written.
 
 use super::daemon::Daemon;
 use crate::blkio_disk::{BLOCK, DISK, Disk};
@@ -23,14 +23,14 @@ fn connect(socket: &Path) -> Disk {
     Disk::connect(socket)
 }
 
-/// The valid contents of a block: those of its last write that ended, or of a later one whose end nobody reported.
+/// The valid contents of a block: those of its last completed write, or of a later one whose completion was not reported.
 #[derive(Clone, Copy, Default)]
 struct Held {
     told: u8,
     perhaps: Option<u8>,
 }
 
-/// Writes blocks in turn until so many ended, and leaves others in flight.
+/// Writes blocks in turn until `count` writes have completed, and leaves others in flight.
 fn write(disk: &mut Disk, held: &mut [Held], begin: usize, count: usize, byte: u8) -> usize {
     let mut slots = [None; AT_ONCE];
     let (mut next, mut ended) = (begin, 0);
@@ -44,7 +44,7 @@ fn write(disk: &mut Disk, held: &mut [Held], begin: usize, count: usize, byte: u
             next += 1;
         }
         if ended >= count {
-            // Hands the last ones over without waiting for them.
+            // Submits the last ones without waiting for them.
             disk.queue.do_io(&mut [], 0, None, None).unwrap();
             return next;
         }
@@ -52,7 +52,7 @@ fn write(disk: &mut Disk, held: &mut [Held], begin: usize, count: usize, byte: u
         let mut time = Duration::from_secs(20);
         let done = disk.queue.do_io(&mut ends, 1, Some(&mut time), None).unwrap();
         for end in &ends[..done] {
-            // SAFETY: so many were written.
+            // SAFETY: libblkio has initialized the first `done` completions.
             let end = unsafe { end.assume_init_read() };
             assert_eq!(end.ret, 0);
             let block = slots[end.user_data].take().unwrap();

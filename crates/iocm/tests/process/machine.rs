@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program of the machine: it writes, reads back and compares without end, in real mode through the BIOS.
+/// The boot program: it writes, reads back and compares endlessly, in real mode through the BIOS.
 #[rustfmt::skip]
 const BOOT: [u8; 134] = [
     // Segments 0, a stack below; ebp counts the turns.
@@ -44,7 +44,7 @@ impl Drop for Machine {
     }
 }
 
-/// A machine that starts from the disk behind `NAME.sock`, and tells what it does in `NAME.told`.
+/// A machine that boots from the disk behind `NAME.sock`, and reports its progress in `NAME.told`.
 pub(crate) fn machine(directory: &Path, name: &str) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
     command.current_dir(directory).args(["-accel", "tcg", "-m", "64", "-nodefaults", "-display", "none"]);
@@ -56,7 +56,7 @@ pub(crate) fn machine(directory: &Path, name: &str) -> Command {
     command
 }
 
-/// A disk of 4 MiB that a BIOS starts.
+/// A disk of 4 MiB with a boot sector.
 pub(crate) fn boot_disk(path: &Path, program: &[u8]) -> File {
     let disk = File::options().read(true).write(true).create_new(true).open(path).unwrap();
     disk.set_len(4 << 20).unwrap();
@@ -97,7 +97,7 @@ pub(crate) fn goes_on() {
     for kill in 0..=KILLS {
         let wanted = told().len() + TURNS;
         until(&format!("the machine goes on after {kill} kills"), || told().len() >= wanted);
-        // Dropping it kills it. After the last time the machine waits, so that nothing changes any more.
+        // Dropping it kills it. After the last time no daemon runs, so nothing changes any more.
         daemon = None;
         if kill < KILLS {
             daemon = Some(Daemon::start(&config));
@@ -106,7 +106,7 @@ pub(crate) fn goes_on() {
     assert!(daemon.is_none());
     let told = told();
     assert!(told.iter().all(|letter| *letter == b'K'), "it read what it had not written");
-    // What the guest was told is on the disk.
+    // What the guest was told is written is on the disk.
     let last = told.len() as u32 - 1;
     for turn in last.saturating_sub(100)..last {
         let mut number = [0; 4];

@@ -1,5 +1,5 @@
-//! A real machine that migrates from one daemon to another: what the disk's daemon writes into its memory meanwhile must
-//! go along, and only the log of dirty pages says that it was written.
+//! A real machine that migrates from one daemon to another. What the disk's daemon writes to its memory meanwhile must
+//! migrate, too, and only the dirty log says that it was written.
 
 use super::daemon::Daemon;
 use super::machine::{Machine, boot_disk, machine, until};
@@ -9,8 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// The program of the machine: it reads blocks without looking at them, until it is told to write what it has in
-/// memory.
+/// The boot program: it reads blocks without looking at them, until it is told to write what is in its memory.
 #[rustfmt::skip]
 const BOOT: [u8; 173] = [
     // Segments 0, a stack below; at 0x500 the packet of the BIOS: 8 sectors at a time. The blocks begin at sector 64.
@@ -43,7 +42,7 @@ fn at(sector: u64, number: u32) -> u64 {
     sector * 512 + u64::from(number) * BLOCK as u64
 }
 
-/// The way to a QEMU by its machine protocol.
+/// A connection to QEMU's machine protocol (QMP).
 struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {
@@ -106,13 +105,13 @@ pub(crate) fn takes_its_memory_along() {
     until("the machine reads", || passes() >= 2);
     let mut source = Monitor::connect(&directory.path().join("from.qmp"));
     let mut target = Monitor::connect(&directory.path().join("to.qmp"));
-    // So slowly that it cannot end while the daemon goes on writing into the machine's memory.
+    // Slow enough that it cannot end while the daemon still writes to the machine's memory.
     source.ask("migrate-set-parameters", json!({ "max-bandwidth": 1 << 20, "downtime-limit": 1 }));
     source.ask("migrate", json!({ "uri": "unix:migration" }));
     until("all memory was sent once", || {
         source.migration()["ram"]["dirty-sync-count"].as_u64().is_some_and(|count| count >= 2)
     });
-    // The last block ends the reading, and must not do so before all others were read again.
+    // The last block ends the reading: change it only when all others were read again.
     write(0..BLOCKS - 1, 2);
     let seen = passes();
     until("all blocks were read again", || passes() >= seen + 2);

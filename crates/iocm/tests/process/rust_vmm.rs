@@ -1,4 +1,4 @@
-//! The front-end of rust-vmm's crate `vhost`, by which cloud-hypervisor uses a device: messages of ours meet those of another.
+//! The front-end of rust-vmm's crate `vhost`, which cloud-hypervisor uses: an independent implementation of the protocol.
 //!
 //! The order of the messages is cloud-hypervisor's (virtio-devices/src/vhost_user/vu_common_ctrl.rs).
 
@@ -24,7 +24,7 @@ use vhost::vhost_user::{
 use vhost::{VhostBackend as _, VhostUserDirtyLogRegion, VhostUserMemoryRegionInfo, VringConfigData};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-/// A device that cloud-hypervisor uses, with one queue.
+/// A device with one queue, as cloud-hypervisor uses it.
 struct Vmm {
     back_end: Frontend,
     features: u64,
@@ -34,7 +34,7 @@ struct Vmm {
     call: EventFd,
 }
 
-/// What cloud-hypervisor's vhost-user-blk asks for.
+/// The protocol features that cloud-hypervisor's vhost-user-blk asks for.
 const WANTED: VhostUserProtocolFeatures = VhostUserProtocolFeatures::from_bits_truncate(
     VhostUserProtocolFeatures::CONFIG.bits()
         | VhostUserProtocolFeatures::MQ.bits()
@@ -44,11 +44,11 @@ const WANTED: VhostUserProtocolFeatures = VhostUserProtocolFeatures::from_bits_t
         | VhostUserProtocolFeatures::LOG_SHMFD.bits(),
 );
 
-/// The time for which cloud-hypervisor tries to connect, and the limit of all that is waited for here.
+/// The time for which cloud-hypervisor tries to connect, and the limit for everything that is waited for here.
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Vmm {
-    /// Connects, which is tried for a minute, and negotiates.
+    /// Connects, for at most a minute, and negotiates.
     fn connect(socket: &Path, driver: &Driver, wanted: VhostUserProtocolFeatures) -> Self {
         let mut connected = None;
         within(MINUTE, "the daemon listens", || {
@@ -57,14 +57,14 @@ impl Vmm {
         });
         let mut back_end = connected.unwrap();
         back_end.set_owner().unwrap();
-        // With VIRTIO_BLK_F_FLUSH: without it each write would wait for the disk.
+        // With VIRTIO_BLK_F_FLUSH: without it each write would have to reach the disk first.
         let mut features = 1 << 32 | 1 << 9 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         features |= u64::from(driver.features.indirect) << 28 | u64::from(driver.features.event_index) << 29;
         let features = features & back_end.get_features().unwrap();
         let offered = back_end.get_protocol_features().unwrap();
         assert!(offered.contains(wanted), "all of it is offered: {offered:?}");
         back_end.set_protocol_features(wanted).unwrap();
-        // From here on each message is answered.
+        // From now on each message is answered.
         back_end.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         let [kick, call] = [(); 2].map(|()| EventFd::new(EFD_NONBLOCK).unwrap());
         Self { back_end, features, offered, kick, call }
@@ -80,7 +80,7 @@ impl Vmm {
         }
     }
 
-    /// The record of requests in flight: an earlier one, or one of this back-end.
+    /// Sets the inflight memory: that of an earlier back-end, or a new one from this back-end.
     fn track(&mut self, kept: Option<(VhostUserInflight, File)>) -> (VhostUserInflight, File) {
         let (record, file) = kept.unwrap_or_else(|| {
             let wanted =
@@ -103,7 +103,7 @@ impl Vmm {
         }
     }
 
-    /// Has the ring served from `base` on.
+    /// Starts the ring at `base`.
     fn serve(&mut self, layout: &RingLayout, base: u16) {
         self.back_end.set_vring_addr(0, &Self::addresses(layout)).unwrap();
         self.back_end.set_vring_base(0, base).unwrap();
@@ -122,8 +122,8 @@ impl Connection for Vmm {
         vmm.back_end.set_mem_table(&[Self::memory(driver, 0, iocm::testing::SIZE, 0)]).unwrap();
         vmm.back_end.set_vring_num(0, SIZE).unwrap();
         let kept = vmm.track(kept);
-        // cloud-hypervisor says that the back-end has seen all that the guest made available. A back-end that believes it
-        // forgets what the killed one had not taken yet.
+        // cloud-hypervisor says that the back-end has seen everything that the guest made available. A back-end that
+        // believes this loses what the killed one had not taken yet.
         vmm.serve(&driver.layout(), driver.offered());
         (vmm, kept)
     }
@@ -137,7 +137,7 @@ pub(crate) fn killed() {
     under_load::<Vmm>(false);
 }
 
-/// Counts the notices of a changed configuration.
+/// Counts the notifications of a changed configuration.
 #[derive(Default)]
 struct Notices(AtomicU64);
 
@@ -148,7 +148,7 @@ impl VhostUserFrontendReqHandler for Notices {
     }
 }
 
-/// Waits for the end of the only request: its status and data.
+/// Waits for the only request. Returns its status and data.
 fn end(driver: &mut BlockDriver) -> (u8, Vec<u8>) {
     let mut ended = None;
     within(MINUTE, "the request ends", || {
@@ -179,7 +179,7 @@ pub(crate) fn uses_what_is_offered() {
     };
     assert_eq!(capacity(&mut vmm), DISK / 512);
 
-    // Memory region by region, as cloud-hypervisor adds it to a running guest.
+    // Add memory region by region, as cloud-hypervisor does for a running guest.
     vmm.back_end.set_features(vmm.features).unwrap();
     assert!(vmm.back_end.get_max_mem_slots().unwrap() >= 8);
     let half = iocm::testing::SIZE / 2;
@@ -196,7 +196,7 @@ pub(crate) fn uses_what_is_offered() {
     };
     write(&vmm, &mut driver, 1);
     assert_eq!(end(&mut driver), (0, Vec::new()));
-    // One at the start of the queue, and one after the request, which the driver may see before it is called.
+    // One call when the queue starts, and one after the request, which the driver may see before the call.
     let mut calls = 0;
     within(MINUTE, "the driver is called", || {
         calls += vmm.call.read().unwrap_or(0);
@@ -204,7 +204,7 @@ pub(crate) fn uses_what_is_offered() {
     });
     assert_eq!(calls, 2);
 
-    // Paused, it takes nothing; then it goes on.
+    // A disabled queue takes nothing; then it continues.
     vmm.back_end.set_vring_enable(0, false).unwrap();
     write(&vmm, &mut driver, 2);
     std::thread::sleep(Duration::from_millis(50));
@@ -212,7 +212,7 @@ pub(crate) fn uses_what_is_offered() {
     vmm.back_end.set_vring_enable(0, true).unwrap();
     assert_eq!(end(&mut driver), (0, Vec::new()));
 
-    // A migration: what is written to the guest's memory is in the log, the ring's used part with it.
+    // A migration: writes to the guest's memory are in the log, including those to the used ring.
     let log = memory_file(4096);
     let region = VhostUserDirtyLogRegion { mmap_size: 4096, mmap_offset: 0, mmap_handle: log.as_raw_fd() };
     vmm.back_end.set_log_base(0, Some(region)).unwrap();
@@ -233,7 +233,7 @@ pub(crate) fn uses_what_is_offered() {
     assert!((3..=4).contains(&pages), "the data, the status, and the used ring: {pages} pages");
     vmm.back_end.set_features(vmm.features).unwrap();
 
-    // A disk that became larger is told.
+    // The front-end is told that the disk has grown.
     let notices = Arc::new(Notices::default());
     let mut requests = FrontendReqHandler::new(Arc::clone(&notices)).unwrap();
     requests.set_reply_ack_flag(true);
@@ -242,7 +242,7 @@ pub(crate) fn uses_what_is_offered() {
     requests.handle_request().unwrap();
     assert_eq!((notices.0.load(Ordering::Relaxed), capacity(&mut vmm)), (1, 2 * DISK / 512));
 
-    // Where the ring stands, and the end.
+    // Stop the ring at its base, and clean up.
     assert_eq!(vmm.back_end.get_vring_base(0).unwrap(), u32::from(driver.driver.offered()));
     for region in &halves {
         vmm.back_end.remove_mem_region(region).unwrap();

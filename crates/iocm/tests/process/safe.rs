@@ -1,4 +1,4 @@
-//! A daemon that has given its privileges away: what it no longer can, and what it still can.
+//! A daemon without privileges: what it can no longer do, and what it still can.
 
 use super::daemon::Daemon;
 use iocm::control::Errno;
@@ -16,7 +16,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A directory that the user may write to, with a disk that root alone may open.
+/// A directory that the user may write to, with a disk that only root may open.
 fn prepared() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let own = directory.path().join("own");
@@ -45,13 +45,13 @@ fn config_with(directory: &Path, user: &str) -> String {
     )
 }
 
-/// A field of a thread's `/proc/PID/task/TID/status`: its first word.
+/// The first word of a field in `/proc/PID/task/TID/status`.
 fn field(status: &str, name: &str) -> String {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-/// Nobody is named, and the host has a user `exitless`, or has none.
+/// No user is named, and the host has a user `exitless`, or not.
 pub(crate) fn usual_user() {
     if !is_root() {
         println!("not tested: only root can become another user");
@@ -65,7 +65,7 @@ pub(crate) fn usual_user() {
         let directory = prepared();
         let path = directory.path().join("passwd");
         fs::write(&path, users).unwrap();
-        // The daemon alone sees these users.
+        // Only the daemon sees these users.
         let mut command = Command::new("unshare");
         command.args([
             "--mount",

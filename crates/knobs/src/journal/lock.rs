@@ -1,4 +1,4 @@
-//! One exitless at a time changes a host.
+//! The lock that lets only one exitless at a time change a host.
 
 use super::place;
 use crate::{Error, under};
@@ -9,14 +9,14 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Beside the journal that a boot forgets.
+/// The lock's file, next to the volatile journal.
 const NAME: &str = "lock";
-/// A change takes milliseconds; a boot loader's program can take a minute.
+/// The longest wait: a change takes milliseconds, but a boot loader's program can take a minute.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 90 });
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Held while a change is made or undone. Where its process is killed meanwhile, the kernel gives it up when the programs
-/// that it ran have ended too, however they end.
+/// A lock that is held while a change is made or undone. If its process is killed meanwhile, the kernel releases it when
+/// the programs that it ran have ended too.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: Option<File>,
@@ -24,7 +24,8 @@ pub(crate) struct Lock {
 
 #[cfg(test)]
 impl Lock {
-    /// Acts as the kernel does when this process is killed: it closes the descriptor, and gives nothing up before the last.
+    /// Acts like a kill of this process: closes this descriptor without unlocking, so the lock lives until the last copy is
+    /// closed.
     pub(crate) fn close_as_when_killed(mut self) {
         drop(self.file.take());
     }
@@ -32,8 +33,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A service that a program began and left running has the descriptor still; closing ours would not do. What
-        // cannot be given up here is given up with the last of them.
+        // Closing the descriptor is not enough: a service that a program has started may have inherited a copy. If
+        // unlocking fails, the lock ends when the last copy is closed.
         let _ = self.file.as_ref().map(|file| flock(file, FlockOperation::Unlock));
     }
 }
@@ -44,8 +45,8 @@ impl Lock {
         let path = under(root, super::VOLATILE).with_file_name(NAME);
         let file = place::named(&directory, NAME, OFlags::WRONLY | OFlags::CREATE);
         let file = file.map_err(|source| Error::JournalWrite { path: path.clone(), source })?;
-        // A program that is still at work when this process is killed keeps the lock: what it does is not undone
-        // before it has done it.
+        // Let programs inherit the descriptor: if this process is killed, a running program keeps the lock, so
+        // nothing is undone before the program has ended.
         let inherited = rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty());
         inherited.map_err(|errno| Error::JournalWrite { path: path.clone(), source: errno.into() })?;
         let begun = Instant::now();

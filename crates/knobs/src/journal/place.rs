@@ -8,12 +8,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// The journal's file in either directory.
+/// The name of the journal's file in both directories.
 pub(super) const NAME: &str = "journal";
-/// The file that will take its place.
+/// The name of the file that is renamed over it.
 pub(super) const NEW: &str = "journal.new";
 
-/// The directory of the journal's file `path` on the host below `root`, which belongs to the user of this process alone.
+/// Opens the directory of the journal's file `path` on the host below `root`, and checks that it belongs only to the
+/// user of this process.
 pub(super) fn directory(root: &Path, path: &str, missing: Missing) -> Result<Directory, Error> {
     let path = Path::new(path).parent().unwrap_or(Path::new("/"));
     let refused = |error| Error::place(error, rustix::process::geteuid().as_raw());
@@ -25,7 +26,8 @@ pub(super) fn file(directory: &Directory, flags: OFlags) -> io::Result<File> {
     named(directory, NAME, flags)
 }
 
-/// Opens a file of the directory. One that somebody left there while the directory was open to others is refused.
+/// Opens a file in the directory. Refuses one that somebody else may have left there while the directory was
+/// writable for others.
 pub(super) fn named(directory: &Directory, name: &str, flags: OFlags) -> io::Result<File> {
     let file = directory.open_file(name, flags, 0o600)?;
     let (found, user) = (file.metadata()?, rustix::process::geteuid().as_raw());

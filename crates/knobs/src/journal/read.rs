@@ -1,4 +1,4 @@
-//! Reading what the journal tells.
+//! Reads the journal.
 
 use super::{PERSISTENT, VOLATILE, place};
 use crate::entry::{FORMAT, Line, Said};
@@ -11,13 +11,13 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// All that a host's journal tells.
+/// The contents of a host's journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Recorded {
-    /// Changes by number ascending, undone ones too.
+    /// All changes, including undone ones, in ascending order of ID.
     #[serde(rename = "changes")]
     pub entries: Vec<Entry>,
-    /// The object that could not be read.
+    /// The lines that could not be read.
     pub damage: Vec<Damage>,
 }
 
@@ -28,9 +28,10 @@ pub struct Damage {
     pub path: PathBuf,
     /// The offset of the line, in bytes.
     pub offset: usize,
-    /// The fault.
+    /// The defect.
     pub why: String,
-    /// True if a crash cut it while it was written: its change was not made, and nothing is left undone.
+    /// True if a crash cut the line while it was written, which does no harm: a change that it announced was
+    /// not made, and one whose result it recorded is still open.
     pub cut: bool,
 }
 
@@ -51,10 +52,10 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A longer one is none of ours: from 1 MiB on a journal is written anew without what was undone.
+/// The size limit of a journal. Ours stay far below: above 1 MiB they are rewritten without undone changes.
 pub(super) const LARGEST: u64 = 1 << 30;
 
-/// Enough of a line to know that it is of a newer exitless.
+/// The part of a line that shows whether a newer exitless wrote it.
 #[derive(Deserialize)]
 struct Numbered {
     format: u32,
@@ -86,7 +87,7 @@ pub(super) fn read(path: &Path, bytes: &[u8], recorded: &mut Recorded) {
     let mut offset = 0;
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
         if let Err(why) = take(line.trim_ascii(), &mut entries) {
-            // Whoever wrote after a crash has ended its line.
+            // Later writers end a line that a crash cut.
             let cut = !line.ends_with(b"\n") || is_cut(line);
             let why = if cut { format!("the line is cut, so its change was not made ({why})") } else { why };
             recorded.damage.push(Damage { path: path.to_owned(), offset, why, cut });

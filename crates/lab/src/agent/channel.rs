@@ -10,12 +10,12 @@ use crate::job::{PORT_NAME, STOP_PORT_NAME};
 
 const PORT_WAIT: Duration = Duration::from_secs(10);
 
-/// The channel that frames come from and go to.
+/// The channel for frames in both directions.
 #[derive(Debug)]
 pub(super) enum Channel {
-    /// A virtio port: bytes travel in large pieces.
+    /// A virtio port, which transfers large pieces.
     Virtio(File),
-    /// The debug port: one byte at a time, without a driver.
+    /// The debug port, which transfers single bytes and needs no driver.
     Debug(DebugPort),
 }
 
@@ -37,9 +37,9 @@ impl Channel {
         }
     }
 
-    /// Stops a machine that boots to be saved: a snapshot is taken during this call, and it returns in the machine that
-    /// resumes from it. Other machines do not stop. Without such a port the host saves the machine while it waits for a
-    /// frame.
+    /// Stops here in a machine that boots for a snapshot: the snapshot is taken during this call, which
+    /// returns in machines that are restored from it. Does nothing in other machines. A machine without the
+    /// stop port is saved while it waits for a frame.
     pub(super) fn stop_to_be_saved(&self) -> io::Result<()> {
         match (self, virtio_port(STOP_PORT_NAME)) {
             (Self::Virtio(_), Some(port)) => File::open(format!("/dev/{port}")).map(drop),
@@ -56,7 +56,7 @@ impl Channel {
     }
 }
 
-/// A virtio port, which reads as at its end until the host has opened its side.
+/// A virtio port. Until the host opens its side, reading it returns end of file; this waits instead.
 struct Waiting<'a>(&'a mut File);
 
 impl Read for Waiting<'_> {
@@ -70,7 +70,7 @@ impl Read for Waiting<'_> {
     }
 }
 
-/// The host names its ports in messages, so a port may appear some time after its device.
+/// The host sends the ports' names in messages, so a port can appear some time after its device.
 fn wait_for_virtio_port() -> Option<String> {
     let begun = Instant::now();
     let any_device =

@@ -12,14 +12,15 @@ use crate::frames::{Ending, Frame};
 use crate::job::{HOME, Order};
 
 const PIECE: usize = 32 << 10;
-/// The time for which outputs are waited for after the command has ended: what it left in the background may hold them open.
+/// The time to wait for the end of the outputs after the command has ended: processes left in the background
+/// may hold them open.
 const LEFTOVERS: Duration = Duration::from_secs(1);
-/// The most bytes that are sent after its end, for what prints without pause. What it printed itself and is still in pipes is
-/// less.
+/// The most bytes to send after the command's end, in case a process in the background prints without pause.
+/// Far more than the pipes can still hold of the command's own output.
 const MOST_LEFT: usize = 1 << 20;
 
 enum Event {
-    /// Output, and its number of bytes.
+    /// A frame of output, and its number of bytes.
     Printed(Frame, usize),
     Ended(io::Result<ExitStatus>),
 }
@@ -31,7 +32,7 @@ pub(super) fn run(order: &Order, channel: &mut Channel) -> Result<Ending, String
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            // The statuses that shells give for a program that cannot be found or run.
+            // A shell's exit statuses for a program that is not found, and for one that cannot be executed.
             let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
             let message = format!("{program}: {error}\n");
             channel.send(&Frame::Stderr(message.into_bytes())).map_err(|error| error.to_string())?;
@@ -41,7 +42,7 @@ pub(super) fn run(order: &Order, channel: &mut Channel) -> Result<Ending, String
     pass_on(child, channel).map_err(|error| format!("running {program}: {error}"))
 }
 
-/// Sends what the process prints until it has ended. Its outputs may be open for longer, by what it left in the background.
+/// Sends what the process prints until it has ended, and for a short time what it left in the background.
 fn pass_on(mut child: Child, channel: &mut Channel) -> io::Result<Ending> {
     let (sender, events) = mpsc::sync_channel(64);
     if let Some(pipe) = child.stdout.take() {
@@ -61,7 +62,7 @@ fn pass_on(mut child: Child, channel: &mut Channel) -> io::Result<Ending> {
             Some(_) => events.recv_timeout(patience).ok(),
         };
         if end.is_some() {
-            // Without the time for which the channel is slow.
+            // Count only the time spent waiting for output, not that in which the channel is slow.
             patience = patience.saturating_sub(asked.elapsed());
         }
         match (event, end) {
@@ -131,7 +132,7 @@ mod tests {
     fn a_slow_channel_does_not_cut_the_output() {
         let (mut reader, writer) = io::pipe().unwrap();
         let mut writer = std::fs::File::from(std::os::fd::OwnedFd::from(writer));
-        // As much as a pipe holds, so that the first frame is blocked until it is read.
+        // Fill the pipe, so that the first frame blocks until it is read.
         writer.write_all(&vec![0; 64 << 10]).unwrap();
         let sent = thread::spawn(move || {
             thread::sleep(LEFTOVERS + Duration::from_millis(500));
@@ -140,7 +141,7 @@ mod tests {
             sent
         });
         let mut channel = Channel::Virtio(writer);
-        // Printed after the end that is waited for.
+        // Printed after the command's end, within the time that the agent waits.
         let script = "(sleep 0.1; head -c 60000 /dev/zero) & exit 0";
         assert_eq!(passed_on(script, &mut channel), Ending::Status(0));
         drop(channel);

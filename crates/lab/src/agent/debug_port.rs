@@ -1,5 +1,5 @@
-//! The debug port 0xe9: Bochs copies what is written to it to its standard output, and reads of it return
-//! bytes of its standard input. Emulated time stops until there is something to read.
+//! The debug port 0xe9: Bochs copies what is written to it to its standard output, and returns bytes of its
+//! standard input to readers. Emulated time stands still until there is something to read.
 
 use std::arch::asm;
 use std::io;
@@ -22,7 +22,7 @@ impl DebugPort {
 
 impl io::Write for DebugPort {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: `rep outsb` reads exactly `bytes.len()` bytes from the slice, and `open` got access to the
+        // SAFETY: `rep outsb` reads exactly `bytes.len()` bytes of the slice, and `open` has been granted the
         // port.
         unsafe {
             asm!("rep outsb", inout("rcx") bytes.len() => _, inout("rsi") bytes.as_ptr() => _, in("dx") PORT,
@@ -38,7 +38,7 @@ impl io::Write for DebugPort {
 
 impl io::Read for DebugPort {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: `rep insb` writes exactly `bytes.len()` bytes to the slice, and `open` got access to the
+        // SAFETY: `rep insb` writes exactly `bytes.len()` bytes of the slice, and `open` has been granted the
         // port.
         unsafe {
             asm!("rep insb", inout("rcx") bytes.len() => _, inout("rdi") bytes.as_mut_ptr() => _, in("dx") PORT,

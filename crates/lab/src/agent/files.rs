@@ -1,4 +1,4 @@
-//! Writing files to their destinations, and sending files out as one tar stream.
+//! Writing files to their destinations, and sending files to the host as one tar stream.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use crate::frames::Frame;
 use crate::job::{HOME, PlacedFile};
 
 const PIECE: usize = 256 << 10;
-/// The limit for a file that is read before its header is sent, because it does not tell its size.
+/// The largest file that is read into memory before its header is sent, because its size is unknown.
 const MOST_READ_FIRST: usize = 64 << 20;
 
 /// Receives the order's files and writes them to their destinations.
@@ -43,7 +43,7 @@ fn receive(target: &Path, file: &PlacedFile, channel: &mut Channel) -> io::Resul
     fs::set_permissions(target, fs::Permissions::from_mode(file.mode))
 }
 
-/// Sends those of `paths` that can be read, and a warning for each of the others.
+/// Sends those of `paths` that can be read, and a warning for each other one.
 pub(super) fn send(paths: &[String], channel: &mut Channel) -> Result<(), String> {
     if paths.is_empty() {
         return Ok(());
@@ -64,19 +64,19 @@ pub(super) fn send(paths: &[String], channel: &mut Channel) -> Result<(), String
     Ok(())
 }
 
-/// The archive of what is sent. Links are followed; those to folders only once on the way down, because in sysfs nearly
-/// every folder can be reached from every other. The others are left out.
+/// The archive to be sent. Symbolic links are followed, but below a linked folder no links to further
+/// folders: in sysfs nearly every folder can be reached from every other one.
 struct Outgoing<'a> {
     archive: tar::Builder<Pieces<'a>>,
-    /// Device and inode of the folders above what is added.
+    /// Device and inode of the folders above the current entry, against cycles.
     above: Vec<(u64, u64)>,
-    /// One of them was a link.
+    /// One of the folders above is a link.
     linked: bool,
     warnings: Vec<String>,
 }
 
 impl Outgoing<'_> {
-    /// Adds a file, or a folder with all that is below it. What cannot be read becomes a warning.
+    /// Adds a file, or a folder with everything below it. What cannot be read becomes a warning.
     ///
     /// # Errors
     /// If the archive cannot be sent.
@@ -115,14 +115,14 @@ impl Outgoing<'_> {
         Ok(Ok(()))
     }
 
-    /// A header has the size of what follows it. The kernel's file systems give files no blocks, and a size that says
-    /// nothing about the contents, so those are read first.
+    /// The header needs the size first. Files of procfs and sysfs have no blocks and a meaningless size, so
+    /// read them before sending the header.
     fn add_file(&mut self, name: &Path, source: &Path, about: &fs::Metadata) -> io::Result<io::Result<()>> {
-        // Without waiting for what a file such as trace_pipe may get later.
+        // Do not wait for future content of files such as trace_pipe.
         let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(source);
         let file = match opened {
             Ok(file) => file,
-            // Nobody can read it, as many files of sysfs.
+            // Not meant to be read, as many files of sysfs.
             Err(_) if !self.above.is_empty() && about.mode() & 0o444 == 0 => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
         };
@@ -147,7 +147,7 @@ impl Outgoing<'_> {
         let mut header = tar::Header::new_gnu();
         header.set_metadata(about);
         if about.is_dir() {
-            // Whoever unpacks it writes its files into it, also where nobody may write in the kernel's.
+            // Unpacking must be able to create files in the folder, even if the kernel's is read-only.
             header.set_mode(about.mode() | 0o700);
         }
         header.set_size(size);
@@ -155,18 +155,19 @@ impl Outgoing<'_> {
     }
 }
 
-/// Tests whether a file has no blocks because it has only zeros. The kernel's own file systems find data at its start.
+/// Tests whether a file without blocks is sparse, with zeros only. The kernel's own file systems report data
+/// at its start.
 fn is_hole(file: &File, size: u64) -> bool {
     if size == 0 {
         return false;
     }
     let data = seek(file, SeekFrom::Data(0));
-    // A file that cannot seek has not been moved.
+    // If this fails, the file cannot seek, so its position has not changed.
     let _ = seek(file, SeekFrom::Start(0));
     data == Err(Errno::NXIO)
 }
 
-/// Reads what a file of the kernel has now.
+/// Reads what a file of the kernel has now, without waiting for more.
 fn read_now(mut file: impl Read) -> io::Result<Vec<u8>> {
     let (mut contents, mut piece) = (Vec::new(), vec![0; PIECE]);
     loop {
@@ -186,8 +187,8 @@ fn read_now(mut file: impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// As many bytes of a file as its header tells: what is added to it meanwhile is left out, and zeros stand for what is not
-/// there any more.
+/// Reads exactly as many bytes as the header says: ignores what is appended meanwhile, and pads with zeros if
+/// the file has become shorter.
 struct Whole {
     file: File,
     left: u64,
@@ -220,7 +221,7 @@ impl Read for Whole {
     }
 }
 
-/// Makes a path absolute; relative paths start at root's home.
+/// Makes a path absolute. Relative paths start at root's home.
 fn absolute(path: &str) -> PathBuf {
     Path::new(HOME).join(path)
 }
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
     use crate::frames::Decoder;
 
-    /// What `send` sends, unpacked, and its warnings.
+    /// The unpacked output of `send`, and its warnings.
     fn sent(paths: &[&Path]) -> (tempfile::TempDir, Vec<String>) {
         let stream = tempfile::NamedTempFile::new().unwrap();
         let mut channel = Channel::Virtio(stream.reopen().unwrap());

@@ -20,12 +20,12 @@ use crate::guest_image::{
 };
 use crate::job::{BUSYBOX, GUEST_AGENT, HOME, MODULE_FOLDER, Root, Setup};
 
-/// The serial number of a virtio disk, and the place of a disk on Bochs's ATA channel.
+/// The serial number of a virtio disk, and the position of a disk on Bochs's ATA channel.
 type Disk = (&'static str, Place);
 const OWN_DISK: Disk = ("disk", Place::Master);
 const GUEST_DISK: Disk = ("guest", Place::Slave);
 
-/// A place on an ATA channel; its value is the SCSI target that Linux makes of it.
+/// A position on an ATA channel. The value is the SCSI target that Linux assigns to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Master = 0,
@@ -35,7 +35,8 @@ enum Place {
 const GUEST_ROOT: &str = "/run/exitless/guest-root";
 const DISK_WAIT: Duration = Duration::from_secs(60);
 
-/// Kernel file systems, in the order in which they must be mounted. Only some kernels have the optional ones.
+/// Kernel file systems in the required order of mounting, and whether each is required: some kernels lack the
+/// others.
 const KERNEL_FILE_SYSTEMS: [(&str, &str, bool); 7] = [
     ("proc", "/proc", true),
     ("sysfs", "/sys", true),
@@ -57,7 +58,7 @@ pub(super) fn mount_kernel_file_systems() -> io::Result<()> {
     Ok(())
 }
 
-/// Loads a module from the initial RAM disk; a module that is already loaded is not an error.
+/// Loads a module from the initial RAM disk. A module that is already loaded is no error.
 pub(super) fn load_module(file: &str, parameters: &BTreeMap<String, String>) -> Result<(), String> {
     let path = Path::new(MODULE_FOLDER).join(file);
     let name = file.trim_end_matches(".ko").replace('-', "_");
@@ -70,17 +71,17 @@ pub(super) fn load_module(file: &str, parameters: &BTreeMap<String, String>) -> 
     }
 }
 
-/// Waits until the machine's disks are there, without reading more of them than the kernel does by itself.
+/// Waits until the machine's disks exist, without reading from them.
 pub(super) fn wait_for_disks(setup: &Setup) -> Result<(), String> {
     let own = (setup.root == Root::Disk).then_some(OWN_DISK);
     let guest = setup.guest_image.then_some(GUEST_DISK);
     own.into_iter().chain(guest).try_for_each(|disk| wait_for_disk(disk, Path::new("/")).map(drop))
 }
 
-/// Sets the clock, which stood still in the snapshot, to nanoseconds since 1970.
+/// Sets the clock to nanoseconds since 1970. It stood still while the machine was a snapshot.
 pub(super) fn set_clock(nanoseconds: u64) -> Result<(), String> {
     const SECOND: u64 = 1_000_000_000;
-    // Both fit: a u64 of nanoseconds is less than 600 years.
+    // The casts are lossless: a u64 holds less than 600 years of nanoseconds.
     let time = Timespec { tv_sec: (nanoseconds / SECOND) as i64, tv_nsec: (nanoseconds % SECOND) as i64 };
     clock_settime(ClockId::Realtime, time).map_err(|error| format!("setting the clock: {error}"))
 }
@@ -101,13 +102,13 @@ pub(super) fn make_root(root: Root) -> Result<PathBuf, String> {
     }
 }
 
-/// Puts the folder of modules where `modprobe` looks: the disk has modules of another kernel only.
+/// Mounts the folder of modules where `modprobe` looks for it: the disk has only modules of another kernel.
 pub(super) fn offer_modules(root: &Path) -> Result<(), String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     offer(MODULE_FOLDER, &format!("/lib/modules/{release}"), root)
 }
 
-/// Puts a folder of the initial RAM disk at a place below `root`.
+/// Bind-mounts a folder of the initial RAM disk below `root`.
 pub(super) fn offer(from: &str, to: &str, root: &Path) -> Result<(), String> {
     let to = root.join(to.trim_start_matches('/'));
     fs::create_dir_all(&to).map_err(|error| format!("making {}: {error}", to.display()))?;
@@ -115,8 +116,8 @@ pub(super) fn offer(from: &str, to: &str, root: &Path) -> Result<(), String> {
         .map_err(|error| format!("putting {from} at {}: {error}", to.display()))
 }
 
-/// Makes the device nodes that load their module when they are opened, as udev does: /dev/net/tun,
-/// /dev/vhost-net.
+/// Makes the device nodes that load a module when they are opened, such as /dev/net/tun and /dev/vhost-net.
+/// On other systems udev makes them.
 pub(super) fn make_static_nodes(root: &Path) -> Result<(), String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let list = root.join("lib/modules").join(release).join("modules.devname");
@@ -137,7 +138,7 @@ pub(super) fn make_static_nodes(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses a line of modules.devname as depmod writes it: `tun net/tun c10:200`. `None` for comments.
+/// Parses a line of depmod's modules.devname: `tun net/tun c10:200`. `None` for comments.
 fn static_node(line: &str) -> Option<(&str, FileType, u64)> {
     let [_, name, device] = line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
     let (kind, numbers) = match device.split_at_checked(1)? {
@@ -149,7 +150,7 @@ fn static_node(line: &str) -> Option<(&str, FileType, u64)> {
     Some((name, kind, makedev(major.parse().ok()?, minor.parse().ok()?)))
 }
 
-/// Makes `root` the root of this process and of all its children.
+/// Makes `root` the root directory of this process and all its children.
 pub(super) fn change_root(root: &Path) -> Result<(), String> {
     rustix::process::chroot(root)
         .and_then(|()| rustix::process::chdir("/"))
@@ -177,8 +178,8 @@ fn mount_disk() -> Result<PathBuf, String> {
     Ok(at.to_owned())
 }
 
-/// Mounts the second disk, and puts the parts of a guest image where they are expected: the disk itself is
-/// its root. The agent of guests, if there is one, is put beside this program.
+/// Mounts the second disk, and links the parts of a guest image to where they are expected; the disk itself
+/// is the guests' root. Mounts the agent of guests, if there is one, next to this program.
 pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
     let disk = wait_for_disk(GUEST_DISK, root)?;
     let below = |path: &str| root.join(path.trim_start_matches('/'));
@@ -196,7 +197,7 @@ pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
     if !Path::new(GUEST_AGENT).exists() {
         return Ok(());
     }
-    // The image has no file of that name to mount it on.
+    // A bind mount needs an existing file.
     let agent = below("/usr/bin").join(guest_agent::NAME);
     let put = File::create(&agent)
         .and_then(|_| rustix::mount::mount_bind(GUEST_AGENT, &agent).map_err(io::Error::from));
@@ -207,7 +208,7 @@ pub(super) fn offer_guest_image(root: &Path) -> Result<(), String> {
 fn wait_for_disk(disk: Disk, root: &Path) -> Result<String, String> {
     let begun = Instant::now();
     loop {
-        // The file in /sys appears a moment before that in /dev.
+        // The disk appears in /sys shortly before it appears in /dev.
         if let Some(name) = find_disk(disk, &root.join("sys/block"))
             && root.join("dev").join(&name).exists()
         {
@@ -224,7 +225,8 @@ fn wait_for_disk(disk: Disk, root: &Path) -> Result<String, String> {
     }
 }
 
-/// Linux probes disks in parallel, so the letters in their names do not follow a fixed order: neither virtio's nor ATA's.
+/// Finds a disk's name. Linux probes disks in parallel, so neither virtio's nor ATA's names follow a fixed
+/// order.
 fn find_disk((serial, place): Disk, block: &Path) -> Option<String> {
     let disks = fs::read_dir(block).ok()?;
     let mut names = disks.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -234,7 +236,7 @@ fn find_disk((serial, place): Disk, block: &Path) -> Option<String> {
     })
 }
 
-/// The target in a SCSI disk's address, `HOST:CHANNEL:TARGET:LUN`, which names the folder of its device.
+/// The target in a disk's SCSI address, `HOST:CHANNEL:TARGET:LUN`, which is the name of its device's folder.
 fn ata_target(disk: &Path) -> Option<u32> {
     let device = fs::read_link(disk.join("device")).ok()?;
     let address: Vec<&str> = device.file_name()?.to_str()?.split(':').collect();
@@ -267,7 +269,7 @@ mod tests {
         assert_eq!(static_node("tun net/tun c10"), None);
     }
 
-    /// Bochs's disks, of which the slave was probed first.
+    /// Bochs's disks, when Linux probed the slave first.
     #[test]
     fn an_ata_disk_is_found_by_its_place_and_not_by_its_name() {
         let block = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The agent: the first process of an emulated host. It sets up the host, runs the command and sends the
-//! results out.
+//! The agent: process 1 of an emulated host. It sets up the host, runs the command and sends the results to
+//! this machine.
 
 mod channel;
 mod command;
@@ -20,21 +20,21 @@ use crate::job::{AGENT_ARGUMENT, DEVICE_GUEST, DEVICE_GUEST_OFFERED, Order, Root
 use crate::switch_cost;
 use channel::Channel;
 
-/// Time that the host has to end the emulator before the agent powers off.
+/// The time in which the host should end the emulator; afterwards the agent powers off.
 const HOST_WAIT: Duration = Duration::from_secs(30);
 
-/// Tests whether this process was started as the agent: as process 1, with the agent's argument.
+/// Tests whether this process was started as the agent: process 1 with the agent's argument.
 pub fn is_agent() -> bool {
     std::process::id() == 1 && std::env::args().nth(1).as_deref() == Some(AGENT_ARGUMENT)
 }
 
-/// Sets up the machine, carries out the host's order, waits for the host to end the emulator, and otherwise
+/// Sets up the machine and carries out the order. Then the host should end the emulator; if it does not,
 /// powers off.
 pub fn run() -> ! {
     match serve() {
-        // The last frame may still be on its way. The host ends the emulator once it has it.
+        // The last frame may still be in transit; the host ends the emulator once it has arrived.
         Ok(()) => std::thread::sleep(HOST_WAIT),
-        // Without a channel the console is the only place for a message.
+        // Without a channel, only the console can show a message.
         Err(message) => eprintln!("exitless agent: {message}"),
     }
     rustix::fs::sync();
@@ -68,8 +68,8 @@ fn carry_out(setup: &Setup, channel: &mut Channel) -> Result<Ending, String> {
     load(&setup.modules, setup)?;
     reached(channel, "modules");
     let of_xen = setup.xen && setup.root == Root::Disk;
-    // The daemons of Xen are on the disk, and a snapshot of a Xen host includes the disk's changes. The disk
-    // of other hosts is mounted after the snapshot, so that a run starts with the disk as it was built.
+    // Xen's daemons are on the disk, and a snapshot of a Xen host includes changes to the disk. Other hosts
+    // mount the disk after the snapshot, so that each run starts with the disk as built.
     if of_xen {
         prepare_root(setup)?;
     } else {
@@ -138,6 +138,6 @@ fn reached(channel: &mut Channel, what: &str) {
         .ok()
         .and_then(|text| text.split_whitespace().next().and_then(|first| first.parse().ok()))
         .unwrap_or(0.0);
-    // A lost moment only costs a line of the timings.
+    // Ignore errors: a lost moment costs only a line of the timings.
     let _: io::Result<()> = channel.send(&Frame::Moment(Moment { reached: what.to_owned(), uptime }));
 }

@@ -1,7 +1,7 @@
-//! A shell that is connected to the user's terminal by the second serial line.
+//! A shell that is connected to the user's terminal through the second serial line.
 //!
-//! The shell has a pseudo-terminal, because a serial line has no window size. Input, and each change of the
-//! window's size, arrive in frames; the shell's output is sent as it is.
+//! The shell runs on a pseudo-terminal, because a serial line has no window size. Input and changes of the
+//! window's size arrive in frames; the shell's output is sent without framing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,11 +19,10 @@ use crate::job::{Order, TerminalSize};
 use crate::terminal::{pass, pseudo_terminal};
 
 const SERIAL: &str = "/dev/ttyS1";
-/// The highest speed that both emulators' serial lines and the kernel's driver support.
+/// The highest speed that the serial lines of both emulators and the kernel's driver support.
 const SPEED: u32 = 115_200;
 const PIECE: usize = 4096;
-/// Time for the rest of the shell's output. It is limited because a program that the shell left running may
-/// write for ever.
+/// The time limit for the rest of the shell's output: a program left running may write forever.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub(super) fn run(order: &Order, size: TerminalSize, channel: &mut Channel) -> Result<Ending, String> {
@@ -39,13 +38,13 @@ pub(super) fn run(order: &Order, size: TerminalSize, channel: &mut Channel) -> R
     let (typed, keys, output, screen) = (copy(&line)?, copy(&master)?, copy(&master)?, copy(&line)?);
     thread::spawn(move || take_input(typed, keys));
     let all_written = pass(output, screen);
-    // setsid -c makes this the shell's controlling terminal, so that Ctrl-C and job control work.
+    // `setsid -c` makes this the controlling terminal, which Ctrl-C and job control need.
     let mut command = inside("setsid", order);
     command.args(["-c", "sh", "-l"]);
     command.stdin(Stdio::from(copy(&slave)?)).stdout(Stdio::from(copy(&slave)?)).stderr(Stdio::from(slave));
     super::reached(channel, "terminal");
     let status = command.status().map_err(failed("starting a shell"))?;
-    // This closes the command's ends of the pseudo-terminal, so that reading from the other end finishes.
+    // Closes the command's side of the pseudo-terminal, so that reading the other side ends.
     drop(command);
     let _ = all_written.recv_timeout(LAST_WORDS);
     tcdrain(&line).map_err(|error| format!("waiting for the terminal: {error}"))?;
@@ -77,7 +76,7 @@ fn take_input(mut line: File, mut master: File) {
         while let Some(frame) = decoder.next() {
             let taken = match frame {
                 Frame::Typed(bytes) => master.write_all(&bytes),
-                // The kernel notifies the programs in the foreground by SIGWINCH.
+                // The kernel sends SIGWINCH to the foreground programs.
                 Frame::Resized(size) => set_size(&master, size),
                 _ => Ok(()),
             };

@@ -1,4 +1,4 @@
-//! Setting up a control domain: Xen's file system, and the daemons that `xl` needs.
+//! Sets up a control domain: Xen's file system, and the daemons that `xl` needs.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ const XENFS: &str = "/proc/xen";
 const FOLDERS: [&str; 4] = ["/run/xen", "/run/xenstored", "/run/lock", "/var/log/xen/console"];
 const SOCKET: &str = "/run/xenstored/socket";
 const SOCKET_WAIT: Duration = Duration::from_secs(30);
-/// Programs in the order in which they are started. Each returns while its daemon starts.
+/// The programs in the order in which they are started. Each returns while its daemon is still starting.
 const STORE: [&str; 3] = ["xenstored", "--pid-file", "/run/xenstored.pid"];
 const FIRST_ENTRIES: [&str; 1] = ["xen-init-dom0"];
 const CONSOLES: [&str; 4] =
@@ -24,7 +24,7 @@ pub(super) fn mount_xenfs() -> Result<(), String> {
         .map_err(|error| format!("mounting {XENFS}, which only a domain of Xen has: {error}"))
 }
 
-/// Starts the daemons; the disk's root must be this process's root.
+/// Starts the daemons. This process's root must already be the disk's.
 pub(super) fn start_daemons() -> Result<(), String> {
     for folder in FOLDERS {
         fs::create_dir_all(folder).map_err(|error| format!("making {folder}: {error}"))?;
@@ -41,8 +41,8 @@ pub(super) fn start_daemons() -> Result<(), String> {
     start(&CONSOLES)
 }
 
-/// Runs a program that starts a daemon. The daemon inherits the program's output, so that must not be a pipe
-/// that is read to its end.
+/// Runs a program that starts a daemon. The daemon inherits its standard output, which therefore must not be
+/// a pipe that somebody reads to the end.
 fn start(words: &[&str]) -> Result<(), String> {
     let (program, arguments) = words.split_first().ok_or("no program was named")?;
     let status = Command::new(Path::new("/usr/local/sbin").join(program))

@@ -1,7 +1,7 @@
-//! Builds the parts of labs while the large binary is still being compiled: `lab-build NAME...`.
+//! Builds parts of labs while the main program is still being compiled: `lab-build NAME...`.
 //!
-//! It does not run the self-test, which boots the large binary. Ctrl-C ends this program, and with it
-//! the programs that build.
+//! It does not run the self-test, which needs the main program inside a lab. Ctrl-C ends this program and its
+//! child processes.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ fn build(name: &str) -> Result<(), Error> {
     let lab = Lab::find(name)?;
     let cache = Cache::of_user()?;
     let mut said = Vec::new();
-    // One line for each step, because the output appears among that of cargo.
+    // One line per step, because cargo writes to the same output.
     let mut say = |progress: Progress| {
         if !said.contains(&progress.step) {
             said.push(progress.step);

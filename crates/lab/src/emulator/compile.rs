@@ -1,5 +1,5 @@
-//! Fetching, patching, configuring and compiling an emulator's source. Each step leaves a mark, so that an
-//! interrupted build continues where it stopped.
+//! Fetches, patches, configures and compiles an emulator's source. Completed steps are marked, so that an
+//! interrupted build can continue.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -20,28 +20,28 @@ use crate::snapshot;
 use crate::tree::{remove, sha256, write};
 use crate::unpack::unpack_one;
 
-/// Disk space that a build needs, in MiB.
+/// The disk space that a build needs, in MiB.
 const SPACE_TO_BUILD: u64 = 1500;
-/// The largest unpacked tarball that is accepted, in bytes; the source of an emulator is smaller.
+/// The largest tarball that is unpacked, in bytes; an emulator's source is smaller.
 const LARGEST_SOURCE: u64 = 2 << 30;
 const SOURCE: &str = "source";
 const BUILD: &str = "build";
 const RESULT: &str = "result";
 const PYTHON: &str = "python";
-/// The folder of Python modules in Debian's packages.
+/// The path of Python modules in Debian's packages.
 const PYTHON_MODULES: &str = "usr/lib/python3/dist-packages";
 
-/// The folder of a build in progress.
+/// The folder for building an emulator.
 pub(super) fn work(cache: &Cache, source: &Source) -> PathBuf {
     cache.root().join(format!("building-{}-{}", source.name, source.key()))
 }
 
-/// The folder in it that becomes the finished emulator.
+/// The folder inside that becomes the finished emulator.
 pub(super) fn result(cache: &Cache, source: &Source) -> PathBuf {
     work(cache, source).join(RESULT)
 }
 
-/// Builds the finished emulator's folder.
+/// Builds the emulator into its result folder.
 pub(super) fn compile(
     cache: &Cache,
     source: &Source,
@@ -63,7 +63,7 @@ pub(super) fn compile(
     build.finish(version, identity, snapshot::identity(&about))
 }
 
-/// The error of a program that does not accept another source than the tested one, with a remedy.
+/// If the source is not the tested version, adds to a failed step's error how to get that one.
 fn of_drift(error: Error, source: &Source, version: &str) -> Error {
     let Error::ProgramFailed { program, status, mut output } = error else { return error };
     let Source { name, version: tested, variable, .. } = source;
@@ -80,11 +80,11 @@ struct Build<'a> {
     stop: &'a AtomicBool,
 }
 
-/// The name of the step after which `make` can go on.
+/// The step after which `make` can continue.
 const CONFIGURED: &str = "configured";
 
 impl Build<'_> {
-    /// Carries out a step unless an earlier build did.
+    /// Runs a step, unless an earlier build completed it.
     fn step(&self, name: &str, carry_out: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mark = self.mark(name);
         if mark.exists() {
@@ -117,7 +117,7 @@ impl Build<'_> {
         }
     }
 
-    /// The source's tarball and its upstream version.
+    /// The source's tarball, and the upstream version.
     fn tarball(&self, cache: &Cache, on_progress: OnProgress<'_>) -> Result<(PathBuf, String), Error> {
         match self.source.given() {
             Some(given) => {
@@ -147,7 +147,7 @@ impl Build<'_> {
         self.source.patches.iter().try_for_each(|(name, text)| self.patch(name, text))
     }
 
-    /// The only folder in the tarball.
+    /// The only folder of the unpacked tarball.
     fn tree(&self) -> Result<PathBuf, Error> {
         let root = self.work.join(SOURCE);
         let mut entries = fs::read_dir(&root).map_err(Error::file("Could not read", &root))?.flatten();
@@ -203,7 +203,7 @@ impl Build<'_> {
         })
     }
 
-    /// Runs a command and writes its output to a log; calls `on_line` after each line.
+    /// Runs a command with its output in a log file. Calls `on_line` after each line of standard output.
     fn logged(&self, name: &str, mut command: Command, on_line: &mut dyn FnMut()) -> Result<(), Error> {
         let log = self.work.join(format!("{name}.log"));
         let mut kept = File::create(&log).map_err(Error::file("Could not write", &log))?;
@@ -277,7 +277,7 @@ impl Build<'_> {
     }
 }
 
-/// Fails if something that compiling needs is not installed; the error names all that is missing.
+/// Fails if a requirement of compiling is not installed. The error lists all that are missing.
 fn require(source: &Source) -> Result<(), Error> {
     let missing: Vec<&str> = source.needs.iter().filter(|need| !there(need)).map(package).collect();
     if missing.is_empty() {
@@ -302,7 +302,7 @@ fn there(need: &Need) -> bool {
     }
 }
 
-/// Takes VERSION from `NAME_VERSION.orig.tar.xz`, without Debian's suffix after a plus sign.
+/// The VERSION in `NAME_VERSION.orig.tar.xz`, without Debian's suffix after a plus sign.
 fn upstream_version(tarball: &Path) -> Option<String> {
     let name = tarball.file_name()?.to_str()?;
     let (_, version) = name.split_once('_')?;
@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// A source whose `configure` makes an object file, and a folder in which it is unpacked.
+    /// A source whose `configure` writes an object file, and a folder for building it.
     fn source(make: &'static [&'static str]) -> (tempfile::TempDir, Source) {
         let work = tempfile::tempdir().unwrap();
         let configure = work.path().join(SOURCE).join("fake-1/configure");
@@ -371,7 +371,7 @@ mod tests {
     fn a_build_ends_when_it_is_told_to_stop() {
         let begun = Instant::now();
         let (work, source) = source(&["sh", "-c", "sleep 60; true"]);
-        // The next step is make.
+        // Pretend that only make is left to do.
         fs::create_dir_all(work.path().join(BUILD)).unwrap();
         write(&work.path().join(format!("{CONFIGURED}.done")), b"").unwrap();
         let stopped = compiled(work.path(), &source, &AtomicBool::new(true));

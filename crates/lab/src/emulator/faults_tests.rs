@@ -1,5 +1,5 @@
-//! QEMU's faults of SVM, of its clock and of its IOMMU, AVIC, and interrupts posted into guests, on the bare machine by
-//! `patches/qemu/test`.
+//! Tests of SVM, the clock, the IOMMU, AVIC and posted interrupts in QEMU, run without an operating system by
+//! the program in `patches/qemu/test`.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ const SOURCES: [(&str, &str); 3] = [
     ("avic.c", include_str!("../../patches/qemu/test/avic.c")),
     ("iommu.c", include_str!("../../patches/qemu/test/iommu.c")),
 ];
-/// As the source's head says.
+/// The command line that the source's first comment gives.
 const COMPILER: [&str; 14] = [
     "-O2",
     "-static",
@@ -38,7 +38,7 @@ const COMPILER: [&str; 14] = [
     "-Wl,--build-id=none",
     "-Wl,-estart32",
 ];
-/// A disk whose requests take 100 ms of the host's time.
+/// A disk whose requests take 100 ms of host time.
 const SLOW_DISK: [&str; 4] = [
     "-blockdev",
     "driver=null-co,node-name=disk,size=1048576,latency-ns=100000000",
@@ -48,16 +48,16 @@ const SLOW_DISK: [&str; 4] = [
 const WITH_AVIC: [&str; 6] =
     ["-cpu", "EPYC,+svm,+avic,+x2avic", "-smp", "2", "-icount", "shift=3,sleep=off,quantum=64"];
 const IOMMU: [&str; 2] = ["-device", "amd-iommu,intremap=on,gapic=on,irte-cache=on"];
-/// What raises interrupts by order, behind a bridge.
+/// A card that raises interrupts on request, behind a bridge.
 const CARD: [&str; 4] = ["-device", "pcie-root-port,id=bridge", "-device", "e1000e,bus=bridge,romfile="];
 const NVME: [&str; 4] =
     ["-blockdev", "driver=null-co,node-name=disk,size=1048576", "-device", "nvme,serial=1,drive=disk"];
 const WITHOUT_AVIC: [&str; 4] = ["-cpu", "EPYC,+svm", "-icount", "shift=3,sleep=off"];
-/// What isa-debug-exit makes of 0 and of 1.
+/// The exit statuses by which QEMU's isa-debug-exit reports 0 and 1.
 const PASSED: i32 = 1;
 const FAILED: i32 = 3;
 
-/// The laboratories' image, whose firmware QEMU needs, or why there is nothing to test.
+/// The laboratories' image, which has QEMU's firmware, or the reason why nothing can be tested.
 fn image(cache: &Cache) -> Result<Image, &'static str> {
     if !on_path("gcc") {
         return Err("there is no gcc on PATH");
@@ -68,7 +68,7 @@ fn image(cache: &Cache) -> Result<Image, &'static str> {
     }
 }
 
-/// Compiles the program in a folder.
+/// Compiles the test program in a folder.
 fn compile(folder: &Path) -> PathBuf {
     let (source, program) = (folder.join("svm.c"), folder.join("svm"));
     for (name, text) in SOURCES {
@@ -79,7 +79,7 @@ fn compile(folder: &Path) -> PathBuf {
     program
 }
 
-/// The machine that all tests run on, but for where they print.
+/// Adds the machine that all tests share; the caller adds a character device for the output.
 fn bare_machine(qemu: &mut Invocation, tools: &Path, machine: &[&str], program: &Path, tests: &str) {
     qemu.env("QEMU_MODULE_DIR", tools.join(LIBRARIES).join("qemu"));
     qemu.arg("-L").arg(tools.join("usr/share/qemu")).arg("-L").arg(tools.join("usr/share/seabios"));
@@ -89,12 +89,12 @@ fn bare_machine(qemu: &mut Invocation, tools: &Path, machine: &[&str], program: 
     qemu.arg("-kernel").arg(program).args(["-append", tests]);
 }
 
-/// Runs the named tests: QEMU's exit status, and what they print.
+/// Runs the named tests. Returns QEMU's exit status, and the output.
 fn run(mut qemu: Invocation, tools: &Path, machine: &[&str], tests: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     bare_machine(&mut qemu, tools, machine, &compile(folder.path()), tests);
     qemu.args(["-chardev", "stdio,id=out,signal=off"]);
-    // One that hangs is ended, with a status of its own.
+    // timeout(1) kills a test that hangs, and returns a status of its own.
     let output =
         qemu.command_under(&["timeout", "--signal=KILL", "60"]).stdin(Stdio::null()).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -104,7 +104,7 @@ fn run(mut qemu: Invocation, tools: &Path, machine: &[&str], tests: &str) -> (Op
     (output.status.code(), printed)
 }
 
-/// The patched QEMU, and the image with its firmware; `None`, and the reason is printed, where it cannot run.
+/// The patched QEMU, and the image with its firmware. Prints the reason and returns `None` if it cannot run.
 fn ours() -> Option<(Image, BuiltEmulator)> {
     let cache = Cache::of_user().unwrap();
     let found = image(&cache).and_then(|image| match BuiltEmulator::find(&cache, Emulator::Qemu) {
@@ -114,7 +114,8 @@ fn ours() -> Option<(Image, BuiltEmulator)> {
     found.inspect_err(|reason| println!("not tested: {reason}")).ok()
 }
 
-/// Runs a test that prints `migrate` and waits for a byte: what it prints in all, when another machine has gone on with it.
+/// Runs a test that prints `migrate` and then waits for a byte, and migrates it to another QEMU. Returns the
+/// complete output.
 fn run_migrated(machine: &[&str], tests: &str) -> Option<String> {
     const LIMIT: Duration = Duration::from_secs(120);
     let (image, built) = ours()?;
@@ -135,7 +136,7 @@ fn run_migrated(machine: &[&str], tests: &str) -> Option<String> {
     while !printed().contains("migrate\n") && begun.elapsed() < LIMIT {
         std::thread::sleep(Duration::from_millis(2));
     }
-    // It is quick: without the other machine the test goes on by itself only in emulated seconds.
+    // Fast enough: on its own, the test continues only after seconds of emulated time.
     writeln!(source.stdin.take().unwrap(), "migrate \"file:{}\"\nquit", path("state")).unwrap();
     source.wait().unwrap();
     let line = format!("socket,id=line,server=on,wait=off,path={}", path("line"));
@@ -143,7 +144,7 @@ fn run_migrated(machine: &[&str], tests: &str) -> Option<String> {
     let mut other = start(&["-incoming", &incoming, "-chardev", &line, "-serial", "chardev:line"]);
     let mut connected: Option<UnixStream> = None;
     while other.try_wait().unwrap().is_none() && begun.elapsed() < LIMIT {
-        // A byte that comes before the machine does is overwritten by it.
+        // Send again and again: a byte that arrives before the machine's state is lost.
         match &mut connected {
             Some(line) => drop(line.write(b"x")),
             None => connected = UnixStream::connect(path("line")).ok(),
@@ -158,7 +159,7 @@ fn run_migrated(machine: &[&str], tests: &str) -> Option<String> {
     Some(printed())
 }
 
-/// The firmware enables it, unless it looks at no disk.
+/// Only firmware that looks for disks enables the controller, which then cannot be migrated.
 #[test]
 fn an_nvme_controller_is_migrated_until_it_is_enabled() {
     for (firmware, migrated) in [(&["-boot", "strict=on"][..], true), (&[], false)] {
@@ -168,13 +169,13 @@ fn an_nvme_controller_is_migrated_until_it_is_enabled() {
     }
 }
 
-/// Runs the named tests in the patched QEMU; `None`, and the reason is printed, where it cannot run.
+/// Runs the named tests in the patched QEMU. Prints the reason and returns `None` if it cannot run.
 fn run_in_ours(machine: &[&str], tests: &str) -> Option<(Option<i32>, String)> {
     let (image, built) = ours()?;
     Some(run(Invocation::of_host(built.program()), &image.path(TOOLS), machine, tests))
 }
 
-/// `passing` tests must pass in the patched QEMU, and no other is made.
+/// Asserts that the named tests pass in the patched QEMU, and that there are `passing` of them.
 fn pass_in_ours(machine: &[&str], tests: &str, passing: usize) {
     let Some((status, printed)) = run_in_ours(machine, tests) else { return };
     assert_eq!(status, Some(PASSED), "{printed}");
@@ -224,7 +225,7 @@ fn no_posted_interrupt_is_lost_beside_what_the_hypervisor_does_to_the_same_word(
     pass_in_ours(&[&machine[..], &CARD].concat(), "locked", 3);
 }
 
-/// The program finds AVIC missing, where it is.
+/// The tests detect that AVIC is missing.
 #[test]
 fn a_cpu_without_avic_fails_the_tests_of_it() {
     let Some((status, printed)) = run_in_ours(&WITHOUT_AVIC, "avic") else { return };
@@ -232,7 +233,7 @@ fn a_cpu_without_avic_fails_the_tests_of_it() {
     assert!(printed.starts_with("FAIL avic: each register"), "{printed}");
 }
 
-/// Runs the named tests in Debian's QEMU, where they must fail; `None`, and the reason is printed, where it is not there.
+/// Asserts that the named tests fail in Debian's QEMU. Prints the reason and returns `None` if it cannot run.
 fn fail_in_debians(machine: &[&str], tests: &str) -> Option<String> {
     let cache = Cache::of_user().unwrap();
     let image = image(&cache).inspect_err(|reason| println!("not tested: {reason}")).ok()?;
@@ -242,7 +243,7 @@ fn fail_in_debians(machine: &[&str], tests: &str) -> Option<String> {
     Some(printed)
 }
 
-/// The program that provokes the faults finds them, where they are.
+/// The tests detect each fault in an unpatched QEMU.
 #[test]
 fn debians_qemu_fails_by_each_fault_alone() {
     let machine = [WITHOUT_AVIC, SLOW_DISK].concat();

@@ -1,7 +1,7 @@
 //! The emulators, built on this machine from Debian's source packages with the patches in `crates/lab/patches`.
 //!
-//! Debian's own builds do not do: the clock of its Bochs, which is a debugger's build, does not keep time, and both have faults that
-//! damage what they emulate. Each patch says why it is there.
+//! Debian's own binaries are not suitable. Debian's Bochs is a debugger build, whose clock does not keep
+//! time; and both emulators have bugs that corrupt what they emulate. Each patch explains its purpose.
 
 mod compile;
 #[cfg(test)]
@@ -24,21 +24,22 @@ use crate::tree::{disk_usage, sha256, take_place};
 pub(crate) use program::EmulatorProgram;
 use source::Source;
 
-/// The source and the compiler of an emulator.
+/// The source and the compiler that an emulator was built with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatorManifest {
     /// Identifies the patches, the configuration and the steps.
     pub key: String,
-    /// The upstream version that Debian's source package holds.
+    /// The upstream version of Debian's source package.
     pub version: String,
-    /// SHA-256 of the source's tarball, in hexadecimal.
+    /// SHA-256 of the source tarball, in hexadecimal.
     pub source_sha256: String,
-    /// Identifies that file and its state, so that it is not read again: device, inode, size and time of change.
+    /// Identifies that tarball's file and its state, to avoid hashing it again: device, inode, size and time
+    /// of change.
     #[serde(default)]
     pub source_file: Option<[u64; 4]>,
-    /// The compiler, as it names itself.
+    /// The compiler's name and version, as it prints them.
     pub compiler: String,
-    /// The program.
+    /// The emulator's program.
     pub files: Vec<FileRecord>,
 }
 
@@ -59,7 +60,7 @@ pub struct BuiltEmulator {
 }
 
 impl BuiltEmulator {
-    /// The emulator of the current recipe, if it is there.
+    /// The emulator of the current recipe, if it has been built.
     ///
     /// # Errors
     /// [`Error::Damaged`] when its program is missing or has another size than was recorded.
@@ -69,11 +70,11 @@ impl BuiltEmulator {
         Ok(recorded::find(&folder)?.map(|manifest| Self { folder, manifest, in_use }))
     }
 
-    /// The emulator, built first if it is not there. A build that was interrupted goes on where it stopped.
+    /// The emulator, built first if necessary. An interrupted build continues where it stopped.
     ///
     /// # Errors
-    /// [`Error::MissingPrograms`] when what compiles it is not installed, and whatever goes wrong with the source or its
-    /// compilation.
+    /// [`Error::MissingPrograms`] when compilers or libraries are not installed, and errors of fetching,
+    /// patching and compiling the source.
     pub fn find_or_build(
         cache: &Cache,
         emulator: Emulator,
@@ -89,7 +90,7 @@ impl BuiltEmulator {
             return Ok(built);
         }
         let _lock = lock_building(cache, emulator, on_progress)?;
-        // Another process may have built it while this one waited.
+        // Another process may have built it while this one waited for the lock.
         if let Some(built) = wanted()? {
             return Ok(built);
         }
@@ -105,7 +106,8 @@ impl BuiltEmulator {
         Ok(Self { folder: place, manifest, in_use })
     }
 
-    /// Tests whether it was built from the tarball that the user gives. One that is gone cannot be built.
+    /// Tests whether the emulator was built from the user's tarball. True if that no longer exists: it could
+    /// not be built anyway.
     fn is_of(&self, given: Option<&Path>) -> Result<bool, Error> {
         let Some((given, about)) = given.and_then(|given| Some((given, given.metadata().ok()?))) else {
             return Ok(true);
@@ -114,7 +116,7 @@ impl BuiltEmulator {
         Ok(is_same_file || sha256(given)? == self.manifest.source_sha256)
     }
 
-    /// Compares its program with what was built.
+    /// Checks the program against its recorded hash.
     ///
     /// # Errors
     /// [`Error::Damaged`] if it differs.
@@ -127,24 +129,25 @@ impl BuiltEmulator {
         &self.manifest
     }
 
-    /// The source package and the version with which the laboratories were proven, where it is not this one.
+    /// The source package and the version that the laboratories were tested with, if this emulator is of
+    /// another one.
     pub(crate) fn drift(&self, emulator: Emulator) -> Option<(&'static str, &'static str)> {
         let source = Source::of(emulator);
         (self.manifest.source_sha256 != source.sha256).then_some((source.name, source.version))
     }
 
-    /// The program's file.
+    /// The path of the program.
     pub fn program(&self) -> PathBuf {
         self.folder.join(source::PROGRAM)
     }
 
-    /// Bytes that it takes on the disk.
+    /// The size on disk, in bytes.
     pub fn disk_usage(&self) -> u64 {
         disk_usage(&self.folder)
     }
 }
 
-/// Waits for, and takes, the lock that lets one process at a time build an emulator.
+/// Waits for the lock that allows only one build of an emulator at a time.
 pub(crate) fn lock_building(
     cache: &Cache,
     emulator: Emulator,

@@ -1,4 +1,4 @@
-//! The program that a run starts: an emulator of ours, or Debian's.
+//! The emulator's program of a run: one that we compiled, or Debian's.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,9 @@ use crate::recorded::version_of;
 /// The program that emulates a laboratory.
 #[derive(Debug, Clone)]
 pub(crate) struct EmulatorProgram {
-    /// `None` for Debian's program in the image.
+    /// The path; `None` for Debian's program in the image.
     pub(crate) program: Option<PathBuf>,
-    /// It has the patches, without which there are no snapshots and no clock.
+    /// The program has our patches. Without them there are no snapshots and no clock of instructions.
     pub(crate) patched: bool,
     /// SHA-256 of the program.
     pub(crate) identity: String,
@@ -49,7 +49,7 @@ impl EmulatorProgram {
             patched: false,
             identity: file.map_or_else(String::new, |file| file.sha256.clone()),
             version: version.split(['+', '-']).next().unwrap_or(version).to_owned(),
-            // The image reports the versions of its packages.
+            // Not needed: the image reports the versions of its own packages.
             drift: None,
             _in_use: None,
         }

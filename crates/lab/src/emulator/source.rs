@@ -7,40 +7,40 @@ use crate::recipe::key;
 
 /// Incremented when the steps of compiling change.
 const STEPS: u32 = 1;
-/// Name of the program in the folder of a finished emulator.
+/// The file name of the program in a finished emulator's folder.
 pub(super) const PROGRAM: &str = "emulator";
 
-/// An emulator's source, and how to compile it.
+/// An emulator's source and the way to compile it.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The source package's name, which is also used in names of folders in the cache.
+    /// The name of the source package, also used in names of cache folders.
     pub(super) name: &'static str,
-    /// The upstream version with which the laboratories were tested.
+    /// The upstream version that the laboratories were tested with.
     pub(super) version: &'static str,
-    /// SHA-256 of that version's tarball in Debian.
+    /// SHA-256 of Debian's tarball of that version.
     pub(super) sha256: &'static str,
-    /// The environment variable that names a tarball to use instead of fetching one.
+    /// The environment variable for a tarball to use instead of Debian's.
     pub(super) variable: &'static str,
-    /// Names and texts, in the order in which they are applied.
+    /// The names and texts of the patches, in the order of applying them.
     pub(super) patches: &'static [(&'static str, &'static str)],
     /// Files added to the source.
     pub(super) added: &'static [(&'static str, &'static str)],
-    /// Packages of the laboratories' release with Python modules that `configure` needs; older releases lack
-    /// them.
+    /// Packages with Python modules that `configure` needs, from the laboratories' Debian release, because
+    /// older releases lack them.
     pub(super) python: &'static [&'static str],
     /// Arguments of `configure`, one per line; `#` starts a comment.
     pub(super) configure: &'static str,
-    /// The command that compiles, without the number of jobs.
+    /// The command for compiling, without the number of jobs.
     pub(super) make: &'static [&'static str],
-    /// The program's path below the folder of the build.
+    /// The program's path in the build folder.
     pub(super) program: &'static str,
-    /// Programs and headers that compiling needs, each with its Debian package.
+    /// Programs and libraries that compiling needs, each with its Debian package.
     pub(super) needs: &'static [Need],
-    /// The number of files that are compiled, for the progress display.
+    /// The number of files to compile, for the progress display.
     pub(super) units: u64,
 }
 
-/// A requirement of compiling.
+/// A build requirement.
 #[derive(Debug)]
 pub(super) enum Need {
     /// A program on PATH.
@@ -63,12 +63,12 @@ impl Source {
         }
     }
 
-    /// The tarball that the user gives by the environment.
+    /// The tarball that the user's environment names.
     pub(super) fn given(&self) -> Option<PathBuf> {
         std::env::var_os(self.variable).map(PathBuf::from)
     }
 
-    /// Identifies the recipe, independently of the source's version that it is applied to.
+    /// Identifies the recipe; independent of the version of the source.
     pub(super) fn key(&self) -> String {
         let steps = STEPS.to_string();
         let fixed = [self.name, self.sha256, self.configure, &steps];

@@ -19,11 +19,14 @@ use crate::tree::write;
 use crate::watch::Watch;
 use crate::xen_disk;
 
-/// The time at power-on in seconds since 1970: 2026-01-01. It is fixed, so that a run can be repeated.
+/// The time at power-on, in seconds since 1970: 2026-01-01. Fixed, so that runs are reproducible.
 const START: u64 = 1_767_225_600;
+/// The limit on Bochs's time ([`EmulatorTime`](crate::EmulatorTime)) for saving itself.
 const SAVE_LIMIT: Duration = Duration::from_secs(120);
 
-// Names in the folder of a run.
+// File names in the folder of a run, which is Bochs's working directory. Its configuration contains no paths:
+// spaces, commas, `#` and `$` have a meaning in it, and a line is limited to 511 characters (Bochs 3.0,
+// config.cc: parse_line_unformatted, read_config_file).
 const CONSOLE: &str = "console";
 const LOG: &str = "bochs.log";
 const ROM: &str = "loader.rom";
@@ -58,7 +61,7 @@ impl Machine<'_> {
         let state = folder.join("state");
         fs::create_dir(&state).map_err(Error::file("Could not make", &state))?;
         let entries = fs::read_dir(saved).map_err(Error::file("Could not read", saved))?;
-        // Each run has its own configuration; all other files are only read.
+        // Each run has a configuration of its own; all other files are only read.
         for entry in entries.flatten().filter(|entry| entry.file_name() != CONFIGURATION) {
             let link = state.join(entry.file_name());
             symlink(entry.path(), &link).map_err(Error::file("Could not link", &link))?;
@@ -73,7 +76,7 @@ impl Machine<'_> {
     fn bochs(&self, folder: &Path) -> PowerOn {
         let mut invocation =
             Invocation::of_host(self.emulator.program.as_deref().unwrap_or(Path::new("bochs")));
-        // The time at power-on is interpreted in the time zone.
+        // Bochs interprets the time at power-on as local time.
         invocation.env("TZ", "UTC0");
         PowerOn { invocation, console: folder.join(CONSOLE), log: Some(folder.join(LOG)) }
     }
@@ -169,7 +172,7 @@ impl Saving {
     pub(super) fn finish(self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
         match process.wait(SAVE_LIMIT, watch.stop)? {
             Some(status) if status.success() => {
-                // Bochs does not save the contents of the ROM.
+                // A saved state does not include the ROM's contents.
                 let (from, to) = (self.folder.join(ROM), self.saved.join(ROM));
                 fs::copy(from, &to).map(drop).map_err(Error::file("Could not keep", to))
             }

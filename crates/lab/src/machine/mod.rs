@@ -23,11 +23,11 @@ use crate::watch::Watch;
 use crate::xen_boot;
 use crate::xen_image::XenImage;
 
-/// Arguments of every laboratory's kernel. Those on the second and third line turn off work that is expensive
-/// on an emulated CPU and that no measurement here needs: self-tests of ciphers, certificates, entropy
-/// collection, watchdogs, a look-up of each place of ftrace. The check of the timer (`no_timer_check`) compares with real
-/// time, and an emulator that has to wait for a CPU fails it. `oops=panic` is there because a kernel that continued after
-/// an oops could hang for ever on locks of the dead thread.
+/// The arguments of every laboratory's kernel. They turn off work that is expensive on an emulated CPU and
+/// that no measurement here needs: self-tests of ciphers, certificates, entropy collection, watchdogs,
+/// ftrace's check of each location. The timer check compares with real time, so it fails in an emulator that
+/// waits for a CPU; hence `no_timer_check`. `oops=panic`: after an oops the kernel could hang forever on
+/// locks of the dead thread.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off no_timer_check \
     cryptomgr.notests apparmor=0 audit=0 nowatchdog tsc=reliable rcupdate.rcu_expedited=1 \
     initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,\
@@ -46,22 +46,23 @@ pub(crate) struct Machine<'a> {
     pub(crate) speed: Speed,
     pub(crate) memory_mib: u64,
     pub(crate) with_disk: bool,
-    /// The guest image, whose root is a second disk.
+    /// The guest image, whose root becomes the second disk.
     pub(crate) guest: Option<GuestImage>,
-    /// Devices to be assigned to guests, behind an IOMMU.
+    /// The devices for assignment to guests, behind an IOMMU.
     pub(crate) devices: &'a [Device],
-    /// The files that a host with devices boots.
+    /// The boot files of a host with devices.
     pub(crate) device_image: Option<DeviceImage>,
-    /// The kernel that is booted in place of the image's.
+    /// The kernel to boot instead of the image's.
     pub(crate) kernel: Option<KernelImage>,
-    /// The agent of guests that are started inside, if it is a program of its own.
+    /// The agent for nested guests, if it is a program of its own.
     pub(crate) guest_agent: Option<GuestAgent>,
     pub(crate) kernel_arguments: String,
     /// Arguments of Xen.
     pub(crate) hypervisor_arguments: String,
-    /// The other end of the second serial line, for a shell.
+    /// The emulator's side of the second serial line, for a shell.
     pub(crate) terminal: Option<PathBuf>,
-    /// Bytes of the input, for which the emulator stops the clock; 0 if there is none.
+    /// The length of the input in bytes, until the end of which the emulator stops the clock; 0 without
+    /// input.
     pub(crate) input: u64,
 }
 
@@ -71,8 +72,8 @@ impl Machine<'_> {
         room(self.lab.emulator, self.memory_mib)
     }
 
-    /// Writes the files that the emulator reads for a boot to `folder` and returns its command. If `saved` is
-    /// given, [`Saving`] can save the machine there when its agent waits for an order.
+    /// Writes the files that the emulator needs for a boot to `folder`, and returns the command. With
+    /// `saved`, [`Saving`] can save the machine there when its agent waits for an order.
     pub(crate) fn prepare(
         &self,
         folder: &Path,
@@ -85,7 +86,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The command that resumes the state in `saved`, which is not changed.
+    /// The command that restores the state in `saved`, which it does not change.
     pub(crate) fn restore(&self, folder: &Path, saved: &Path) -> Result<PowerOn, Error> {
         match self.lab.emulator {
             Emulator::Bochs => self.restore_bochs(folder, saved),
@@ -93,7 +94,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Resumes a restored machine; called when the emulator of a restore in `folder` has been started.
+    /// Resumes a restored machine. The emulator must have been started by a command of [`Self::restore`] for
+    /// `folder`.
     pub(crate) fn resume(
         &self,
         folder: &Path,
@@ -106,7 +108,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Prepares saving the machine in `folder` to `saved`.
+    /// Prepares to save the machine that boots in `folder` to `saved`.
     pub(crate) fn saving(&self, folder: &Path, saved: &Path) -> Saving {
         match self.lab.emulator {
             Emulator::Bochs => Saving::Bochs(bochs::Saving::new(folder, saved)),
@@ -114,16 +116,18 @@ impl Machine<'_> {
         }
     }
 
-    /// Tests whether the disk is written before the agent waits, so that a snapshot has to include its
-    /// changes.
+    /// Tests whether the disk is written before the agent waits for an order, so that a snapshot has to
+    /// include the changes.
     fn keeps_disk(&self) -> bool {
         self.xen.is_some() && self.with_disk
     }
 
     fn command_line(&self) -> String {
-        // The host's own DMA is not translated, as on real hosts that assign devices to guests. Xen's IOMMU is its own.
+        // Pass-through mode for the host's own DMA, as on real hosts that assign devices. Xen manages its
+        // IOMMU itself.
         let own = if self.devices.is_empty() || self.xen.is_some() { "" } else { "iommu=pt " };
-        // The CPU that Bochs imitates claims 3.5 GHz; Xen measures the frequency, and tells its domains.
+        // CPUID of Bochs's CPU model reports 3.5 GHz, which is wrong. Not needed below Xen, which measures
+        // the frequency and tells its domains.
         let frequency = match (self.lab.emulator, self.xen) {
             (Emulator::Bochs, None) => format!("tsc_early_khz={}", self.speed.tsc_khz()),
             _ => String::new(),
@@ -138,7 +142,7 @@ impl Machine<'_> {
         xen_boot::hypervisor_arguments(self.lab.emulator, self.memory_mib, &self.hypervisor_arguments)
     }
 
-    /// The file of the host's initial disk.
+    /// The image file of the host's first disk.
     fn disk(&self) -> PathBuf {
         self.xen.map_or_else(|| self.image.path(DISK), |xen| xen.path(DISK))
     }
@@ -152,7 +156,7 @@ pub(crate) fn room(emulator: Emulator, memory_mib: u64) -> u64 {
     }
 }
 
-/// A machine that will be saved.
+/// A machine that is booted to be saved.
 #[derive(Debug)]
 pub(crate) enum Saving {
     Bochs(bochs::Saving),
@@ -160,7 +164,7 @@ pub(crate) enum Saving {
 }
 
 impl Saving {
-    /// Prepares saving; called when the emulator has been started.
+    /// Prepares to save, once the emulator has been started.
     pub(crate) fn begin(&self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
         match self {
             Self::Bochs(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! QEMU's command line, and its snapshots: the memory is a file of its own, to which the saved state refers.
+//! QEMU's command line, and its snapshots: a saved state refers to a separate file with the memory.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -24,45 +24,47 @@ use crate::tools::{Invocation, LIBRARIES};
 use crate::watch::Watch;
 use crate::xen_boot;
 
-/// One thread, and a clock that advances by some nanoseconds per instruction and jumps when all CPUs wait: time
-/// is counted in instructions.
+/// A single thread, and a clock that advances by a fixed time per instruction and jumps ahead when all CPUs
+/// are idle: time is counted in instructions.
 const ONE_THREAD: [&str; 2] = ["-accel", "tcg,thread=single"];
-/// Each CPU has its own clock; none is ahead of another by more than the quantum, in instructions, which is the
-/// smaller one while they send each other interrupts. Two busy CPUs are emulated 1.6 times as fast as with 64 always.
+/// Each CPU has its own clock. None gets ahead of another by more than the quantum, in instructions; while
+/// they send each other IPIs, by more than the smaller quantum. Two busy CPUs are emulated 1.6 times as fast
+/// as with a constant 64.
 const CLOCKS: &str = ",quantum=512,ipi-quantum=64";
-/// All CPUs share one clock, which takes half the time to emulate; two busy CPUs are half as fast each. Xen
-/// boots this way.
+/// All CPUs share one clock. It takes half the time to emulate, but two busy CPUs run at half speed each.
+/// Used for booting Xen.
 const SHARED_CLOCK: &str = "";
-/// The CPUs of KVM hosts: without AVIC, and with the AVIC of a Zen 4, which Linux needs from 6.17 on to use
-/// all of AVIC. It has virtual GIF: without it KVM cannot hold back AVIC's interrupts while a hypervisor in a guest has GIF
-/// clear.
+/// The CPUs of KVM hosts, without and with AVIC. The latter resembles Zen 4, because since 6.17 Linux uses
+/// all of AVIC only there. It has virtual GIF: without it, KVM cannot hold back AVIC's interrupts while a
+/// nested hypervisor has cleared GIF.
 const SVM_CPU: &str = "EPYC,+svm";
 const AVIC_CPU: &str = "EPYC,family=25,model=17,stepping=1,+svm,+avic,+x2avic,+vgif";
 /// The machine's clock at power-on.
 const START: &str = "base=2026-01-01T00:00:00,clock=vm";
 
-// Names in the folder of a run and of a snapshot. QEMU treats commas in paths as the ends of values.
+// File names in the folder of a run or a snapshot. Names, not paths: QEMU treats a comma in a path as the end
+// of the value.
 const MEMORY: &str = "memory";
 const STATE: &str = "state";
 const CONTROL: &str = "qmp";
 const CONTROLLED: [&str; 2] = ["-qmp", "unix:qmp,server=on,wait=off"];
 const OVERLAY: &str = "disk.qcow2";
-/// The name of the back end of the port at which a machine that is to be saved stops.
+/// The character device of the port at which a machine stops to be saved.
 const STOP: &str = "stop";
 
-/// The time limit for writing or reading a state.
+/// The limit on QEMU's time ([`EmulatorTime`]) for writing or reading a state.
 const SAVE_LIMIT: Duration = Duration::from_secs(120);
-/// The interval at which a wait for QEMU checks whether it should stop.
+/// The interval at which waits for QEMU check the stop flag.
 const TURN: Duration = Duration::from_millis(100);
-/// The longest answer that is read, in bytes; QEMU's answers have some hundred.
+/// The longest line that is read, in bytes; QEMU's answers have some hundred.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// A machine whose memory is in a file, so that only the state of its devices has to be written.
+/// A machine whose memory is in a file of its own, so that only the state of devices has to be written.
 #[derive(Debug)]
 pub(crate) struct Saving {
     folder: PathBuf,
     saved: PathBuf,
-    /// The changes of the disk are saved, too.
+    /// The snapshot includes the disk's changes.
     overlay: bool,
 }
 
@@ -94,17 +96,17 @@ impl Machine<'_> {
             }
         }
         if let Some(saved) = saved {
-            // QEMU would create the file, but not through a link.
+            // QEMU would create the file, but not at the end of a symbolic link.
             let memory = saved.join(MEMORY);
             fs::File::create(&memory).map_err(Error::file("Could not make", &memory))?;
             self.memory_in_file(&mut invocation, folder, &saved.join(MEMORY), "on")?;
             invocation.args(CONTROLLED);
             if self.keeps_disk() {
-                // The file for the disk's changes is created before the machine runs.
+                // Do not start yet: first redirect the disk's changes to a file.
                 invocation.arg("-S");
             }
         }
-        // QEMU deletes the changes of a disk at its end unless they are to be saved.
+        // Let QEMU discard the disk's changes at its end, unless they are to be saved.
         let forgets = saved.is_none() || !self.keeps_disk();
         self.disks(&mut invocation, (&self.disk(), "raw"), forgets);
         Ok(PowerOn { invocation, console: folder.join("console"), log: None })
@@ -124,8 +126,8 @@ impl Machine<'_> {
         Ok(PowerOn { invocation, console: folder.join("console"), log: None })
     }
 
-    /// The part of the command that boots and restores share. If `stops` is set, the machine stops when its agent
-    /// opens the port for that.
+    /// The arguments that boots and restores share. With `stops`, the machine stops when the agent opens the
+    /// stop port.
     fn qemu(&self, folder: &Path, stops: bool) -> Result<Invocation, Error> {
         let tools = self.image.path(TOOLS);
         let mut invocation = match &self.emulator.program {
@@ -165,20 +167,21 @@ impl Machine<'_> {
             "-device",
             "virtio-serial-pci,ioeventfd=off",
         ]);
-        // Debian's own QEMU neither waits for the input nor takes time for an exit.
+        // Debian's QEMU can neither wait for the input nor charge for an exit.
         let expected =
             if self.emulator.patched { format!(",expected-input={}", self.input) } else { String::new() };
         invocation.arg("-device").arg(format!("virtserialport,chardev=frames,name={PORT_NAME}{expected}"));
         if self.emulator.patched {
             invocation.args(["-device", "vmexit-cost"]);
-            // It waits for a byte that never comes: at one instruction, where a command of ours would come at any.
+            // The port waits for a byte that never comes, so the machine stops at an exact instruction. A QMP
+            // command would stop it anywhere.
             let expected = u8::from(stops);
             invocation.args(["-chardev", &format!("null,id={STOP}"), "-device"]).arg(format!(
                 "virtserialport,chardev={STOP},name={STOP_PORT_NAME},expected-input={expected}"
             ));
         }
         device::add(&mut invocation, self.devices, self.lab.apicv);
-        // QEMU stores a run's changes of a disk in a file of its own.
+        // QEMU creates the file with a run's changes to a disk here.
         invocation.env("TMPDIR", folder);
         Ok(invocation)
     }
@@ -210,11 +213,11 @@ impl Machine<'_> {
         for ((name, slot), (file, options)) in
             [("disk", 8), ("guest", 9)].into_iter().zip([own].into_iter().chain(guest))
         {
-            // QEMU reads a doubled comma as a comma.
+            // QEMU reads a doubled comma as one comma.
             let file = file.display().to_string().replace(',', ",,");
             invocation.arg("-drive").arg(format!("file={file},if=none,{options}"));
-            // The CPU that kicks starts the request itself: in the main loop it would start at a time that
-            // depends on the host.
+            // Without an ioeventfd, the CPU that kicks submits the request itself. The main loop would do it
+            // at a time that depends on the host.
             invocation.arg("-device").arg(format!(
                 "virtio-blk-pci,drive={name},serial={name},ioeventfd=off,bus=pcie.0,addr={slot:#x}"
             ));
@@ -227,8 +230,7 @@ impl Saving {
         Self { folder: folder.to_owned(), saved: saved.to_owned(), overlay }
     }
 
-    /// Redirects the disk's changes to a file of their own and starts the machine, if the snapshot includes
-    /// the disk.
+    /// If the snapshot includes the disk, redirects its changes to a file and starts the machine.
     pub(crate) fn begin(&self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
         if !self.overlay {
             return Ok(());
@@ -271,7 +273,7 @@ impl Saving {
     }
 }
 
-/// Resumes an emulator that was started for a restore in `folder` from the saved state.
+/// Resumes the emulator in `folder`, which was started for a restore, from the saved state.
 pub(super) fn resume(folder: &Path, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
     read_state(folder, process, watch.stop).map_err(|error| watch.explain(process, error))
 }
@@ -294,11 +296,11 @@ struct Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// Connects as soon as QEMU listens.
+    /// Connects as soon as QEMU listens; it has a limited time for that.
     fn open(folder: &Path, process: &mut Process, stop: &'a AtomicBool) -> Result<Self, Error> {
         const PATIENCE: Duration = Duration::from_secs(30);
         let directory = fs::File::open(folder).map_err(Error::file("Could not open", folder))?;
-        // The path of a socket has at most 107 bytes, and a cache's path may be longer.
+        // A socket's path is limited to 107 bytes, and the cache's path may be longer.
         let path = format!("/proc/self/fd/{}/{CONTROL}", directory.as_raw_fd());
         let begun = Instant::now();
         let stream = loop {
@@ -320,13 +322,13 @@ impl<'a> Control<'a> {
         Ok(control)
     }
 
-    /// Tells QEMU that the memory is in a file of its own, and not in the state.
+    /// Tells QEMU to leave the memory out of the state, because it is in a file of its own.
     fn memory_is_apart(&mut self) -> Result<(), Error> {
         let ignored = json!([{ "capability": "x-ignore-shared", "state": true }]);
         self.execute("migrate-set-capabilities", json!({ "capabilities": ignored })).map(drop)
     }
 
-    /// Repeats the query until `done` returns the outcome for the answer.
+    /// Repeats a query until `done` returns true for the answer; false is an error.
     fn wait_for(&mut self, query: &str, done: impl Fn(&Value) -> Option<bool>) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
@@ -361,7 +363,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// The next line, for which QEMU has [`SAVE_LIMIT`].
+    /// Reads the next line, for which QEMU has [`SAVE_LIMIT`] of its time.
     fn receive(&mut self) -> Result<Value, Error> {
         let mut line = Vec::new();
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The kernel's counts, and a profile from them.
+//! The counts in the kernel's maps, and the profile made from them.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,16 @@ use exits::{
     Access, Direction, ExitReason, Exits, HandlingTime, Isa, Octave, Profile, SeriesKey, Slice, Vcpu,
 };
 
-/// Buckets of one octave (`BUCKETS` in the programs).
+/// The number of buckets of an octave (`BUCKETS` in the BPF programs).
 const BUCKETS: usize = 32;
-/// The kind of a cell (`KIND_REASON` in the programs).
+/// The kind of cells for exits (`KIND_REASON` in the BPF programs).
 const REASON: u8 = 0;
-/// Accesses that have no cell for themselves (`KIND_OTHER_ACCESS`).
+/// The kind of accesses that are counted together (`KIND_OTHER_ACCESS`).
 const OTHER_ACCESS: u8 = 14;
-/// The octave of those without a handling time.
+/// The octave of exits without a handling time (`UNTIMED`).
 const UNTIMED: u8 = 255;
 
-/// `struct cell_key` of the programs.
+/// `struct cell_key` of the BPF programs.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CellKey {
@@ -29,7 +29,7 @@ pub(super) struct CellKey {
     unused: u8,
 }
 
-/// `struct cell` of the programs.
+/// `struct cell` of the BPF programs.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cell {
@@ -54,21 +54,21 @@ const _: () = assert!(size_of::<Cell>() == size_of::<CellKey>() + 6 * 8 + 2 * 4 
 
 /// The kernel's maps of cells.
 pub(super) struct Cells {
-    /// Most of them, and which are in use, by their numbers.
+    /// Most cells, in an array, and the keys of the elements in use.
     pub(super) direct: Array<MapData, Cell>,
     pub(super) direct_taken: HashMap<MapData, u32, CellKey>,
-    /// Those that found their places taken.
+    /// Cells whose elements of the array were taken.
     pub(super) hashed: HashMap<MapData, CellKey, Cell>,
-    /// The counts that found no room at all, each with a processor in place of the thread.
+    /// The counts for which there was no room otherwise; the key has the CPU instead of the thread.
     pub(super) other: HashMap<MapData, CellKey, Cell>,
-    /// How many of the others are those of accesses.
+    /// The number of cells above that are used for accesses.
     pub(super) of_accesses: Array<MapData, u64>,
     pub(super) isa: Isa,
 }
 
 impl Cells {
-    /// Adds to `profile` what was counted in `epoch`, which no program counts in any more. `at_ns` is where
-    /// it goes in the profile's timeline. Without the exits that have no time of the threads `known`.
+    /// Adds the counts of `epoch` to `profile`; no program may count in it any more. `at_ns` is their place in the
+    /// timeline. Skips untimed exits of the threads in `known`: these were added when the threads ended.
     pub(super) fn read(
         &self,
         epoch: u64,
@@ -118,7 +118,7 @@ impl Cells {
             });
         }
         let vcpu = match key.thread {
-            // Those that found no room of their own.
+            // Counts for which there was no room by thread.
             0 => Vcpu::default(),
             thread => vcpu(cell.process, cell.vcpu, thread),
         };
@@ -130,26 +130,26 @@ impl Cells {
             profile.vcpu(vcpu).accesses.entry(access).or_default().merge(&exits);
             return;
         }
-        // The reason of an exit has 32 bits in the programs too.
+        // The BPF programs also keep 32 bits of an exit reason.
         let reason = ExitReason { isa: self.isa, code: key.value as u32 };
         let series = profile.timeline.series(SeriesKey { vm: vcpu.vm, reason });
         profile.timeline.add(series, at_ns, Slice { count, handling_ns: exits.handling.total_ns() });
         profile.vcpu(vcpu).reasons.entry(reason).or_default().merge(&exits);
     }
 
-    /// Tests whether there is little room for more.
+    /// Tests whether the maps are half full.
     pub(super) fn is_crowded(&self) -> bool {
-        // Of 32,768 and 65,536 places.
+        // Of 32,768 and 65,536 entries.
         self.direct_taken.keys().count() > 1 << 14 || self.hashed.keys().count() > 1 << 15
     }
 
-    /// Frees the cells of threads that have ended, of those that were read with `epoch`: the others may have counts of
-    /// the next one, which are not read yet. Those of living threads must stay: a program may be adding to one.
+    /// Frees the cells of ended threads that were read with `epoch`; those of the other turn may have counts of the
+    /// next epoch, which were not read yet. Cells of living threads stay, because a program may be updating them.
     pub(super) fn free(&mut self, epoch: u64, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
         let is_over = |key: &CellKey| key.turn == turn_of(epoch) && !alive(key.thread);
         let taken: Vec<(u32, CellKey)> = self.direct_taken.iter().filter_map(Result::ok).collect();
         for (at, _) in taken.iter().filter(|(_, key)| is_over(key)) {
-            // Emptied before it is offered to others.
+            // Clear it before others can take it.
             self.direct.set(*at, Cell::default(), 0)?;
             self.direct_taken.remove(at)?;
         }
@@ -161,18 +161,18 @@ impl Cells {
     }
 }
 
-/// The turn of the cells of an epoch.
+/// The turn of an epoch's cells.
 const fn turn_of(epoch: u64) -> u8 {
     (epoch & 1) as u8
 }
 
-/// The programs' kinds of accesses; kind 0 is an exit.
+/// The access of a cell with this kind and value; `None` for kinds that are not accesses.
 pub(super) fn access(isa: Isa, kind: u8, value: u64) -> Option<Access> {
     let direction = match kind {
         1 | 3 | 5 | 7 | 10 => Direction::Read,
         _ => Direction::Write,
     };
-    // Narrower than the field that carries them, as the hardware has them.
+    // The hardware's numbers are narrower than the field.
     let narrow = value as u32;
     Some(match kind {
         1 | 2 => Access::Port { port: value as u16, direction },
@@ -187,9 +187,9 @@ pub(super) fn access(isa: Isa, kind: u8, value: u64) -> Option<Access> {
     })
 }
 
-/// A vCPU as the programs say it.
+/// The vCPU as the BPF programs identify it.
 pub(super) fn vcpu(process: u32, number: u32, thread: u32) -> Vcpu {
-    // `NO_VCPU` of the programs: the number was not seen yet.
+    // `NO_VCPU` of the BPF programs: the number is not known yet.
     const UNKNOWN: u32 = u32::MAX;
     Vcpu { vm: Some(process), number: (number != UNKNOWN).then_some(number), thread: Some(thread) }
 }

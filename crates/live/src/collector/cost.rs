@@ -1,4 +1,4 @@
-//! The cost of watching for the host.
+//! The overhead of watching on the host.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// The time of one program.
+/// The CPU time of one program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProgramCost {
     /// Its name.
@@ -21,8 +21,8 @@ pub struct ProgramCost {
     pub total_ns: u64,
 }
 
-/// The time of all programs, as the kernel measures it (`kernel.bpf_stats_enabled`). What a tracepoint takes to call
-/// its program is not in it; what the measuring takes, two readings of the clock for each run, partly is.
+/// The CPU time of all programs, as the kernel measures it (`kernel.bpf_stats_enabled`). It does not include the
+/// tracepoint's call of the program, but part of the measuring itself: two readings of the clock per run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cost {
     /// The programs that ran.
@@ -30,10 +30,10 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Lets the kernel measure programs until the result is dropped (Linux 5.8).
+    /// Makes the kernel measure programs until the result is dropped (Linux 5.8).
     ///
     /// # Errors
-    /// [`Error::Cost`] when the kernel cannot, or does not let this user.
+    /// [`Error::Cost`] if the kernel does not support it, or the user may not do it.
     pub fn measure() -> Result<OwnedFd, Error> {
         enable_stats(Stats::RunTime).map_err(|error| Error::Cost { source: error.io_error })
     }
@@ -54,19 +54,21 @@ impl Cost {
         Ok(Self { programs })
     }
 
-    /// The number of times that a program did not run because it was running already on its processor: preempted by
-    /// another vCPU.
+    /// The number of times that a program was not run because it was already running on that CPU, in a vCPU thread
+    /// that was preempted.
     pub(super) fn misses(ebpf: &Ebpf, root: &Path) -> u64 {
         let of = |program: &Program| {
             let text = std::fs::read_to_string(description(program, root)?).ok()?;
             number(&text, "recursion_misses:")
         };
-        // Kernels before Linux 5.12 do not say. Programs that take no event of KVM miss no exit.
+        // Kernels before Linux 5.12 do not report it. Programs that are not attached to KVM's events cannot miss
+        // exits.
         let takes_exits = |name: &str| name.starts_with("raw_") || name.starts_with("tracepoint_");
         ebpf.programs().filter(|(name, _)| takes_exits(name)).filter_map(|(_, program)| of(program)).sum()
     }
 
-    /// All programs' time for one exit, its accesses and its entry, nanoseconds. `None` without exits.
+    /// The CPU time of all programs per exit, including its accesses and its entry, in nanoseconds. `None` without
+    /// exits.
     #[must_use]
     pub fn ns_per_exit(&self) -> Option<f64> {
         let exits: u64 =
@@ -76,7 +78,7 @@ impl Cost {
     }
 }
 
-/// The kernel's description of a program; `None` for one that was not loaded.
+/// The path of the kernel's description of a program; `None` if it was not loaded.
 fn description(program: &Program, root: &Path) -> Option<PathBuf> {
     let descriptor = program.fd().ok()?.as_fd().as_raw_fd();
     Some(root.join(format!("proc/self/fdinfo/{descriptor}")))

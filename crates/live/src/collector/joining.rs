@@ -1,4 +1,4 @@
-//! From the programs' records to exits with their accesses.
+//! Joins the BPF programs' records to exits with their accesses.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use exits::{Access, ExitReason, Isa, Vcpu};
 
 use super::cells::{access, vcpu};
 
-/// A time that the programs do not know.
+/// A time that the BPF programs do not know (`UNKNOWN`).
 const UNKNOWN: u64 = u64::MAX;
 
-/// One exit.
+/// An exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveExit {
-    /// When the guest was left, nanoseconds of `CLOCK_MONOTONIC`.
+    /// The time of the exit, nanoseconds of `CLOCK_MONOTONIC`.
     pub time_ns: u64,
-    /// Whose exit it is.
+    /// The vCPU.
     pub vcpu: Vcpu,
     /// The processor that left the guest.
     pub cpu: u16,
-    /// Why.
+    /// The exit reason.
     pub reason: ExitReason,
-    /// Time to the next entry, nanoseconds; `None` when another exit came first.
+    /// The time to the next entry, nanoseconds; `None` if another exit came first.
     pub handling_ns: Option<u64>,
 }
 
-/// The host's work for an exit.
+/// A port, address or register that the host handled in an exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveAccess {
     /// The port, address or register.
     pub access: Access,
-    /// The handling time in nanoseconds, by the rules of `perf kvm stat`; `None` when it is not known, or when a later
-    /// access of the same sort took its place.
+    /// The handling time in nanoseconds, by the rules of `perf kvm stat`; `None` if it is not known, or if a later
+    /// access of the same class followed in the same exit.
     pub handling_ns: Option<u64>,
 }
 
-/// `struct record` of the programs.
+/// `struct record` of the BPF programs.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Record {
@@ -53,7 +53,7 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        // perf's buffers pad at the end.
+        // perf pads records, so they may be longer.
         if bytes.len() < size_of::<Self>() {
             return None;
         }
@@ -61,7 +61,7 @@ impl Record {
         Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
     }
 
-    /// The order of the records of a vCPU that ran on several processors.
+    /// The sort key for records of a vCPU that ran on several CPUs.
     pub(super) fn order(&self) -> u64 {
         self.since_ns
     }
@@ -75,14 +75,14 @@ impl Record {
             time_ns: self.exit_ns,
             vcpu: vcpu(self.process, self.vcpu, self.thread),
             cpu: self.cpu,
-            // Of 32 bits in the programs too.
+            // The BPF programs also keep 32 bits of it.
             reason: ExitReason { isa, code: self.value as u32 },
             handling_ns: self.handling_ns(),
         }
     }
 }
 
-/// Brings exits and their accesses together, which come before them.
+/// Joins exits with their accesses, whose records come first.
 #[derive(Default)]
 pub(super) struct Joining {
     waiting: BTreeMap<u32, Vec<Record>>,
@@ -98,10 +98,10 @@ impl Joining {
         self.close(&record.exit(isa), to);
     }
 
-    /// Hands on an exit with what came of it.
+    /// Passes on an exit with its accesses.
     pub(super) fn close(&mut self, exit: &LiveExit, to: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
         self.accesses.clear();
-        // One whose exit was lost is of another.
+        // Accesses with another exit's time belong to an exit whose record was lost.
         let thread = exit.vcpu.thread.and_then(|thread| self.waiting.remove(&thread));
         let waiting = thread.unwrap_or_default();
         let its: Vec<&Record> = waiting.iter().filter(|access| access.exit_ns == exit.time_ns).collect();
@@ -123,9 +123,9 @@ impl Joining {
     }
 }
 
-/// The class of an access kind. In one exit, the last access of a class is the one handled until the entry.
+/// The class of an access kind (`enum sort`). In one exit, only the last access of a class is timed up to the entry.
 const fn sort(kind: u32) -> u32 {
-    // Ports, addresses, MSRs and APIC registers have two kinds each, AVIC three, and what is left are nested guests'.
+    // Two kinds each for ports, addresses, MSRs and APIC registers, three for AVIC; the others are of nested guests.
     match kind {
         0..=8 => kind.div_ceil(2),
         9..=11 => 5,
@@ -178,12 +178,13 @@ mod tests {
     #[test]
     fn accesses_are_timed_as_perf_times_them() {
         let all = joined(&[
-            // Two writes to a register: only the second is timed. A read of an address is over at its event.
+            // Two writes to the same class: only the second is timed. The handling of an MMIO read ends with its
+            // event.
             record(1, 100, 110, UNKNOWN, 6, 0x830),
             record(1, 100, 120, UNKNOWN, 6, 0x80b),
             record(1, 100, 130, 30, 3, 0xfee0_0000),
             record(0, 100, 100, 50, 0, 0x7c),
-            // Its accesses were another exit's.
+            // An access of another exit, whose record was lost.
             record(1, 190, 195, UNKNOWN, 2, 0x3f8),
             record(0, 200, 200, UNKNOWN, 0, 0x7b),
         ]);

@@ -1,4 +1,4 @@
-//! The offsets of KVM's fields that raw tracepoints lack, by the type information (BTF) of the running kernel.
+//! Offsets of KVM's fields that raw tracepoints do not pass, from the type information (BTF) of the running kernel.
 
 use std::path::Path;
 
@@ -6,29 +6,29 @@ use btf::Btf;
 use exits::Isa;
 use host::kvm::module_of;
 
-/// Offsets, in bytes, that the programs need to read an exit's reason.
+/// Offsets in bytes, by which the BPF programs read the reason of an exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// The argument of the tracepoint `kvm_exit` that is the vCPU.
+    /// The index of the vCPU among the arguments of the tracepoint `kvm_exit`.
     pub(super) vcpu_argument: u32,
     /// `vcpu_id` in `struct kvm_vcpu`.
     pub(super) vcpu_id: u32,
-    /// The reason in `struct vcpu_vmx`, or the exit code in `struct vmcb`.
+    /// The exit reason in `struct vcpu_vmx`, or the exit code in `struct vmcb`.
     pub(super) reason: u32,
     /// The pointer to the VMCB in `struct vcpu_svm`.
     pub(super) vmcb: u32,
-    /// `handling_intr_from_guest` of a vCPU (Linux 5.18): KVM lets an interrupt in that came in the guest. 0: there is
-    /// none.
+    /// `handling_intr_from_guest` of a vCPU (Linux 5.18): set while KVM handles an interrupt that arrived in the
+    /// guest. 0 if the kernel does not have it.
     pub(super) from_guest: u32,
 }
 
 impl Layout {
-    /// `orig_ax`, the number of the system call, in the `struct pt_regs` that `sys_enter` gives first
+    /// `orig_ax`, the system call's number, in the `struct pt_regs` that is the first argument of `sys_enter`
     /// (`arch/x86/include/asm/ptrace.h`).
     pub(super) const SYSTEM_CALL: Self =
         Self { vcpu_argument: 0, vcpu_id: 0, reason: 120, vmcb: 0, from_guest: 0 };
 
-    /// Finds it below `root`. The error says what is missing.
+    /// Finds the offsets for the host below `root`. The error says what is missing.
     pub(super) fn find(root: &Path, isa: Isa) -> Result<Self, String> {
         let types = kernel_types(root)?;
         let (vendor, kvm) = (module_types(root, &types, module_of(isa))?, module_types(root, &types, "kvm")?);
@@ -39,7 +39,7 @@ impl Layout {
         let (reason, vmcb) = match isa {
             Isa::Vmx => {
                 starts_with_vcpu(&vendor, "vcpu_vmx")?;
-                // What VMX and TDX share moved into a structure of its own in Linux 6.16.
+                // Linux 6.16 moved the members that VMX and TDX share into a structure of their own.
                 let reason = member("vcpu_vmx", &["exit_reason"])
                     .or_else(|_| member("vcpu_vmx", &["vt", "exit_reason"]))?;
                 (reason, 0)
@@ -62,11 +62,11 @@ impl Layout {
     }
 }
 
-/// Tests whether the kernel has the type information by which raw tracepoints are read. Where KVM is not loaded, its own
-/// cannot be looked at.
+/// Tests whether the kernel has the type information that raw tracepoints need. If KVM is not loaded, only the
+/// kernel's own is checked.
 ///
 /// # Errors
-/// The missing part; stable tracepoints are used then, which cost more.
+/// The missing part. Without it, stable tracepoints are used, whose overhead is higher.
 pub fn type_information(root: &Path) -> Result<(), String> {
     let found = match host::kvm::vendor_module(root).and_then(host::kvm::isa_of) {
         Some(isa) => Layout::find(root, isa).map(drop),
@@ -82,11 +82,11 @@ pub(crate) fn kernel_types(root: &Path) -> Result<Btf, String> {
     Btf::from_file(&path).map_err(|error| format!("no type information in {} ({error})", path.display()))
 }
 
-/// That of a module of KVM, with the kernel's.
+/// The type information of a module of KVM, based on the kernel's.
 pub(crate) fn module_types(root: &Path, kernel: &Btf, module: &str) -> Result<Btf, String> {
     let home = root.join("sys/kernel/btf");
     let path = home.join(module);
-    // KVM may be built in: then the kernel's own information has its types.
+    // If KVM is built in, its types are in the kernel's type information.
     if !path.exists() && home.join("kvm").exists() {
         return Err(format!("no type information in {}", path.display()));
     }
@@ -97,7 +97,8 @@ pub(crate) fn module_types(root: &Path, kernel: &Btf, module: &str) -> Result<Bt
         .map_err(|error| format!("{} cannot be read ({error})", path.display()))
 }
 
-/// Tracepoints give the `struct kvm_vcpu`, which is taken to be the vendor's structure as well.
+/// Tests that the vendor's structure begins with `struct kvm_vcpu`, so that the pointer that tracepoints pass points
+/// to both.
 pub(crate) fn starts_with_vcpu(btf: &Btf, name: &str) -> Result<(), String> {
     match btf.member(name, &["vcpu"]) {
         Some(0) => Ok(()),
@@ -109,10 +110,10 @@ pub(crate) fn starts_with_vcpu(btf: &Btf, name: &str) -> Result<(), String> {
     }
 }
 
-/// The argument of `kvm_exit` that is a `struct kvm_vcpu *`: the first since Linux 5.17, the second before. That of
-/// `kvm_entry` has to be the first, which was a number before Linux 5.10.
+/// The index of the `struct kvm_vcpu *` among the arguments of `kvm_exit`: 0 since Linux 5.17, 1 before. It must be
+/// the first argument of `kvm_entry`, which was a number before Linux 5.10.
 fn vcpu_arguments(btf: &Btf) -> Option<u32> {
-    // The first parameter is the handler's own data.
+    // The first parameter is the private data of the probe.
     let argument = |definition: &str| btf.parameter(definition, "kvm_vcpu")?.checked_sub(1);
     argument("btf_trace_kvm_entry").filter(|&at| at == 0)?;
     argument("btf_trace_kvm_exit").filter(|&at| at < 2)
@@ -122,8 +123,8 @@ fn vcpu_arguments(btf: &Btf) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A kernel with KVM built in, whose `kvm_entry` takes the type of this number: 1 is `unsigned int`, 4 is
-    /// `struct kvm_vcpu *`.
+    /// A kernel with KVM built in, whose `kvm_entry` takes an argument of the type with this ID: 1 is `unsigned int`,
+    /// 4 is `struct kvm_vcpu *`.
     fn kernel(entry_takes: u32) -> tempfile::TempDir {
         const NAMES: [&str; 8] = [
             "unsigned int",
@@ -142,7 +143,7 @@ mod tests {
             &[name("kvm_vcpu"), 4 << 24 | 1, 8, name("vcpu_id"), 1, 32],
             &[name("vcpu_vmx"), 4 << 24 | 2, 16, name("vcpu"), 2, 0, name("exit_reason"), 1, 64],
             &[0, 2 << 24, 2],
-            // 5: a function that takes a void * and a struct kvm_vcpu *; a pointer to it, and its name.
+            // 5: a function that takes a `void *` and a `struct kvm_vcpu *`; 6: a pointer to it; then its typedef.
             &[0, 13 << 24 | 2, 0, 0, 0, 0, 4],
             &[0, 2 << 24, 5],
             &[name("btf_trace_kvm_exit"), 8 << 24, 6],

@@ -1,4 +1,4 @@
-//! A profile of the host while it handles exits: samples of stacks, told apart by the exit that is being handled.
+//! A profile of the host while it handles exits: stack samples, by the exit that is being handled.
 
 mod gathered;
 mod sampling;
@@ -18,31 +18,31 @@ use super::programs::{Link, Pair, Purpose, Wanted};
 use super::{Collector, LOST_RECORDS, TICKS, Watch, counted, isa, map, map_error, scheduler};
 use crate::{Error, Mechanism};
 
-/// Bytes of the ring (`ticks` of the programs).
+/// The size of the ring buffer (`ticks` of the BPF programs).
 const RING_BYTES: usize = 16 << 20;
-/// Bytes before each record in a ring (`BPF_RINGBUF_HDR_SZ` of include/uapi/linux/bpf.h); the whole is rounded up to as
-/// many (`bpf_ringbuf_reserve` of kernel/bpf/ringbuf.c).
+/// The size of the header before each record in the ring (`BPF_RINGBUF_HDR_SZ` of include/uapi/linux/bpf.h), and the
+/// multiple to which records are rounded up (`bpf_ringbuf_reserve` of kernel/bpf/ringbuf.c).
 const RECORD_HEADER: usize = 8;
 
 /// The options of sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
-    /// Samples a second on each CPU.
+    /// Samples per second and CPU.
     pub frequency_hz: u64,
-    /// Only by this event; `None` is by cycles, or where there is no counter of them by the CPU's clock.
+    /// Use only this event. `None` uses cycles, or the CPU clock if there is no counter of cycles.
     pub event: Option<Event>,
-    /// Follow threads that have no processor within an exit.
+    /// Follow threads that go off the CPU in an exit.
     pub away: bool,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        // Not a whole multiple of what timers like, so that samples and ticks do not meet again and again.
+        // A prime, so that samples do not stay in step with periodic timers.
         Self { frequency_hz: 997, event: None, away: true }
     }
 }
 
-/// Programs in the kernel that count exits and sample stacks until this is dropped.
+/// eBPF programs that count exits and sample stacks until this is dropped.
 pub struct Profiler {
     collector: Collector,
     ring: RingBuf<MapData>,
@@ -56,7 +56,7 @@ pub struct Profiler {
     profile: Profile,
 }
 
-/// `struct absence_key` of the programs.
+/// `struct absence_key` of the BPF programs.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct AbsenceKey {
@@ -66,7 +66,7 @@ struct AbsenceKey {
     runnable: u32,
 }
 
-/// `struct absence` of the programs.
+/// `struct absence` of the BPF programs.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Absence {
@@ -82,16 +82,16 @@ unsafe impl Pod for Absence {}
 const _: () = assert!(size_of::<AbsenceKey>() == 4 * 4 && size_of::<Absence>() == 3 * 8);
 
 impl Profiler {
-    /// Brings the programs into the kernel of the host below `root` (`/`) and starts all of them at one moment.
+    /// Loads the programs into the kernel of the host below `root` (`/`) and starts all of them at the same moment.
     ///
     /// # Errors
-    /// Those of [`Collector::attach`]; also [`Error::OnCpu`] when the kernel gives no samples. A ring buffer is needed, which
-    /// Linux has since 5.8.
+    /// Those of [`Collector::attach`]; also [`Error::OnCpu`] if the kernel does not allow sampling. Needs ring
+    /// buffers (Linux 5.8).
     pub fn attach(root: &Path, watch: &Watch, sampling: &Sampling) -> Result<Self, Error> {
         Self::attach_to(root, watch, sampling, &watch.wanted(Purpose::HotSpots, isa(root)?))
     }
 
-    /// Samples within system calls as if they were exits, see [`Collector::attach_to_system_calls`].
+    /// Samples system calls as if they were exits, see [`Collector::attach_to_system_calls`].
     ///
     /// # Errors
     /// Those of [`Profiler::attach`].
@@ -130,19 +130,19 @@ impl Profiler {
         })
     }
 
-    /// Counts samples of a device model's other threads from now on, and not only once one of its vCPUs had an exit;
-    /// `workers` are threads of the kernel that work for it (vhost before Linux 6.4).
+    /// Counts samples of a device model's other threads from now on, even before one of its vCPUs has an exit.
+    /// `workers` are kernel threads that work for it (vhost before Linux 6.4).
     ///
     /// # Errors
-    /// [`Error::KernelMap`] when the kernel does not take it.
+    /// [`Error::KernelMap`] if the maps cannot be updated.
     pub fn follow(&mut self, process: u32, workers: &[u32]) -> Result<(), Error> {
         self.symbols.learn(process);
         self.monitors.insert(process, 1, 0).map_err(map_error)?;
         workers.iter().try_for_each(|worker| self.workers.insert(worker, process, 0)).map_err(map_error)
     }
 
-    /// Takes over what came since the last time. Call it often enough that the buffer, of 12,000 samples, does not fill
-    /// up. What comes while it works may be left to the next time.
+    /// Takes the samples since the last call. Call it often enough that the buffer, which has room for 12,000
+    /// samples, does not overflow. Samples that arrive during the call may be left for the next one.
     ///
     /// # Errors
     /// Those of [`Collector::keep`].
@@ -157,7 +157,7 @@ impl Profiler {
         drain_ring(|| {
             let item = ring.next()?;
             let process = ticks.take(&item, isa);
-            // While it is there: its files are found by what it has in memory.
+            // Read the mappings while the process exists: they lead to its files.
             if let Some(process) = process.filter(|&process| !symbols.knows(process)) {
                 symbols.learn(process);
             }
@@ -165,7 +165,7 @@ impl Profiler {
         });
     }
 
-    /// The event that made the samples.
+    /// The source of the samples.
     #[must_use]
     pub fn event(&self) -> Event {
         self.head.event
@@ -177,14 +177,14 @@ impl Profiler {
         &self.collector
     }
 
-    /// Stops, and gives all hot spots and the exits that were counted with them.
+    /// Stops, and returns the hot spots and the counted exits.
     ///
     /// # Errors
-    /// [`Error::KernelMap`] when the kernel does not give its counts.
+    /// [`Error::KernelMap`] if the counts cannot be read.
     pub fn finish(mut self) -> Result<(Recording, Profile), Error> {
         let ended_ns = self.collector.attached.end()?;
         let duration_ns = ended_ns.saturating_sub(self.collector.began_ns());
-        // All of them: no program adds to the ring any more, which holds no more than is taken at once.
+        // This empties the ring: the programs have stopped, and one call takes as much as the ring can hold.
         self.take_samples();
         let lost = counted(&self.collector.counters, LOST_RECORDS)? + self.ticks.lost();
         let folded = self.ticks.folded();
@@ -197,7 +197,8 @@ impl Profiler {
 
         let mut head = self.head;
         head.duration_ns = duration_ns;
-        // Without tracefs the offsets of the scheduler's records are missing, and its events cannot be had: for one reason.
+        // Without tracefs, two messages have the same cause: the scheduler's fields are not known, and its events
+        // cannot be attached.
         for one in missing {
             if !head.notes.contains(&one) {
                 head.notes.push(one);
@@ -244,8 +245,8 @@ impl Profiler {
     }
 }
 
-/// Takes records, of which `next` says the length, until there are none, or as many were taken as the ring can hold: samples
-/// that come as quickly as they are read would keep it for ever.
+/// Takes records, whose lengths `next` returns, until there are none or a full ring's worth has been taken: otherwise
+/// samples that arrive as fast as they are read would keep it busy forever.
 fn drain_ring(mut next: impl FnMut() -> Option<usize>) {
     let mut taken = 0;
     while taken < RING_BYTES {
@@ -254,7 +255,7 @@ fn drain_ring(mut next: impl FnMut() -> Option<usize>) {
     }
 }
 
-/// Follows time without a processor from now on; `false` if it cannot, and `notes` says why.
+/// Starts to follow threads that go off the CPU; `false` with a note if that is not possible.
 fn follow_scheduler(collector: &mut Collector, root: &Path, notes: &mut Vec<String>) -> bool {
     match scheduler::attach(&mut collector.attached.ebpf, root) {
         Ok(links) => {
@@ -274,14 +275,14 @@ mod tests {
 
     #[test]
     fn a_ring_that_fills_as_quickly_as_it_is_read_is_left_after_what_it_holds() {
-        // The shortest record, without stacks, and the longest.
+        // The shortest record, without stacks, and the longest one.
         for length in [32, 32 + 8 + 8 * (64 + 96)] {
             let mut records = 0;
             drain_ring(|| {
                 records += 1;
                 (records < 1 << 20).then_some(length)
             });
-            // What a full ring holds is taken.
+            // A full ring is emptied.
             assert_eq!(records, RING_BYTES.div_ceil(length + RECORD_HEADER));
         }
         let mut left = vec![40, 40];

@@ -1,4 +1,4 @@
-//! The eBPF programs: which there are, what they are told about the running kernel, and bringing them into it.
+//! Loads and attaches the eBPF programs, and configures them for the running kernel.
 
 use std::path::Path;
 
@@ -16,15 +16,15 @@ use super::{map_error, scheduler, waiting};
 use crate::tracefs::offset;
 use crate::{Error, EventFormat, Tracefs, monotonic_ns};
 
-/// Half of the cells of the programs, of 32,768 and 65,536 places.
+/// The limit of cells for accesses: half of all cells, of which there are 32,768 and 65,536.
 const MOST_ACCESS_CELLS: u32 = 49_152;
 
-/// Elements of `other_cells`, in which each processor has its own, where so many are possible: 128 for each.
+/// The size of `other_cells`, in which each possible CPU has its own keys: 128 for each.
 fn other_cells(processors: usize) -> u32 {
     u32::try_from(processors).unwrap_or(u32::MAX).saturating_mul(128).clamp(2_048, 32_768)
 }
 
-/// The handling of an exit by the programs.
+/// The variant of the programs, by what they do with an exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Counts exits in the kernel.
@@ -33,25 +33,25 @@ pub(super) enum Purpose {
     RecordRing,
     /// Sends exits to user space in perf's buffers.
     RecordPerf,
-    /// Counts exits in the kernel, and samples what processors do meanwhile.
+    /// Counts exits in the kernel, and samples what CPUs do meanwhile.
     HotSpots,
 }
 
-/// The way in which the kernel's tracepoints are reached.
+/// The mechanism by which programs are attached to the kernel's tracepoints.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case", tag = "mechanism")]
 pub enum Mechanism {
-    /// Raw tracepoints, with the reason read from KVM's structures by the modules' type information.
+    /// Raw tracepoints; the reason is read from KVM's structures, whose layout is in the modules' type information.
     RawTracepoints,
-    /// Tracepoints with their records, by the format files.
+    /// Tracepoints with the records that format files describe.
     Tracepoints {
-        /// The reason why not raw ones.
+        /// The reason why raw tracepoints are not used.
         why: String,
     },
 }
 
-/// An event, the program that takes it (behind `raw_` or `tracepoint_`), and the fields that a record has of it: the
-/// program's variable, the field and its size in bytes.
+/// An event, the program for it (without `raw_` or `tracepoint_`), and the fields of its record that the program
+/// reads: the program's variable, the field's name and its size in bytes.
 struct Event {
     name: &'static str,
     program: &'static str,
@@ -63,7 +63,8 @@ const EXIT_AND_ENTRY: [Event; 2] = [
     Event { name: "kvm_exit", program: "exit", fields: &[("exit_reason_at", "exit_reason", 4)] },
 ];
 
-/// System calls in place of exits: a pair of tracepoints that every machine has, to measure what the programs cost.
+/// System calls instead of exits: a pair of tracepoints that every machine has, to measure the overhead of the
+/// programs.
 const SYSTEM_CALL: [Event; 2] = [
     Event { name: "sys_exit", program: "entry", fields: &[("entry_vcpu_at", "id", 8)] },
     Event { name: "sys_enter", program: "exit", fields: &[("exit_reason_at", "id", 8)] },
@@ -106,7 +107,7 @@ pub(super) enum Pair {
 }
 
 impl Pair {
-    /// The system in which the events are.
+    /// The subsystem of the tracepoints.
     const fn system(self) -> &'static str {
         match self {
             Self::Exits => "kvm",
@@ -114,7 +115,7 @@ impl Pair {
         }
     }
 
-    /// The events that end and begin an exit.
+    /// The events that end and begin an exit, in this order.
     const fn events(self) -> &'static [Event; 2] {
         match self {
             Self::Exits => &EXIT_AND_ENTRY,
@@ -131,21 +132,21 @@ pub(super) struct Wanted<'a> {
     pub(super) isa: Isa,
     pub(super) accesses: bool,
     pub(super) filtered: bool,
-    /// Room for so few vCPUs and cells.
+    /// The limit of vCPUs and cells, for tests.
     pub(super) room: Option<u32>,
-    /// Not raw tracepoints even where they can be used, for this reason.
+    /// The reason why raw tracepoints must not be used.
     pub(super) no_raw: Option<&'a str>,
 }
 
-/// Programs in the kernel.
+/// Loaded programs.
 pub(super) struct Attached {
     pub(super) ebpf: Ebpf,
-    /// `running` of the programs, their only variable that is zero at first.
+    /// `running` of the BPF programs, their only variable in `.bss`.
     running: Array<MapData, u32>,
-    /// A program runs as long as its link is kept.
+    /// A program is attached as long as its link exists.
     pub(super) links: Vec<Link>,
     pub(super) mechanism: Mechanism,
-    /// Events that the kernel does not have, and names that VMs do not, each with the cause.
+    /// Events that the kernel does not have, and the reason if VMs have no names.
     pub(super) missing: Vec<String>,
 }
 
@@ -163,7 +164,7 @@ impl std::fmt::Debug for Attached {
     }
 }
 
-// Loading wants the object where its words begin.
+// The ELF parser needs an object that is aligned to 8 bytes.
 #[repr(C, align(8))]
 pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 static COUNT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/count.o")));
@@ -171,11 +172,11 @@ static HOT_SPOTS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DI
 static RECORD_RING: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record_ring.o")));
 static RECORD_PERF: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record_perf.o")));
 
-/// Loads the programs, but attaches none yet.
+/// Loads the programs without attaching them.
 pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> {
     let mut missing = Vec::new();
     match waiting::need_first_pid_namespace(root) {
-        // The numbers to select by are not those by which the kernel tells the VMs apart.
+        // The PIDs in the filter are not those that the kernel uses.
         Err(error) if wanted.filtered => return Err(error),
         Err(_) => missing.push(format!("VMs have no names: {}", waiting::OTHER_NUMBERS)),
         Ok(()) => {}
@@ -201,7 +202,7 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
             Mechanism::RawTracepoints
         }
         Err(why) => {
-            // Raw tracepoints need no tracefs, and these two things of it.
+            // Only tracepoints need tracefs: their fields' offsets are in the format files.
             let tracefs = Tracefs::find(root)?;
             for event in events(wanted) {
                 match tracefs.format(wanted.pair.system(), event.name) {
@@ -246,7 +247,7 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
 }
 
 impl Attached {
-    /// Attaches the programs, which follow nothing before [`Self::begin`].
+    /// Attaches the programs, which do nothing until [`Self::begin`].
     pub(super) fn attach(&mut self, wanted: &Wanted<'_>) -> Result<(), Error> {
         for event in events(wanted) {
             let program = self.ebpf.program_mut(&program_name(event, &self.mechanism));
@@ -272,15 +273,15 @@ impl Attached {
         Ok(())
     }
 
-    /// Lets all of them follow what happens from now on. Says when that is, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Makes all programs follow events from now on. Returns the time, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) fn begin(&mut self) -> Result<u64, Error> {
         let now_ns = monotonic_ns();
         self.running.set(0, 1, 0).map_err(map_error)?;
         Ok(now_ns)
     }
 
-    /// Lets all of them follow nothing more, and returns when no program changes anything any more. Says when it was,
-    /// as [`Self::begin`] does. They are detached when this is dropped, which takes its time.
+    /// Makes all programs ignore events from now on, and waits until none is still running. Returns the time of the
+    /// end, as [`Self::begin`] does. The programs are detached when this is dropped, which takes longer.
     pub(super) fn end(&mut self) -> Result<u64, Error> {
         self.running.set(0, 0, 0).map_err(map_error)?;
         let now_ns = monotonic_ns();
@@ -289,7 +290,7 @@ impl Attached {
     }
 }
 
-/// One of the maps of the programs.
+/// Takes one of the programs' maps.
 pub(super) fn take_map<T: TryFrom<Map, Error = MapError>>(
     ebpf: &mut Ebpf,
     name: &'static str,
@@ -298,7 +299,7 @@ pub(super) fn take_map<T: TryFrom<Map, Error = MapError>>(
     map.ok_or(MapError::InvalidName { name: name.to_owned() }).and_then(T::try_from).map_err(map_error)
 }
 
-/// The order in which they are attached.
+/// The events in the order in which their programs are attached.
 fn events(wanted: &Wanted<'_>) -> impl Iterator<Item = &'static Event> {
     let [entry, exit] = wanted.pair.events();
     let accesses = ACCESSES.iter().filter(|_| wanted.accesses);
@@ -351,7 +352,7 @@ mod tests {
         }
     }
 
-    /// The programs that count exits and accesses; `None`, with the reason printed, where the kernel takes none.
+    /// The programs that count exits and accesses; `None`, with the reason printed, if they cannot be loaded.
     fn counting_all() -> Option<Attached> {
         let wanted = Wanted {
             purpose: Purpose::Count,
@@ -365,7 +366,7 @@ mod tests {
         load(Path::new("/"), &wanted).map_err(|error| eprintln!("not tested: {error}")).ok()
     }
 
-    /// It follows a million at most, and whoever starts a collector waits for it.
+    /// Its limit is a million instructions, and loading takes the longer the more it has to follow.
     #[test]
     fn the_verifier_has_little_to_follow() {
         let Some(attached) = counting_all() else { return };
@@ -395,14 +396,14 @@ mod tests {
             else {
                 continue;
             };
-            // Maps of a value for each processor.
+            // Per-CPU maps.
             if matches!(kind, 5 | 6) {
                 assert!(entries * size <= 64, "{info}");
             }
             bytes += number("memlock").unwrap_or(0);
         }
         drop(attached);
-        // docs/stat.md, with this machine's processors.
+        // docs/stat.md, for this machine's number of CPUs.
         let most = 54 + u64::from(other_cells(aya::util::nr_cpus().unwrap()) - 2_048) / 128 / 28;
         assert!((40..=most).contains(&(bytes >> 20)), "{} MiB", bytes >> 20);
     }

@@ -1,4 +1,4 @@
-//! Exits one by one.
+//! Single exits.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ use super::{
 };
 use crate::{Error, monotonic_ns};
 
-/// Pages of each processor's buffer before Linux 5.8.
+/// The size of each CPU's buffer in pages, before Linux 5.8.
 const PERF_PAGES: usize = 256;
 
 enum Buffers {
     Ring(RingBuf<MapData>),
-    /// The array keeps the buffers open.
+    /// Dropping the array would close the buffers.
     Perf(#[expect(dead_code)] PerfEventArray<MapData>, Vec<PerfEventArrayBuffer<MapData>>),
 }
 
@@ -29,7 +29,7 @@ fn wanted(watch: &Watch, isa: Isa) -> Wanted<'_> {
     watch.wanted(purpose, isa)
 }
 
-/// Programs in the kernel that hand over every exit until this is dropped.
+/// eBPF programs that hand over every exit until this is dropped.
 pub struct Recorder {
     attached: Attached,
     vcpus: Vcpus,
@@ -38,14 +38,14 @@ pub struct Recorder {
     root: PathBuf,
     isa: Isa,
     lost_in_buffers: u64,
-    /// Records that came before others which are earlier.
+    /// Records that must wait because earlier ones may follow.
     early: Vec<Record>,
     joining: Joining,
 }
 
 impl Recorder {
-    /// Brings the programs into the kernel of the host below `root` (`/`), and starts: of exits, entries and accesses at
-    /// one moment.
+    /// Loads the programs into the kernel of the host below `root` (`/`), and starts to record exits, entries and
+    /// accesses at the same moment.
     ///
     /// # Errors
     /// Those of [`super::Collector::attach`].
@@ -66,7 +66,7 @@ impl Recorder {
     fn attach_to(root: &Path, watch: &Watch, first: &Wanted<'_>) -> Result<Self, Error> {
         let isa = first.isa;
         let perf = Wanted { purpose: Purpose::RecordPerf, ..*first };
-        // Before Linux 5.8 the ring does not exist, and the object that has one cannot be loaded.
+        // Before Linux 5.8 there is no ring buffer, so the object that needs one cannot be loaded.
         let (mut attached, wanted) = match programs::load(root, first) {
             Ok(attached) => (attached, *first),
             Err(error) => match programs::load(root, &perf) {
@@ -110,9 +110,9 @@ impl Recorder {
         })
     }
 
-    /// Hands on what has come; those of one vCPU are in order of time. Call it often enough that the buffers, of
-    /// 300,000 exits, do not fill up. What comes while it works is left to the next time, or exits that come as quickly as
-    /// they are read would keep it for ever.
+    /// Passes on the exits since the last call; those of one vCPU are in order of time. Call it often enough that the
+    /// buffers, which have room for 300,000 exits, do not overflow. Exits that arrive during the call are left for
+    /// the next one, or it might never return.
     pub fn drain(&mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
         let (isa, joining) = (self.isa, &mut self.joining);
         let now_ns = monotonic_ns();
@@ -128,13 +128,13 @@ impl Recorder {
                 }
             }
             Buffers::Perf(_, buffers) => {
-                // Each processor has its own, and a vCPU may have moved: what one of them got after another was read
-                // waits for the next time.
+                // Each CPU has its own buffer, and a vCPU may have moved: later records wait for the next call,
+                // because earlier ones may be in a buffer that was already read.
                 let mut keep = |bytes: &[u8]| self.early.extend(Record::read(bytes));
                 for buffer in buffers {
                     buffer.for_each(|event| match event {
                         PerfEvent::Sample { head, tail: [] } => keep(head),
-                        // Around the end of the buffer.
+                        // The record wraps around at the end of the buffer.
                         PerfEvent::Sample { head, tail } => keep(&[head, tail].concat()),
                         PerfEvent::Lost { count } => self.lost_in_buffers += count,
                     });
@@ -146,11 +146,11 @@ impl Recorder {
         }
     }
 
-    /// Stops recording, of exits, entries and accesses at one moment, and hands on what is left; the exits that are being
-    /// handled then come last and have no time. Gives how many these are, and how many exits user space did not get in all.
+    /// Stops recording exits, entries and accesses at the same moment, and passes on the rest; exits that are being
+    /// handled at the end come last, without a time. Returns their number, and the total number of lost exits.
     ///
     /// # Errors
-    /// [`Error::KernelMap`] when the kernel does not say.
+    /// [`Error::KernelMap`] if the counts cannot be read.
     pub fn finish(mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<(u64, u64), Error> {
         self.attached.end()?;
         self.drain(exit);
@@ -159,25 +159,26 @@ impl Recorder {
         Ok((open.len() as u64, self.lost()?))
     }
 
-    /// Exits so far that user space did not get: there was no room for them, or their event met its own program.
+    /// The number of exits that were lost so far: there was no room for them, or the program was already running on
+    /// the CPU.
     ///
     /// # Errors
-    /// [`Error::KernelMap`] when the kernel does not say.
+    /// [`Error::KernelMap`] if the counts cannot be read.
     pub fn lost(&self) -> Result<u64, Error> {
         let without_room = counted(&self.counters, EXITS_WITHOUT_ROOM)?;
         let misses = Cost::misses(&self.attached.ebpf, &self.root);
-        // perf's buffers tell of what the programs have counted already; of accesses, too, and later.
+        // perf's buffers report losses later; they include what the programs have already counted, and lost accesses.
         let without_place = counted(&self.counters, LOST_RECORDS)?.max(self.lost_in_buffers);
         Ok(without_place + without_room + misses)
     }
 
-    /// The way in which the tracepoints are reached.
+    /// The mechanism by which the programs are attached.
     #[must_use]
     pub fn mechanism(&self) -> &Mechanism {
         &self.attached.mechanism
     }
 
-    /// Events that this kernel does not give, and names that VMs do not have, each with the cause.
+    /// Events that this kernel does not have, and the reason if VMs have no names.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.attached.missing
@@ -220,7 +221,7 @@ mod tests {
                 }
             };
             recorder.finish(&mut take).unwrap();
-            // The one that no exit of its kind follows is part of none.
+            // An access without an exit of its kind after it belongs to no exit.
             let its = vec![(ICR, true), (ICR_AS_MSR, true)];
             assert_eq!(seen, [(0x78, true, vec![]), (0x7c, true, its), (0x78, true, vec![])]);
         }

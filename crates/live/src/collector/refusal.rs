@@ -1,4 +1,4 @@
-//! The reason why the kernel did not take a program, in a line, and what to do about it.
+//! The reason why the kernel rejected a program, in one line, with the next step.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ pub(crate) fn not_loaded(error: &EbpfError) -> Error {
     Error::Load { cause: chain(error), next: what_next(error, kernel()) }
 }
 
-/// The reason in one line; the verifier's log goes to a file.
+/// The error with the reason in one line; the verifier's log is saved to a file.
 pub(crate) fn rejected(program: &str, error: &ProgramError) -> Error {
     let ProgramError::LoadError { io_error, verifier_log } = error else {
         return Error::Load {
@@ -32,8 +32,8 @@ pub(crate) fn rejected(program: &str, error: &ProgramError) -> Error {
     Error::Rejected { program: program.to_owned(), reason, log: saved.ok() }
 }
 
-/// Saves a log in a new file. Others may write to the folder too: what they put there, be it a link or a FIFO, is left
-/// alone, and another name is taken.
+/// Saves a log in a new file. Others may write to the folder too: an existing file, link or FIFO is left alone, and
+/// another name is tried.
 fn save(folder: &Path, log: &str) -> io::Result<PathBuf> {
     const NAMES: u32 = 100;
     for number in 0..NAMES {
@@ -47,7 +47,7 @@ fn save(folder: &Path, log: &str) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// The verifier's last words, before its statistics.
+/// The last line of the verifier's log before its statistics.
 fn reason_of_rejection(log: &str) -> &str {
     let statistics = ["processed ", "verification time ", "stack depth "];
     let mut lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -60,7 +60,7 @@ fn kernel() -> Option<KernelVersion> {
 }
 
 fn what_next(error: &(dyn std::error::Error + 'static), kernel: Option<KernelVersion>) -> &'static str {
-    // From then on maps count against the control group's memory.
+    // Since then, maps count against the cgroup's memory limit instead of RLIMIT_MEMLOCK.
     let locks_maps = kernel.is_some_and(|kernel| kernel < KernelVersion::new(5, 11));
     let mut source = Some(error);
     while let Some(error) = source {

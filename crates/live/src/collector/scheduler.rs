@@ -1,4 +1,4 @@
-//! The programs' knowledge of the scheduler's tracepoints, by which they know when a thread had no processor.
+//! The scheduler's tracepoints, from which the BPF programs know when a thread is off the CPU.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use super::refusal::{chain, rejected};
 use crate::tracefs::offset;
 use crate::{Error, Tracefs};
 
-/// The programs and the events of `sched` that they take.
+/// The programs, and the event of `sched` for each.
 const PROGRAMS: [(&str, &str); 2] = [("woken", "sched_wakeup"), ("switched", "sched_switch")];
 
-/// Values of the programs' variables. Those that cannot be read go to `missing`.
+/// The values of the programs' variables. The reason why some are not known goes into `missing`.
 pub(super) fn globals(root: &Path, isa: Isa, missing: &mut Vec<String>) -> Vec<(&'static str, u32)> {
     // HLT and MWAIT: Intel SDM volume 3, appendix C, and AMD APM volume 2, appendix C.
     let (halt, mwait) = match isa {
@@ -40,7 +40,7 @@ fn offsets(root: &Path) -> Result<[(&'static str, u32); 3], Error> {
     ])
 }
 
-/// Attaches the programs: the one that ends an absence is the last, so that none has a beginning only.
+/// Attaches the programs. `switched`, with which times off the CPU begin, is the last, so that none lacks its wakeup.
 pub(super) fn attach(ebpf: &mut Ebpf, root: &Path) -> Result<Vec<TracePointLink>, Error> {
     offsets(root)?;
     let mut links = Vec::new();

@@ -1,4 +1,4 @@
-//! The vCPUs that the programs follow.
+//! The vCPUs that the BPF programs follow.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::map;
 use super::programs::Attached;
 use crate::Error;
 
-/// `struct vcpu` of the programs.
+/// `struct vcpu` of the BPF programs.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct State {
@@ -32,7 +32,7 @@ pub(super) struct State {
     pending: [Pending; 6],
 }
 
-/// `struct pending` of the programs.
+/// `struct pending` of the BPF programs.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Pending {
@@ -48,7 +48,7 @@ const _: () = assert!(size_of::<Pending>() == 2 * 8 + 2 * 4);
 const _: () = assert!(size_of::<State>() == 3 * 8 + 4 * 4 + 2 + 2 + 2 + 2 + 6 * size_of::<Pending>());
 
 impl State {
-    /// The exit that is being handled, if one is.
+    /// The exit that is being handled, if any.
     pub(super) fn open(&self, isa: Isa) -> Option<LiveExit> {
         let exit = LiveExit {
             time_ns: self.exit_ns,
@@ -60,7 +60,7 @@ impl State {
         (self.exit_ns != 0).then_some(exit)
     }
 
-    /// The accesses that wait for the entry, where they are counted in the kernel.
+    /// The accesses that wait for the entry, if they are counted in the kernel.
     fn accesses(&self, isa: Isa) -> Vec<Access> {
         let waiting = self.pending.iter().enumerate().filter(|(sort, _)| self.waiting >> sort & 1 != 0);
         waiting.filter_map(|(_, one)| access(isa, u8::try_from(one.kind).ok()?, one.value)).collect()
@@ -70,10 +70,10 @@ impl State {
 /// The kernel's maps of vCPUs.
 pub(super) struct Vcpus {
     places: Array<MapData, State>,
-    /// Number of a place, and the key of the vCPU that has it.
+    /// The keys of the vCPUs that have elements of `places`, by index.
     places_taken: HashMap<MapData, u32, u64>,
     hashed: HashMap<MapData, u64, State>,
-    /// Keys by thread.
+    /// The keys of vCPUs by thread.
     keys: HashMap<MapData, u32, u64>,
 }
 
@@ -87,7 +87,7 @@ impl Vcpus {
         })
     }
 
-    /// The exits of threads of which `wanted` is true that are being handled now, with their accesses.
+    /// The exits that are being handled now by threads that `wanted` selects, with their accesses.
     pub(super) fn open(
         &self,
         isa: Isa,
@@ -95,7 +95,8 @@ impl Vcpus {
     ) -> Result<Vec<(LiveExit, Vec<Access>)>, MapError> {
         let mut open = Vec::new();
         let mut take = |state: &State| {
-            // Asked of all of them, for what is not found here must not be taken for ended later.
+            // Ask for each thread, even if it has no exit: `wanted` remembers its answer, so `free` does not take a
+            // thread for ended that has only just ended and whose last exit was not read here.
             let exit = wanted(state.thread).then(|| state.open(isa)).flatten();
             open.extend(exit.map(|exit| (exit, state.accesses(isa))));
         };
@@ -108,31 +109,31 @@ impl Vcpus {
         Ok(open)
     }
 
-    /// Tests whether there is little room for more.
+    /// Tests whether the maps are half full.
     pub(super) fn is_crowded(&self) -> bool {
-        // Of 8,192 places, and of 65,536 threads.
+        // Of 8,192 places and 65,536 threads.
         self.places_taken.keys().count() > 1 << 12 || self.keys.keys().count() > 1 << 15
     }
 
-    /// Forgets those whose thread has ended, because no program can be following them.
+    /// Forgets vCPUs whose threads have ended: no program can be updating them.
     pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
         let keys: Vec<(u32, u64)> = self.keys.iter().filter_map(Result::ok).collect();
         let ended = Ended::among(&keys, alive);
         let taken: Vec<(u32, u64)> = self.places_taken.iter().filter_map(Result::ok).collect();
         for (at, _) in taken.iter().filter(|(_, key)| ended.keys.contains(key)) {
-            // Emptied before it is offered to others.
+            // Clear it before others can take it.
             self.places.set(*at, State::default(), 0)?;
             self.places_taken.remove(at)?;
         }
         for key in &ended.keys {
-            // Most are not there, but in a place.
+            // Fails for most keys, because their vCPUs are in `places`.
             let _ = self.hashed.remove(key);
         }
         ended.threads.iter().try_for_each(|thread| self.keys.remove(thread))
     }
 }
 
-/// Threads that have ended, and the vCPUs that ended with them.
+/// Threads that have ended, and vCPUs that have no living thread.
 #[derive(Debug, PartialEq, Eq)]
 struct Ended {
     threads: Vec<u32>,
@@ -140,11 +141,11 @@ struct Ended {
 }
 
 impl Ended {
-    /// Those among threads and the keys of their vCPUs. Of one key there are many threads where the memory of a vCPU that
-    /// ended was given to others.
+    /// Finds them among threads and the keys of their vCPUs. Several threads have the same key if the memory of an
+    /// ended vCPU was reused.
     fn among(keys: &[(u32, u64)], alive: impl Fn(u32) -> bool) -> Self {
         let (living, ended): (Vec<_>, Vec<_>) = keys.iter().copied().partition(|&(thread, _)| alive(thread));
-        // A vCPU that another thread runs now is not that of the one that ended.
+        // A vCPU that a living thread runs has not ended.
         let living: BTreeSet<u64> = living.into_iter().map(|(_, key)| key).collect();
         Self {
             threads: ended.iter().map(|&(thread, _)| thread).collect(),

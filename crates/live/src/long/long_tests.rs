@@ -40,7 +40,7 @@ fn steps(tid: i32, raw: &[u8]) -> Vec<(u32, Step)> {
 #[test]
 fn a_switch_concerns_two_threads_and_says_why() {
     let out = |preempted| Step::Out { next: "kworker/1:0".to_owned(), preempted };
-    // Ready to run; ready, and marked as preempted; asleep; asleep beyond all states that are told.
+    // Runnable; runnable with the flag for preemption; sleeping; in a state beyond those that are reported.
     for (state, preempted) in [(0, true), (0x100, true), (1, false), (0x80, false)] {
         let found = steps(7, &switch(7, state, 9, "kworker/1:0"));
         assert_eq!(found, [(7, out(preempted)), (9, Step::In)], "{state:#x}");

@@ -1,42 +1,42 @@
-//! The recent activity of the host with one thread.
+//! The recent activity of the host around one thread.
 
 use std::collections::VecDeque;
 
 use exits::Meanwhile;
 
-/// A change of what the host does with a thread.
+/// A change of a thread's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It lost its processor to the thread with this name; it could have run on, or not.
+    /// The thread was switched out for the thread with this name; `preempted` if it was still runnable.
     Out { next: String, preempted: bool },
-    /// It got one.
+    /// The thread was switched in.
     In,
     /// KVM returns to the VMM.
     User,
-    /// An interrupt, or what interrupts put off, begins on its processor.
+    /// An interrupt or softirq began on its CPU.
     Interrupt,
-    /// And ends.
+    /// The interrupt or softirq ended.
     InterruptEnd,
 }
 
-/// Changes that are kept of a thread: those of a second that has four interrupts a millisecond.
+/// The most changes that are kept per thread: enough for a second with four interrupts per millisecond.
 const MOST: usize = 8192;
 
 /// The changes of one thread, in order of time.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     steps: VecDeque<(u64, Step)>,
-    /// Nothing is known of the time before.
+    /// Nothing is known about the time before this.
     known_from_ns: u64,
 }
 
 impl Past {
-    /// The past of a thread that is watched from now on.
+    /// The history of a thread that is watched from now on.
     pub(super) fn from(now_ns: u64) -> Self {
         Self { steps: VecDeque::new(), known_from_ns: now_ns }
     }
 
-    /// Adds a change. Those of several processors come a little out of order.
+    /// Adds a change. Changes from different CPUs may arrive slightly out of order.
     pub(super) fn push(&mut self, time_ns: u64, step: Step) {
         let at = self.steps.iter().rposition(|(time, _)| *time <= time_ns).map_or(0, |at| at + 1);
         self.steps.insert(at, (time_ns, step));
@@ -47,13 +47,13 @@ impl Past {
         }
     }
 
-    /// Some changes before this time are lost.
+    /// Changes before this time may be missing.
     pub(super) fn forget_before(&mut self, time_ns: u64) {
         self.known_from_ns = self.known_from_ns.max(time_ns);
     }
 
-    /// The time between two moments by what the host did; the thread ran in the kernel at the first. `None` if that
-    /// is not known.
+    /// The time between two moments by the thread's state; at the first one the thread runs in the kernel. `None` if
+    /// the history does not reach back so far.
     pub(super) fn between(&self, from_ns: u64, to_ns: u64) -> Option<Meanwhile> {
         if from_ns < self.known_from_ns || to_ns < from_ns {
             return None;
@@ -90,14 +90,14 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    /// The time since the last change belongs to what held until now.
+    /// Adds the time since the last change to the state that ends now.
     fn account(&mut self, now_ns: u64, told: &mut Meanwhile) {
         let ns = now_ns - self.since_ns;
         self.since_ns = now_ns;
         match self.out {
             Some((next, preempted)) => {
                 *(if preempted { &mut told.preempted_ns } else { &mut told.blocked_ns }) += ns;
-                // While it waits for something, whoever runs is not in its way.
+                // If the thread sleeps, the one that runs instead is not the cause.
                 if preempted && ns > self.longest.map_or(0, |(_, ns)| ns) {
                     self.longest = Some((next, ns));
                 }

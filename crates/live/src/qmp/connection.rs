@@ -1,4 +1,4 @@
-//! A socket that never waits beyond its deadline, and the messages that come through it.
+//! A socket that never waits beyond its deadline, and the messages from it.
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::de::IgnoredAny;
@@ -15,18 +15,18 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// So much is taken from one connection at most. Statistics of a vCPU are 4 KiB.
+/// The most bytes that are read from one connection. Statistics of a vCPU are 4 KiB.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A message as it comes. What QEMU says of itself stays text until somebody asks for certain fields of it: as JSON values
-/// it would take up to 90 times its length, and a guest may be in control of QEMU.
+/// A message. QEMU's answers stay text until specific fields are parsed: as JSON values they would take up to 90
+/// times the memory, and QEMU may be under the control of the guest.
 #[derive(Deserialize)]
 pub(super) struct Message {
     #[serde(rename = "QMP")]
     pub(super) greeting: Option<Box<RawValue>>,
     pub(super) event: Option<IgnoredAny>,
     pub(super) id: Option<Box<RawValue>>,
-    /// `null` is an answer, too.
+    /// `null` is a valid answer.
     #[serde(rename = "return", default, deserialize_with = "present")]
     pub(super) answer: Option<Box<RawValue>>,
     pub(super) error: Option<Box<RawValue>>,
@@ -36,7 +36,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Messages of the other side.
+/// The messages of the other side.
 pub(super) struct Connection {
     socket: UnixStream,
     deadline: Instant,
@@ -44,7 +44,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects at once or not at all: `WouldBlock` when too many others wait for the listener already.
+    /// Connects without waiting: `WouldBlock` if the listen queue is full.
     pub(super) fn open(path: &Path, deadline: Instant) -> io::Result<Self> {
         let socket = socket_with(
             AddressFamily::UNIX,
@@ -54,12 +54,12 @@ impl Connection {
         )?;
         match SocketAddrUnix::new(path) {
             Ok(address) => connect(&socket, &address)?,
-            // An address holds 107 bytes; that of a file below an open directory is always shorter.
+            // A socket address has room for 107 bytes. The path through a descriptor of the folder is always shorter.
             Err(rustix::io::Errno::NAMETOOLONG) => {
                 let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
                     return Err(io::ErrorKind::InvalidInput.into());
                 };
-                // As a place only: the path is another's, and who opens a FIFO waits until somebody writes to it.
+                // O_PATH does not open the file: the path is untrusted, and opening a FIFO would block.
                 let flags = libc::O_PATH | libc::O_DIRECTORY;
                 let folder = File::options().read(true).custom_flags(flags).open(folder)?;
                 let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
@@ -79,12 +79,12 @@ impl Connection {
         self.socket.write_all(bytes)
     }
 
-    /// The next message, or `None` at the end.
+    /// The next message; `None` at the end of the stream.
     pub(super) fn next(&mut self) -> Option<serde_json::Result<Message>> {
         self.values.next()
     }
 
-    /// Bytes of all messages so far.
+    /// The number of bytes in all messages so far.
     pub(super) fn taken(&self) -> u64 {
         self.values.byte_offset() as u64
     }
@@ -96,7 +96,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Reads until the deadline, and not without end from whoever sends without end.
+/// A reader with a deadline and a limit, for a sender that never stops.
 struct Limited {
     socket: UnixStream,
     deadline: Instant,
@@ -116,7 +116,7 @@ impl Read for Limited {
     }
 }
 
-/// A timeout of zero would mean to wait for ever.
+/// The time that is left; an error if there is none, because a timeout of zero would mean to wait forever.
 fn remaining(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }

@@ -1,4 +1,4 @@
-//! A thread in place of QEMU: it greets, negotiates, and gives the answers of a test.
+//! A thread that plays QEMU: it greets, negotiates and gives a test's answers.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    /// Serves one connection with whatever `serve` does, then closes it.
+    /// Serves one connection by calling `serve`, then closes it.
     pub(crate) fn raw(serve: impl FnOnce(UnixStream) + Send + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("qmp")).unwrap();
@@ -23,8 +23,8 @@ impl Fake {
         Self { folder, server: Some(server) }
     }
 
-    /// Serves `connections` connections by the protocol. `answer` gives what is returned for a command, or the
-    /// error's class and words; an event comes before each answer.
+    /// Serves this number of connections with the protocol. `answer` returns the result of a command, or an error's
+    /// class and description; an event precedes each answer.
     pub(crate) fn qemu(
         connections: usize,
         answer: impl Fn(&str, &Value) -> Result<Value, (&'static str, &'static str)> + Send + 'static,
@@ -49,7 +49,7 @@ impl Fake {
         self.folder.path()
     }
 
-    /// Waits until the server has served.
+    /// Waits until the server has served all connections.
     pub(crate) fn end(mut self) {
         self.server.take().unwrap().join().unwrap();
     }
@@ -77,7 +77,7 @@ fn speak(
             Err((class, words)) => json!({ "error": { "class": class, "desc": words } }),
         };
         reply["id"] = request["id"].clone();
-        // In one piece: a client that has its answer may leave before the line's end.
+        // In one write: a client may disconnect as soon as it has its answer, before the end of the line.
         stream.write_all(format!("{EVENT}\r\n{reply}\r\n").as_bytes()).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! A VM's PCI devices and where they are, by QEMU's `query-pci` (qapi/pci.json of QEMU).
+//! A VM's PCI devices and their addresses, from QEMU's `query-pci` (qapi/pci.json of QEMU).
 
 use super::{Monitor, QmpError};
 use host::pci::Bar;
@@ -8,20 +8,20 @@ use serde_json::value::RawValue;
 use std::path::Path;
 use std::time::Duration;
 
-/// Bridges behind bridges are followed so deep; a bus has 256 numbers in all.
+/// The deepest nesting of bridges that is followed; there are only 256 bus numbers.
 const DEEPEST: usize = 32;
 
-/// The reason why a VM's PCI devices are not known.
+/// The reason why a VM's PCI devices could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PciError {
-    /// No monitor can be asked.
+    /// There is no monitor to ask.
     #[error("QEMU has no monitor that is free to be asked; add `-qmp unix:PATH,server=on,wait=off`")]
     NoMonitor,
-    /// The monitor gives no answer.
+    /// The monitor did not answer.
     #[error(transparent)]
     Qmp(#[from] QmpError),
-    /// The answer has another form.
+    /// The answer has an unexpected form.
     #[error("The answer of QEMU to `query-pci` is not as documented")]
     Answer(#[from] serde_json::Error),
 }
@@ -61,7 +61,7 @@ struct Region {
     bar: i64,
     #[serde(rename = "type")]
     kind: String,
-    /// -1 where the guest gave it none.
+    /// -1 if the guest did not assign one.
     address: i64,
     size: i64,
 }
@@ -78,7 +78,7 @@ struct BridgeBus {
     secondary: i64,
 }
 
-/// Asks the VM's first monitor that answers within `timeout`. Below `root` is the host's `/proc`.
+/// Asks the first of the VM's monitors that answers within `timeout`. The host's `/proc` is below `root`.
 ///
 /// # Errors
 /// [`PciError`]
@@ -98,7 +98,7 @@ fn ask(mut monitor: Monitor) -> Result<Box<RawValue>, QmpError> {
     monitor.ask("query-pci", None)
 }
 
-/// The regions that have an address, those of bridges' buses too.
+/// The regions that have an address, on all buses.
 fn bars(answer: &str) -> Result<Vec<Bar>, PciError> {
     let buses: Vec<Bus> = serde_json::from_str(answer)?;
     let mut found = Vec::new();

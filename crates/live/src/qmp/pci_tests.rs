@@ -31,7 +31,7 @@ fn regions_with_an_address_are_found_behind_bridges_too() {
     assert!(bars(r#"{ "bus": 0 }"#).is_err());
 }
 
-/// Ends the QEMU that a test started.
+/// Kills the QEMU of a test.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -57,7 +57,7 @@ fn a_real_qemu_tells_where_its_firmware_put_its_devices() {
     };
     let _ended = Ended(child);
     let begun = Instant::now();
-    // SeaBIOS gives addresses within its first second; the machine may have much else to do.
+    // SeaBIOS assigns addresses within its first second, but the machine may be busy.
     let found = loop {
         let answer = Monitor::connect(&socket, LONG).and_then(ask);
         let found = answer.map_err(PciError::from).and_then(|answer| bars(answer.get())).unwrap_or_default();

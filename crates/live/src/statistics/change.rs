@@ -1,22 +1,23 @@
-//! The change between two readings.
+//! The difference between two readings.
 
 use super::{Counters, VmStatistics};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The growth of each counter, and the time for it.
+/// The increase of each counter, and the elapsed time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StatisticsChange {
-    /// From one reading to the other; nanoseconds where it is serialized.
+    /// The time between the readings; serialized as nanoseconds.
     #[serde(rename = "elapsed_ns", serialize_with = "nanoseconds")]
     pub elapsed: Duration,
-    /// Growth of the VM's counters.
+    /// The increase of the VM's counters.
     pub total: Counters,
-    /// Growth by vCPU; those that were not in both readings are left out.
+    /// The increase by vCPU; vCPUs that are only in one reading are left out.
     pub vcpus: BTreeMap<u32, Counters>,
-    /// Counters of the VM that have no growth: they went back, because somebody reset them through debugfs, or they are sums
-    /// over vCPUs of which one was unplugged or plugged in meanwhile. One that comes back goes on with its old counts.
+    /// Counters of the VM without an increase: they went back because somebody reset them through debugfs, or they
+    /// are sums over vCPUs of which one was plugged in or unplugged meanwhile. A vCPU that comes back continues with
+    /// its old counts.
     pub reset: Vec<String>,
 }
 
@@ -25,8 +26,8 @@ fn nanoseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S
 }
 
 impl VmStatistics {
-    /// The growth since an earlier reading; `None` when it is of another process or source, when either has no
-    /// counters, or when no time went by.
+    /// The increase since an earlier reading; `None` if that is of another process or source, if one of them has no
+    /// counters, or if no time has passed.
     #[must_use]
     pub fn since(&self, before: &Self) -> Option<StatisticsChange> {
         let same = |one: &Self| (one.pid, one.start_ticks, one.origin);
@@ -65,7 +66,7 @@ fn grown(before: &Counters, after: &Counters, mut went_back: impl FnMut(&str)) -
 }
 
 impl StatisticsChange {
-    /// The growth of one of the VM's counters a second.
+    /// The increase per second of one of the VM's counters.
     #[must_use]
     pub fn per_second(&self, name: &str) -> Option<f64> {
         Some(*self.total.get(name)? as f64 / self.elapsed.as_secs_f64())

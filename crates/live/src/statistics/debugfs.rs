@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The obstacle.
+/// The error of reading debugfs.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DebugfsError {
     #[error("{path} cannot be read; {next}")]
@@ -25,7 +25,7 @@ pub(super) enum DebugfsError {
     NoCounter { path: PathBuf },
 }
 
-/// The sums over all VMs of the process.
+/// The counters of all VMs of the process, summed.
 pub(super) fn read(root: &Path, vm: &Vm) -> Result<Found, DebugfsError> {
     if vm.debugfs.is_empty() {
         let path = root.join("sys/kernel/debug/kvm");
@@ -59,12 +59,12 @@ fn counters(home: &Path) -> Result<Counters, DebugfsError> {
     Ok(counters)
 }
 
-/// The file's name if it is one of a counter that only grows.
+/// The file's name if it is that of a cumulative counter.
 fn counter_name(entry: &DirEntry) -> Option<String> {
     let name = entry.file_name().into_string().ok()?;
     let about = entry.metadata().ok()?;
-    // Values that go up and down may not be written (virt/kvm/kvm_main.c, kvm_stats_debugfs_mode); of
-    // histograms there is one bucket only; and to make the table of rmaps, KVM stops the VM's page faults.
+    // Gauges are not writable (virt/kvm/kvm_main.c, kvm_stats_debugfs_mode); only one bucket of a histogram is
+    // readable; and reading the table of rmaps blocks the VM's page faults.
     let of_another_kind = name.starts_with("max_") || name.ends_with("_hist") || name == "mmu_rmaps_stat";
     (about.is_file() && about.permissions().mode() & 0o200 != 0 && !of_another_kind).then_some(name)
 }
@@ -78,7 +78,7 @@ fn text(path: &Path) -> io::Result<String> {
 
 fn cannot_read(path: PathBuf, source: io::Error) -> DebugfsError {
     let next = match (source.kind(), source.raw_os_error()) {
-        // EPERM, not EACCES: the kernel's lockdown closes debugfs to root too.
+        // EPERM instead of EACCES: lockdown denies access to debugfs even to root.
         (_, Some(libc::EPERM)) => "the kernel is locked down (/sys/kernel/security/lockdown)",
         (io::ErrorKind::PermissionDenied, _) => "run as root",
         (io::ErrorKind::NotFound, _) => {

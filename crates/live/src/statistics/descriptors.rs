@@ -1,4 +1,4 @@
-//! Counters from KVM's binary statistics, through descriptors that the VMM has open.
+//! Counters from KVM's binary statistics, through descriptors of the VMM.
 
 use super::Found;
 use host::kvm_statistics::{StatisticsError, StatisticsFile};
@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// The obstacle.
+/// The error of reading the descriptors.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DescriptorError {
     #[error("Process {pid} has no descriptor of statistics open; QEMU has since 8.1, on Linux 5.14 or later")]
@@ -41,7 +41,8 @@ pub(super) enum DescriptorError {
     },
 }
 
-/// The counters of each vCPU. They are not kept open in between: that would keep the VM's memory after its end.
+/// The counters of each vCPU. The descriptors are not kept open, because they would keep the VM's memory after its
+/// end.
 pub(super) fn read(vm: &Vm) -> Result<Found, DescriptorError> {
     let pid = vm.pid;
     let open: Vec<(u32, i32)> =
@@ -49,8 +50,8 @@ pub(super) fn read(vm: &Vm) -> Result<Found, DescriptorError> {
     if open.is_empty() {
         return Err(DescriptorError::None { pid });
     }
-    // A process that is in execve(2) holds whoever takes its descriptors up until it has closed its own, and one on a file
-    // system of its own is closed when it likes.
+    // A process in execve(2) blocks pidfd_getfd(2) until it has closed its own descriptors, and the close of a file
+    // on a file system of its own (FUSE) can take forever.
     let home = PathBuf::from(format!("/proc/{pid}"));
     files::look(&home, move || read_each(pid, open))
         .map_err(|source| DescriptorError::Process { pid, source })?
@@ -77,7 +78,8 @@ fn read_each(pid: i32, open: Vec<(u32, i32)>) -> Result<Found, DescriptorError> 
     Ok(found)
 }
 
-/// The process may have closed it and opened something else under the number.
+/// Duplicates a descriptor of the process, and checks that it is a vCPU's: the process may have closed it and reused
+/// the number.
 fn take(process: &OwnedFd, pid: i32, fd: i32) -> Result<File, DescriptorError> {
     let file = pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).map_err(|error| {
         let next = match error {

@@ -1,4 +1,4 @@
-//! Counters through QEMU's `query-stats` (qapi/stats.json of QEMU, since 7.1).
+//! Counters from QEMU's `query-stats` (qapi/stats.json of QEMU, since 7.1).
 
 use super::{Counters, Found};
 use crate::qmp::{Monitor, QmpError};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// The obstacle.
+/// The error of asking QEMU.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum QueryError {
     #[error("The VM does not run in QEMU, and only QEMU has QMP")]
@@ -73,7 +73,7 @@ struct Cpu {
     thread_id: i32,
 }
 
-/// Asks the VM's first monitor that can be asked.
+/// Asks the first of the VM's monitors that can be used.
 pub(super) fn read(root: &Path, vm: &Vm, timeout: Duration) -> Result<Found, QueryError> {
     if vm.vmm != host::vms::Vmm::Qemu {
         return Err(QueryError::NotQemu);
@@ -157,7 +157,7 @@ fn answer<T: serde::de::DeserializeOwned>(
     serde_json::from_str(value.get()).map_err(|source| QueryError::Answer { version, command, source })
 }
 
-/// The statistics that only grow, by target and name.
+/// The cumulative statistics, by target and name.
 struct Growing<'a>(HashSet<(&'a str, &'a str)>);
 
 impl<'a> Growing<'a> {
@@ -190,8 +190,8 @@ fn units(schemas: &[Schema]) -> BTreeMap<String, String> {
     values.filter_map(|one| Some((one.name.clone(), unit(one)?))).collect()
 }
 
-/// KVM's numbers by QEMU's paths. QEMU's own index is taken only where threads do not tell: it runs in another
-/// PID namespace, or somebody else's threads could not be seen.
+/// KVM's vCPU numbers by QEMU's paths. QEMU's own index is used only if threads cannot be matched: QEMU runs in
+/// another PID namespace, or the threads are another user's and not visible.
 fn numbers(cpus: &[Cpu], vm: &Vm) -> HashMap<String, u32> {
     let by_thread =
         |thread: i32| vm.vcpus.iter().find(|one| one.thread == Some(thread)).map(|one| one.number);

@@ -1,4 +1,4 @@
-//! Reading VMs, each from the first source that works for it.
+//! Reads VMs, each from the first source that works for it.
 
 use super::{Failure, Found, Missing, Origin, VmStatistics, chain, debugfs, descriptors, query};
 use host::scheduling::ThreadId;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// QEMU answers within milliseconds when it can at all.
+/// The timeout for QEMU, which answers within milliseconds if at all.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// So many VMs are asked at the same time, lest one whose monitor is taken holds up all others.
+/// The number of VMs that are read in parallel, so that one whose monitor is in use does not delay the others.
 const AT_ONCE: usize = 16;
-/// In the order in which they are tried.
+/// The order in which sources are tried.
 const ORDER: [Origin; 3] = [Origin::Qmp, Origin::Descriptors, Origin::Debugfs];
 
-/// KVM's counters of some VMs.
+/// The source of KVM's counters for some VMs.
 #[derive(Debug)]
 pub struct StatisticsSource {
     root: PathBuf,
@@ -25,12 +25,12 @@ pub struct StatisticsSource {
 #[derive(Debug)]
 struct Watched {
     vm: Vm,
-    /// The source that worked last time, and those that did not before it.
+    /// The source that worked last time, and the failures of those before it.
     used: Option<(Origin, Vec<Failure>)>,
 }
 
 impl StatisticsSource {
-    /// The source for these VMs of the host below `root`. Nothing is read or connected to yet.
+    /// A source for these VMs of the host below `root`. Does not read or connect yet.
     #[must_use]
     pub fn new(root: &Path, vms: &[Vm]) -> Self {
         let mut source = Self { root: root.to_owned(), timeout: TIMEOUT, vms: Vec::new() };
@@ -38,7 +38,7 @@ impl StatisticsSource {
         source
     }
 
-    /// Reads these VMs from now on, and no others. Those that were read before keep the source that worked for them.
+    /// Reads only these VMs from now on. Those that were read before keep the source that worked for them.
     pub fn watch(&mut self, vms: &[Vm]) {
         let mut before = std::mem::take(&mut self.vms);
         let mut used = |vm: &Vm| {
@@ -48,14 +48,14 @@ impl StatisticsSource {
         self.vms = vms.iter().map(|vm| Watched { vm: vm.clone(), used: used(vm) }).collect();
     }
 
-    /// Gives a monitor so much time in all, instead of 3 s.
+    /// Sets the total timeout of a monitor, instead of 3 s.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Reads all VMs, in the order in which they were given. A source that worked is used again; when it fails,
-    /// all are tried anew.
+    /// Reads all VMs, in the order in which they were given. The source that worked last time is used again; if it
+    /// fails, all are tried again.
     pub fn read(&mut self) -> Vec<VmStatistics> {
         let (root, timeout) = (&self.root, self.timeout);
         let mut read = Vec::with_capacity(self.vms.len());
@@ -63,7 +63,7 @@ impl StatisticsSource {
             thread::scope(|scope| {
                 let readers: Vec<_> =
                     some.iter_mut().map(|one| scope.spawn(move || one.read(root, timeout))).collect();
-                // A reader that panicked has said so; the VM is left out rather than all others with it.
+                // A reader that panicked has printed its message. Leave out its VM and keep the others.
                 read.extend(readers.into_iter().filter_map(|reader| reader.join().ok()));
             });
         }
@@ -120,14 +120,15 @@ fn attempt(origin: Origin, root: &Path, vm: &Vm, timeout: Duration) -> Result<Fo
         Origin::Descriptors => descriptors::read(vm).map_err(|error| chain(&error)),
         Origin::Debugfs => debugfs::read(root, vm).map_err(|error| chain(&error)),
     }?;
-    // Asked at last: a process that is there now was there all the time.
+    // Checked last: if the process is the VM's now, it was so during the reading.
     match is_of_another(root, vm) {
         true => Err(format!("The VM has ended: process {} is another one now; find the VMs again", vm.pid)),
         false => Ok(found),
     }
 }
 
-/// Tests whether the VM's number is that of a later process. One that does not tell its start is taken for the VM's.
+/// Tests whether the VM's PID now belongs to another process. If the start time is not readable, it is assumed to be
+/// the VM's.
 fn is_of_another(root: &Path, vm: &Vm) -> bool {
     let process = ThreadId { pid: vm.pid, tid: vm.pid };
     process.start_ticks(root).is_some_and(|start_ticks| start_ticks != vm.start_ticks)

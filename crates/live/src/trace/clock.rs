@@ -1,10 +1,10 @@
-//! The clock of the events, and the time of day.
+//! Converts the clock of events to the time of day.
 
 use std::time::{Duration, SystemTime};
 
 use crate::monotonic_ns;
 
-/// From the clock of the events to the time of day, by a moment that is known on both.
+/// A moment on both clocks, to convert event times to the time of day.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Anchor {
     ns: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Anchor {
 }
 
 impl Anchor {
-    /// Now. The time of day may be set while a trace runs, so an anchor is for the events of a moment.
+    /// The current moment. The time of day may be set during a trace, so use an anchor only for current events.
     pub(crate) fn now() -> Self {
         Self { ns: monotonic_ns(), wall: SystemTime::now() }
     }
@@ -25,7 +25,7 @@ impl Anchor {
         let later = self.wall.checked_add(Duration::from_nanos(ns.saturating_sub(self.ns)));
         let earlier =
             later.and_then(|wall| wall.checked_sub(Duration::from_nanos(self.ns.saturating_sub(ns))));
-        // A machine without a clock of its own begins in 1970; printing a time before that would panic.
+        // A machine without an RTC starts in 1970; printing an earlier time would panic.
         earlier.unwrap_or(self.wall).max(SystemTime::UNIX_EPOCH)
     }
 }

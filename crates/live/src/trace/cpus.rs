@@ -4,10 +4,10 @@ use crate::Error;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The CPUs of the host below `root` that are online now.
+/// The online CPUs of the host below `root`.
 ///
 /// # Errors
-/// [`Error::Read`] when sysfs is not there or says something else.
+/// [`Error::Read`] if sysfs is missing or has an unexpected format.
 pub(crate) fn online(root: &Path) -> Result<BTreeSet<u32>, Error> {
     let path = root.join("sys/devices/system/cpu/online");
     let text = std::fs::read_to_string(&path).and_then(|text| {
@@ -19,7 +19,8 @@ pub(crate) fn online(root: &Path) -> Result<BTreeSet<u32>, Error> {
     text.map_err(|source| Error::Read { path, expected: "a list of CPUs such as 0-3,5", source })
 }
 
-/// No machine has more CPUs (`CONFIG_NR_CPUS` ends at 8192); more in a file would only fill the memory.
+/// An upper bound, above any machine's (`CONFIG_NR_CPUS` is at most 8192): a larger range in the file would only use
+/// memory.
 const MOST: u32 = 1 << 16;
 
 fn parse(text: &str) -> Option<BTreeSet<u32>> {

@@ -1,4 +1,4 @@
-//! From the records of a kernel's tracepoints to events, by the tracepoints' format files.
+//! Decodes events from the records of tracepoints, by their format files.
 
 use super::event::{Event, IrteUpdate, What};
 use super::ipi::{DeliveryMode, Ipi};
@@ -12,11 +12,11 @@ use exits::{Direction, ExitReason, InhibitNumbering, Isa};
 /// `include/linux/trace_events.h`.
 const IN_INTERRUPT: u64 = 0x08 | 0x10 | 0x40;
 
-/// The exits of an injection that waits: VMX basic reason 7 (Intel SDM volume 3, appendix C) and SVM's
+/// The exits when an injection had to wait: VMX basic reason 7 (Intel SDM volume 3, appendix C) and SVM's
 /// VMEXIT_VINTR (AMD64 APM volume 2, appendix C).
 const WINDOWS: [(u32, ExitReason); 2] = [(1, ExitReason::vmx(7)), (2, ExitReason::svm(0x64))];
 
-/// The offsets of the wanted fields in one kind's event.
+/// The offsets of the fields that are read from the events of one kind.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pub(crate) kind: EventKind,
@@ -39,10 +39,10 @@ enum Fields {
 }
 
 impl Decoder {
-    /// Finds the fields of `kind` in `format`, the format of one of its tracepoints.
+    /// Finds the fields of `kind` in the format of one of its tracepoints.
     ///
     /// # Errors
-    /// [`Error::Field`] when one is not there.
+    /// [`Error::Field`] if one is missing.
     pub(crate) fn new(kind: EventKind, format: &EventFormat, host: Option<&Tracefs>) -> Result<Self, Error> {
         let one = |name| number_field(format, name);
         let fields = match kind {
@@ -71,7 +71,7 @@ impl Decoder {
         Ok(Self { kind, id: format.id, flags: one("common_flags").ok(), fields })
     }
 
-    /// The filter by which the kernel drops events before it makes a record.
+    /// The filter with which the kernel drops events before it makes a record.
     pub(crate) fn filter(&self) -> Option<String> {
         let Fields::IrqWindow { reason, isa, .. } = &self.fields else { return None };
         let each = WINDOWS.iter().map(|(number, window)| {
@@ -80,7 +80,7 @@ impl Decoder {
         Some(each.collect::<Vec<_>>().join(" || "))
     }
 
-    /// The numbering of inhibit reasons, of the decoder that knows it.
+    /// The numbering of inhibit reasons, if this is the decoder for them.
     pub(crate) fn numbering(&self) -> Option<&InhibitNumbering> {
         match &self.fields {
             Fields::Inhibit(fields) => Some(&fields.numbering),
@@ -88,7 +88,7 @@ impl Decoder {
         }
     }
 
-    /// The event in a record of CPU `cpu`; `None` when the record is too short, or not of this kind.
+    /// The event in a record of CPU `cpu`; `None` if the record is too short, or of another kind.
     pub(crate) fn decode(&self, cpu: u32, sample: &Sample<'_>) -> Option<Event> {
         let flags = self.flags.as_ref().and_then(|flags| flags.read(sample.raw)).unwrap_or(0);
         Some(Event {
@@ -156,7 +156,7 @@ impl Decoder {
 fn all<const N: usize>(format: &EventFormat, names: [&'static str; N]) -> Result<[Field; N], Error> {
     let fields: Vec<Field> =
         names.into_iter().map(|name| number_field(format, name)).collect::<Result<_, _>>()?;
-    // One field came of each name, so this fails for none.
+    // Cannot fail: there is one field for each name.
     fields.try_into().map_err(|_| Error::Field { event: format.name.clone(), field: "common_type" })
 }
 
@@ -168,7 +168,7 @@ fn numbers<const N: usize>(fields: &[Field; N], raw: &[u8]) -> Option<[u32; N]> 
     Some(numbers)
 }
 
-/// All of these fields have 32 bits or fewer; some kernels declare the exit reason as a long, and -1 fills it.
+/// These fields have at most 32 bits; some kernels declare the exit reason as long and sign-extend -1.
 const fn low(value: u64) -> u32 {
     (value & u32::MAX as u64) as u32
 }

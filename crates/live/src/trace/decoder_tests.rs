@@ -17,7 +17,7 @@ fn decoder(kind: EventKind) -> (Decoder, EventFormat) {
     (Decoder::new(kind, &format, None).unwrap(), format)
 }
 
-/// A record with these values, each in its field.
+/// A record with these values in the named fields.
 fn raw(format: &EventFormat, values: &[(&str, u64)]) -> Vec<u8> {
     let mut raw = vec![0; 80];
     for (name, value) in values {
@@ -138,7 +138,7 @@ fn posted_interrupts_of_several_kernels() {
     };
     assert_eq!(what(EventKind::PostedInterrupt, &values), What::PostedInterrupt(update));
 
-    // Linux 6.17 dropped the address, and says -1 where there is no vCPU.
+    // Linux 6.17 dropped the address, and reports -1 if there is no vCPU.
     let mut format = format("kvm_pi_irte_update");
     format.fields.retain(|field| field.name != "pi_desc_addr");
     let decoder = Decoder::new(EventKind::PostedInterrupt, &format, None).unwrap();

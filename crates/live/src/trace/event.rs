@@ -1,4 +1,4 @@
-//! One event.
+//! A single event.
 
 use super::ipi::{DeliveryMode, Ipi};
 use super::kind::EventKind;
@@ -8,26 +8,26 @@ use crate::inhibit::InhibitChange;
 use exits::{Direction, ExitReason};
 use std::time::SystemTime;
 
-/// The event, with the fields of the kernel.
+/// The kind of event, with the kernel's fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
     /// [`EventKind::Inhibit`], as the kernel reported it.
     Inhibit(InhibitChange),
-    /// [`EventKind::Inhibit`], with what it means for the VM.
+    /// [`EventKind::Inhibit`], with the VM's state after it.
     InhibitReport(InhibitReport),
     /// [`EventKind::IrqWindow`].
     IrqWindow {
-        /// The vCPU, where the kernel says (Linux 5.10 and later).
+        /// The vCPU, if the kernel reports it (Linux 5.10 and later).
         vcpu: Option<u32>,
         /// `INTERRUPT_WINDOW` or `vintr`.
         reason: ExitReason,
-        /// The guest's instruction.
+        /// The guest's instruction pointer.
         rip: u64,
     },
     /// [`EventKind::GaLog`].
     GaLog {
-        /// KVM's number of the VM in the IOMMU's tables; nothing leads from it to a process.
+        /// KVM's number of the VM in the IOMMU's tables; it cannot be mapped to a process.
         avic_vm: u32,
         /// The vCPU.
         vcpu: u32,
@@ -38,11 +38,11 @@ pub enum What {
     IncompleteIpi {
         /// The sender.
         vcpu: u32,
-        /// The IPI that was to be sent.
+        /// The IPI that was requested.
         ipi: Ipi,
-        /// The reason why it was not ([`exits::incomplete_ipi_cause`]).
+        /// The failure cause ([`exits::incomplete_ipi_cause`]).
         cause: u32,
-        /// The entry of the physical or logical APIC ID table that stood in the way.
+        /// The index in the physical or logical APIC ID table of the entry that caused the failure.
         index: u32,
     },
     /// [`EventKind::Unaccelerated`].
@@ -53,25 +53,25 @@ pub enum What {
         register: u32,
         /// Read or write.
         direction: Direction,
-        /// The exit came after the access (a trap) and not before it (a fault).
+        /// True if the exit came after the access (a trap), false if before it (a fault).
         trap: bool,
         /// The vector, for an EOI.
         vector: u32,
     },
     /// [`EventKind::Kick`].
     Kick {
-        /// The IPI that was to be sent.
+        /// The IPI that was requested.
         ipi: Ipi,
-        /// The table's entry.
+        /// The index of the table's entry.
         index: u32,
     },
     /// [`EventKind::AcceptIrq`].
     AcceptIrq {
-        /// The target. (The kernel calls the field `apicid`, and puts the vCPU's number there.)
+        /// The target vCPU. (The kernel's field is named `apicid`, but contains the vCPU's number.)
         vcpu: u32,
-        /// How.
+        /// The delivery mode.
         mode: DeliveryMode,
-        /// It is level-triggered.
+        /// True if it is level-triggered.
         level: bool,
         /// The vector.
         vector: u32,
@@ -80,30 +80,30 @@ pub enum What {
     PvEoi {
         /// The vCPU's APIC ID.
         apic_id: u32,
-        /// The vector; negative when there was none.
+        /// The vector; negative if there was none.
         vector: i32,
     },
 }
 
-/// An entry of the interrupt remapping table was written for a device that is assigned to a guest.
+/// An update of the interrupt remapping table entry for an assigned device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IrteUpdate {
-    /// The interrupt goes to the vCPU without the host from now on; otherwise it is remapped as usual.
+    /// True if the interrupt is posted to the vCPU without the host from now on; otherwise it is remapped as usual.
     pub posted: bool,
-    /// The host's interrupt.
+    /// The host's interrupt number.
     pub host_irq: u32,
-    /// The target; `None` where there is none (Linux 6.17 and later).
+    /// The target vCPU; `None` if there is none (Linux 6.17 and later).
     pub vcpu: Option<u32>,
-    /// The guest's interrupt.
+    /// The guest's interrupt number.
     pub gsi: u32,
     /// The guest's vector.
     pub vector: u32,
-    /// Address of the posted-interrupt descriptor or AVIC backing page, before Linux 6.17.
+    /// The address of the posted-interrupt descriptor or the AVIC backing page, before Linux 6.17.
     pub descriptor: Option<u64>,
 }
 
 impl What {
-    /// Its kind.
+    /// The kind of the event.
     #[must_use]
     pub const fn kind(&self) -> EventKind {
         match self {
@@ -119,7 +119,7 @@ impl What {
         }
     }
 
-    /// The vCPU that it is about, where the event says.
+    /// The vCPU, if the event has one.
     #[must_use]
     pub const fn vcpu(&self) -> Option<u32> {
         match *self {
@@ -133,42 +133,42 @@ impl What {
     }
 }
 
-/// The place and the time of an event.
+/// An event with its time and place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time_ns: u64,
     /// The CPU.
     pub cpu: u32,
-    /// The process that ran on it; 0 and below are the kernel's, or out of sight.
+    /// The process that was running; 0 or less for the kernel, or if it is not visible.
     pub pid: i32,
     /// Its thread.
     pub tid: i32,
-    /// It happened in an interrupt, so that the process has nothing to do with it.
+    /// True if it happened in an interrupt, so that it has nothing to do with the process.
     pub in_interrupt: bool,
-    /// What.
+    /// The event itself.
     pub what: What,
 }
 
-/// An event, with what is known beside the kernel's record.
+/// An event with what is known besides the kernel's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occurrence {
     /// The event.
     pub event: Event,
     /// Its time of day.
     pub wall: SystemTime,
-    /// The process whose VM it is about, where that is known.
+    /// The process whose VM it is, if known.
     pub owner: Option<Owner>,
 }
 
-/// Events that found no room in a CPU's buffer.
+/// Events that were dropped because a CPU's buffer was full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
-    /// When it was noticed, nanoseconds of `CLOCK_MONOTONIC`; the events were lost before.
+    /// The time when the loss was noticed, nanoseconds of `CLOCK_MONOTONIC`; the events were lost before.
     pub time_ns: u64,
     /// The same as time of day.
     pub wall: SystemTime,
-    /// The CPU; `None` for what the final count alone shows.
+    /// The CPU; `None` for losses that only the final counts show.
     pub cpu: Option<u32>,
     /// The number of events.
     pub events: u64,

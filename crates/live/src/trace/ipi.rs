@@ -1,13 +1,13 @@
-//! IPIs, from the interrupt command register.
+//! IPIs, decoded from the interrupt command register (ICR).
 
 use serde::{Serialize, Serializer};
 
 /// The delivery mode: ICR bits 10:8 (Intel SDM volume 3, 11.6.1; AMD64 APM volume 2, 16.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryMode {
-    /// To all targets, with its vector.
+    /// To all targets, with the vector.
     Fixed,
-    /// To one of the targets.
+    /// To one of the targets, that with the lowest priority.
     LowestPriority,
     /// System management interrupt.
     Smi,
@@ -15,16 +15,16 @@ pub enum DeliveryMode {
     Nmi,
     /// Resets a vCPU.
     Init,
-    /// Starts a vCPU; the vector names the page.
+    /// Starts a vCPU; the vector is the page number.
     Startup,
-    /// From an external controller.
+    /// From an external interrupt controller.
     ExtInt,
-    /// Encoding 3.
+    /// Encoding 3, which is reserved.
     Reserved,
 }
 
 impl DeliveryMode {
-    /// From a register or a field of KVM that has the mode in bits 10:8.
+    /// Decodes a register or a field of KVM that has the mode in bits 10:8.
     #[must_use]
     pub const fn from_register(value: u32) -> Self {
         match (value >> 8) & 7 {
@@ -61,43 +61,43 @@ impl Serialize for DeliveryMode {
     }
 }
 
-/// Whom an IPI is for.
+/// The target of an IPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
-    /// The vCPU with this APIC ID; all ones is everyone.
+    /// The vCPU with this APIC ID; all ones is broadcast.
     Physical(u32),
-    /// Those whose logical destination register matches: a mask, or a cluster and a mask.
+    /// All vCPUs whose logical destination register matches: a mask, or a cluster and a mask.
     Logical(u32),
     /// The sender.
     Myself,
-    /// Everyone, the sender too.
+    /// All vCPUs including the sender.
     All,
-    /// Everyone but the sender.
+    /// All vCPUs except the sender.
     Others,
 }
 
-/// An IPI as the guest asked for it.
+/// An IPI as the guest requested it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipi {
-    /// Whom it is for.
+    /// The target.
     pub destination: Destination,
     /// The delivery mode.
     pub mode: DeliveryMode,
     /// ICR bits 7:0.
     pub vector: u8,
-    /// The register as it was: the high half above the low one.
+    /// The whole register: the high half in the upper bits.
     pub icr: u64,
 }
 
-/// ICR bit 11: the destination is logical.
+/// ICR bit 11: logical destination mode.
 const LOGICAL: u32 = 1 << 11;
 
 impl Ipi {
-    /// From the two halves of the register.
+    /// Decodes the two halves of the register.
     ///
-    /// An xAPIC has its destination in the highest byte and nothing below, an x2APIC all over the high half.
-    /// Which of them the vCPU has is not in the event, but an x2APIC's destination with three empty low bytes
-    /// would be an APIC ID of 2^24 or above, or a cluster with an empty mask; neither occurs.
+    /// In xAPIC mode the destination is in the highest byte and the bits below are zero; in x2APIC mode it is the
+    /// whole high half. The event does not say which mode is in use. But an x2APIC destination whose three low bytes
+    /// are zero would be an APIC ID of 2^24 or above, or a cluster with an empty mask; neither occurs.
     #[must_use]
     pub const fn from_register(high: u32, low: u32) -> Self {
         let id = if high & 0x00ff_ffff == 0 { high >> 24 } else { high };

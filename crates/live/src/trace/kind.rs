@@ -6,36 +6,36 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// One kind of event, named as on the command line.
+/// A kind of event, named as on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum EventKind {
     /// A reason to inhibit APICv or AVIC was set or cleared.
     Inhibit,
-    /// An exit because the guest became ready to take an interrupt (`INTERRUPT_WINDOW`, `vintr`).
+    /// An exit because the guest can take an interrupt now (`INTERRUPT_WINDOW`, `vintr`).
     IrqWindow,
-    /// The IOMMU logged an interrupt for a vCPU that did not run (AMD).
+    /// The IOMMU logged an interrupt for a vCPU that was not running (AMD).
     GaLog,
-    /// A device's interrupt was posted to a vCPU, or is not any more.
+    /// A device's interrupt is posted to a vCPU from now on, or no longer.
     PostedInterrupt,
     /// An IPI that AVIC could not deliver.
     IncompleteIpi,
     /// An access to an APIC register that AVIC does not accelerate.
     Unaccelerated,
-    /// KVM had to look for the targets of an incomplete IPI one by one.
+    /// KVM had to search for the targets of an incomplete IPI.
     Kick,
     /// KVM handed an interrupt to APICv or AVIC.
     AcceptIrq,
-    /// An EOI by way of the paravirtual flag.
+    /// An EOI through the paravirtual flag.
     PvEoi,
 }
 
 struct Facts {
     kind: EventKind,
     name: &'static str,
-    /// The tracepoints of the system `kvm`; the first that exists is taken.
+    /// The tracepoints in the subsystem `kvm`; the first one that exists is used.
     tracepoints: &'static [&'static str],
-    /// The mainline kernel that had the first of them.
+    /// The first mainline kernel that has the first of them.
     since: KernelVersion,
     by_default: bool,
 }
@@ -59,7 +59,7 @@ const FACTS: &[Facts] = &[
     facts(EventKind::IncompleteIpi, "incomplete-ipi", &["kvm_avic_incomplete_ipi"], (4, 7), true),
     facts(EventKind::Unaccelerated, "unaccelerated", &["kvm_avic_unaccelerated_access"], (4, 7), true),
     facts(EventKind::Kick, "kick", &["kvm_avic_kick_vcpu_slowpath"], (5, 19), true),
-    // With APICv or AVIC on these two come with every interrupt.
+    // With APICv or AVIC, these two occur with every interrupt.
     facts(EventKind::AcceptIrq, "accept-irq", &["kvm_apicv_accept_irq"], (5, 17), false),
     facts(EventKind::PvEoi, "pv-eoi", &["kvm_pv_eoi"], (3, 6), false),
 ];
@@ -80,19 +80,19 @@ impl EventKind {
         self.facts().name
     }
 
-    /// Tests whether it is traced by default: not where healthy VMs make it thousands of times a second.
+    /// Tests whether it is traced by default. Not if it occurs thousands of times a second in healthy VMs.
     #[must_use]
     pub fn is_default(self) -> bool {
         self.facts().by_default
     }
 
-    /// The tracepoints of the system `kvm` that report it; the first that the kernel has is used.
+    /// The tracepoints in the subsystem `kvm` that report it; the first one that the kernel has is used.
     #[must_use]
     pub fn tracepoints(self) -> &'static [&'static str] {
         self.facts().tracepoints
     }
 
-    /// The first mainline kernel that could report it.
+    /// The first mainline kernel that reports it.
     #[must_use]
     pub fn since(self) -> KernelVersion {
         self.facts().since
@@ -111,7 +111,7 @@ impl Serialize for EventKind {
     }
 }
 
-/// A word that names no kind of event.
+/// The error of a word that is not a kind of event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a kind of event; expected one of {names}", names = names())]
 pub struct UnknownEventKind(pub String);

@@ -1,4 +1,4 @@
-//! Events that the running kernel cannot report, and why.
+//! Events that the running kernel cannot report, with the reasons.
 
 use super::kind::EventKind;
 use crate::{Error, Tracefs};
@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Missing {
     /// The kind.
     pub kind: EventKind,
-    /// The reason, and what to do about it where something can be done.
+    /// The reason, and the next step if there is one.
     pub why: String,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Display for Missing {
 }
 
 impl Missing {
-    /// The reason why none of the tracepoints of `kind` is in `tracefs`.
+    /// The reason why `tracefs` has none of the tracepoints of `kind`.
     pub(crate) fn why(kind: EventKind, tracefs: &Tracefs) -> Self {
         let event = format!("kvm:{}", kind.tracepoints().first().copied().unwrap_or_default());
         let why = match tracefs.kernel() {
@@ -40,7 +40,7 @@ impl Missing {
     }
 }
 
-/// The missing kinds by reason; those that share one stand together.
+/// The missing kinds, grouped by reason.
 #[must_use]
 pub fn by_reason(missing: &[Missing]) -> Vec<(&str, Vec<EventKind>)> {
     let mut reasons: Vec<(&str, Vec<EventKind>)> = Vec::new();
@@ -53,7 +53,7 @@ pub fn by_reason(missing: &[Missing]) -> Vec<(&str, Vec<EventKind>)> {
     reasons
 }
 
-/// One sentence for all.
+/// One sentence for all missing kinds.
 pub(crate) fn listed(missing: &[Missing]) -> String {
     let reasons = by_reason(missing);
     if let [(why, _)] = reasons[..] {

@@ -1,6 +1,6 @@
 //! Sorts the events of many buffers by time.
 
-/// Holds things until nothing earlier can come.
+/// Holds items until no earlier ones can arrive.
 #[derive(Debug)]
 pub(crate) struct Order<T> {
     held: Vec<(u64, T)>,
@@ -13,12 +13,12 @@ impl<T> Default for Order<T> {
 }
 
 impl<T> Order<T> {
-    /// Takes one thing of time `time_ns`.
+    /// Adds an item with the time `time_ns`.
     pub(crate) fn push(&mut self, time_ns: u64, thing: T) {
         self.held.push((time_ns, thing));
     }
 
-    /// Gives back all that is not later than `until_ns`, by time; things of one time in the order they came.
+    /// Removes the items up to `until_ns`, in order of time; items with the same time in the order of arrival.
     pub(crate) fn release(&mut self, until_ns: u64) -> Vec<T> {
         self.held.sort_by_key(|(time_ns, _)| *time_ns);
         let ready = self.held.partition_point(|(time_ns, _)| *time_ns <= until_ns);
@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(order.release(20), ['a']);
         order.push(25, 'b');
         assert_eq!(order.release(30), ['b', 'c', 'C']);
-        // Too late to be in order, but not lost.
+        // Too late for the right order, but not lost.
         order.push(5, 'x');
         assert_eq!(order.release(u64::MAX), ['x', 'd']);
         assert!(order.release(u64::MAX).is_empty());

@@ -1,4 +1,4 @@
-//! The VM that a process runs.
+//! The VM of a process.
 
 use host::vms::Management;
 use std::collections::HashMap;
@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 pub struct Owner {
     /// The process.
     pub pid: i32,
-    /// The VM's name, as its command line says it.
+    /// The VM's name from its command line.
     pub vm: Option<String>,
-    /// The process' own name (`/proc/PID/comm`).
+    /// The process's own name (`/proc/PID/comm`).
     pub process: String,
-    /// The VM's names in the program that made it.
+    /// The VM's names in the program that manages it.
     pub management: Box<Management>,
 }
 
-/// The owner that process `pid` of the host below `root` is, or works for; `None` for the kernel's own threads
-/// and for processes that are gone or ending.
+/// The VM's process that is or owns process `pid` of the host below `root`; `None` for other kernel threads, and for
+/// processes that have ended or are ending.
 fn owner(root: &Path, pid: i32) -> Option<Owner> {
     let process = |pid: i32| std::fs::read(root.join(format!("proc/{pid}/comm"))).ok().map(text);
     let own = process(pid)?;
     let (pid, own, (vm, management)) = match host::vms::names_of(root, pid) {
         Some(names) => (pid, own, names),
-        // Before Linux 6.4 the worker of a vhost device was a kernel thread named after its owner. A process can take such a
-        // name as well, and keep others from reading its command line.
+        // Before Linux 6.4 the worker of a vhost device was a kernel thread named after its owner. A process can also
+        // use such a name and hide its command line.
         None => {
             let owner = own.strip_prefix("vhost-").filter(|_| is_kernel_thread(root, pid))?.parse().ok()?;
             (owner, process(owner)?, host::vms::names_of(root, owner)?)
@@ -35,9 +35,9 @@ fn owner(root: &Path, pid: i32) -> Option<Owner> {
     Some(Owner { pid, vm, process: own, management })
 }
 
-/// Tests whether a process is a thread of the kernel: a child of kthreadd, which is process 2 (kernel/kthread.c,
-/// `kthreadd_task`; init/main.c, `rest_init`). The kernel says so without a lock of the process (fs/proc/array.c,
-/// `task_state`), so that no process can keep this from being read.
+/// Tests whether a process is a kernel thread: a child of kthreadd, which is PID 2 (kernel/kthread.c,
+/// `kthreadd_task`; init/main.c, `rest_init`). The kernel reads the parent without taking a lock of the process
+/// (fs/proc/array.c, `task_state`), so no process can block this.
 fn is_kernel_thread(root: &Path, pid: i32) -> bool {
     let status = std::fs::read_to_string(root.join(format!("proc/{pid}/status")));
     status.is_ok_and(|status| status.lines().any(|line| line == "PPid:\t2"))
@@ -47,13 +47,13 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).trim_end().to_owned()
 }
 
-/// The time for which an answer holds: a number may come to belong to another process, and a process may change its
-/// name after its first event.
+/// The time for which an answer is used: a PID may be reused, and a process may change its name after its first
+/// event.
 const HOLDS_NS: u64 = 1_000_000_000;
-/// More processes than have VMs at once; then all are asked again.
+/// More processes than there are VMs at the same time; beyond that, the cache is emptied.
 const MOST: usize = 4096;
 
-/// Owners of processes, kept for a while, and beyond their end.
+/// A cache of owners, which also knows processes that have just ended.
 #[derive(Debug)]
 pub(crate) struct Owners {
     root: PathBuf,
@@ -65,7 +65,7 @@ impl Owners {
         Self { root: root.to_owned(), known: HashMap::new() }
     }
 
-    /// The owner that `pid` is or works for, at time `now_ns`.
+    /// The VM's process that `pid` is or works for, at time `now_ns`.
     pub(crate) fn of(&mut self, pid: i32, now_ns: u64) -> Option<Owner> {
         if pid <= 0 {
             return None;
@@ -77,7 +77,7 @@ impl Owners {
         if let Some((_, owner)) = former.filter(|(asked_ns, _)| now_ns.saturating_sub(*asked_ns) < HOLDS_NS) {
             return owner.clone();
         }
-        // The last events of a VM come when its process is gone already.
+        // The last events of a VM arrive after its process has ended.
         let owner = owner(&self.root, pid).or_else(|| former.and_then(|(_, owner)| owner.clone()));
         self.known.insert(pid, (now_ns, owner.clone()));
         owner
@@ -119,11 +119,11 @@ mod tests {
         assert_eq!(owners.of(7, 0), Some(web.clone()));
         assert_eq!(owners.of(8, 0), Some(web.clone()));
         assert_eq!([9, 10, 0, -1].map(|pid| owners.of(pid, 0)), [None, None, None, None]);
-        // One that calls itself the worker of another.
+        // A process that names itself like another one's worker.
         process(root.path(), 11, "vhost-7", "qemu -name other");
         let other = owners.of(11, 0).unwrap();
         assert_eq!((other.pid, other.vm.as_deref()), (11, Some("other")));
-        // One whose command line cannot be read, and who is no child of kthreadd.
+        // A process whose command line cannot be read, and which is not a child of kthreadd.
         process(root.path(), 12, "vhost-7", "");
         assert_eq!(owners.of(12, 0), None);
         child_of(root.path(), 12, 22);
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(owners.of(7, 4 * HOLDS_NS).unwrap().process, "other");
     }
 
-    /// A process loses its command line before its entry goes.
+    /// A process loses its command line before it disappears from `/proc`.
     #[test]
     fn a_process_that_ends_has_its_name_or_no_owner() {
         use std::process::{Command, Stdio};
@@ -147,7 +147,7 @@ mod tests {
             vmm.args(["-c", "read end", "lkvm", "--name", "web"]).stdin(Stdio::piped());
             let mut vmm = vmm.spawn().unwrap();
             let pid = vmm.id().cast_signed();
-            // It is this program until then.
+            // Until execve(2) it is this program.
             while vm(pid) != Some(web()) {}
             drop(vmm.stdin.take());
             while let Some(name) = vm(pid) {

@@ -1,4 +1,4 @@
-//! Some tracepoints on every CPU, with one buffer a CPU.
+//! Samples some tracepoints on every CPU, with one buffer per CPU.
 
 use crate::Error;
 use crate::perf::{Event, Watch};
@@ -8,11 +8,11 @@ use std::ffi::CString;
 use std::io;
 use tracing::{debug, warn};
 
-/// Bytes of each CPU's buffer: room for some 2,000 events between two looks. Larger ones would be beyond
-/// what `perf_event_mlock_kb` lets those lock who are not root.
+/// The size of each CPU's buffer: room for about 2,000 events between two readings. Larger ones would exceed what
+/// `perf_event_mlock_kb` lets unprivileged users lock.
 const BUFFER: usize = 256 * 1024;
 
-/// The tracepoint to open.
+/// A tracepoint to open.
 #[derive(Debug, Clone)]
 pub(crate) struct Tracepoint {
     pub(crate) id: u16,
@@ -20,21 +20,21 @@ pub(crate) struct Tracepoint {
     pub(crate) filter: Option<String>,
 }
 
-/// Samples tracepoints on all CPUs that are online, whatever runs there. Dropping it closes everything.
+/// Samples tracepoints on all online CPUs. Dropping it closes all events.
 #[derive(Debug)]
 pub(crate) struct Source {
     tracepoints: Vec<Tracepoint>,
     cpus: BTreeMap<u32, Watched>,
-    /// Counts of CPUs that went away, by tracepoint.
+    /// The counts of CPUs that went offline, by tracepoint.
     gone: Vec<u64>,
-    /// CPUs that are online and cannot be watched.
+    /// Online CPUs that cannot be watched.
     refused: BTreeSet<u32>,
     enabled: bool,
 }
 
 #[derive(Debug)]
 struct Watched {
-    // The ring goes before the events: the mapping holds on to the first event's buffer.
+    // Dropped before the events, because the mapping refers to the first event's buffer.
     ring: Ring,
     events: Vec<Event>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct CpuRecords {
 }
 
 impl Source {
-    /// Opens `tracepoints` on `cpus`, stopped. CPUs that went offline meanwhile are passed over.
+    /// Opens `tracepoints` on `cpus`, disabled. CPUs that went offline meanwhile are skipped.
     ///
     /// # Errors
     /// [`Error::OnCpu`].
@@ -74,7 +74,7 @@ impl Source {
         self.cpus.iter().try_for_each(|(&cpu, watched)| watched.enable(cpu))
     }
 
-    /// Stops the events. What was recorded stays to be taken.
+    /// Stops the events. Recorded samples can still be taken.
     pub(crate) fn disable(&mut self) {
         self.enabled = false;
         for (cpu, watched) in &self.cpus {
@@ -84,14 +84,14 @@ impl Source {
         }
     }
 
-    /// Takes what the buffers hold, CPU by CPU.
+    /// Takes the contents of the buffers, CPU by CPU.
     pub(crate) fn take(&mut self) -> Vec<CpuRecords> {
         let taken = self.cpus.iter_mut().map(|(&cpu, watched)| watched.take(cpu));
         taken.filter(|records| !records.bytes.is_empty()).collect()
     }
 
-    /// Watches those CPUs that came, and lets those go that went; returns the last records of the latter. A CPU
-    /// that cannot be watched is reported once, and the others continue.
+    /// Starts to watch CPUs that came online, and drops those that went offline; returns the last records of the
+    /// latter. A CPU that cannot be watched is reported once, and the others continue.
     pub(crate) fn follow(&mut self, online: &BTreeSet<u32>) -> Vec<CpuRecords> {
         let went: Vec<u32> = self.cpus.keys().copied().filter(|cpu| !online.contains(cpu)).collect();
         let mut last = Vec::new();
@@ -119,7 +119,7 @@ impl Source {
                     self.cpus.insert(cpu, watched);
                 }
                 Err(Error::OnCpu { source, .. }) if is_offline(&source) => {}
-                // It is tried again each time.
+                // Tried again with each call, but reported once.
                 Err(error) if self.refused.insert(cpu) => warn!(
                     "{error}: {}",
                     std::error::Error::source(&error).map_or_else(String::new, ToString::to_string)
@@ -130,7 +130,8 @@ impl Source {
         last
     }
 
-    /// The number of times that each tracepoint passed its filter since it was opened, by ID, recorded or not.
+    /// The number of times that each tracepoint passed its filter since it was opened, by ID, including dropped
+    /// records.
     pub(crate) fn counts(&self) -> Vec<(u16, u64)> {
         let mut sums = self.gone.clone();
         for watched in self.cpus.values() {
@@ -155,7 +156,7 @@ impl Watched {
     }
 
     fn counts(&self) -> impl Iterator<Item = u64> + '_ {
-        // A count that cannot be read tells of no loss; the buffers' own records still do.
+        // If a count cannot be read, it shows no losses; the buffers' own records still do.
         self.events.iter().map(|event| event.total().map_or(0, |total| total.count))
     }
 }
@@ -228,14 +229,14 @@ mod tests {
 
     #[test]
     fn a_cpu_that_cannot_be_watched_is_told_once() {
-        // No kernel has a tracepoint of this number.
+        // No kernel has a tracepoint with this ID.
         let none = Tracepoint { id: u16::MAX, name: "none:none".to_owned(), filter: None };
         let mut source = Source::open(vec![none], &BTreeSet::new()).unwrap();
         let warnings = Arc::new(AtomicU32::new(0));
         tracing::subscriber::with_default(Warnings(Arc::clone(&warnings)), || {
             (0..3).for_each(|_| drop(source.follow(&[0].into())));
             assert_eq!(warnings.load(Ordering::Relaxed), 1);
-            // It went, and came again.
+            // The CPU goes offline and comes online again.
             drop(source.follow(&BTreeSet::new()));
             drop(source.follow(&[0].into()));
         });

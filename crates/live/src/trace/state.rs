@@ -1,4 +1,4 @@
-//! The state after a change of an inhibit reason.
+//! The state of a VM after a change of an inhibit reason.
 
 use crate::inhibit::InhibitChange;
 use exits::{Inhibit, InhibitNumbering, Inhibits};
@@ -7,36 +7,36 @@ use std::collections::{BTreeSet, HashMap};
 /// The state of interrupt virtualization for a VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InhibitState {
-    /// Nothing inhibits it.
+    /// No reason is in force.
     Active,
-    /// Something does.
+    /// At least one reason is in force.
     Inhibited {
-        /// What.
+        /// The reasons.
         by: Vec<Inhibit>,
-        /// These are all reasons; before Linux 5.18 reasons that were set before the trace are not known.
+        /// True if these are all reasons; before Linux 5.18, those that were set before the trace are not known.
         complete: bool,
     },
-    /// Nothing that was seen does, and the kernel does not say (before Linux 5.18).
+    /// No reason was seen that is still set, but there may be others (before Linux 5.18).
     Unknown,
 }
 
-/// A change, and what it means.
+/// A change with the state after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InhibitReport {
     /// The change that KVM reported.
     pub change: InhibitChange,
     /// The reason.
     pub reason: Inhibit,
-    /// The state afterwards.
+    /// The state after the change.
     pub state: InhibitState,
-    /// The state differs from before; `None` where that is not known, as for the first change of a VM.
+    /// True if the set of reasons differs from before; `None` if that is not known, as for the first change of a VM.
     pub changed: Option<bool>,
 }
 
-/// More processes than have VMs at once; then all is forgotten.
+/// More processes than there are VMs at the same time; beyond that, all states are forgotten.
 const MOST: usize = 4096;
 
-/// The state of each process. The kernel's event does not tell the VMs of one process apart.
+/// The state by process. The kernel's event does not distinguish the VMs of one process.
 #[derive(Debug)]
 pub(crate) struct States {
     numbering: InhibitNumbering,
@@ -54,7 +54,7 @@ impl States {
         Self { numbering, by_process: HashMap::new() }
     }
 
-    /// Changes are taken in the order of their times.
+    /// The report on a change. Call it in order of time.
     pub(crate) fn report(&mut self, process: i32, change: InhibitChange) -> InhibitReport {
         if self.by_process.len() > MOST {
             self.by_process.clear();

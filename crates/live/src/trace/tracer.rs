@@ -1,4 +1,4 @@
-//! Reads the kernel's buffers, and gives their events in order.
+//! Reads the kernel's buffers and returns their events in order.
 
 use super::clock::Anchor;
 use super::cpus::online;
@@ -18,50 +18,50 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use tracing::debug;
 
-/// An event waits so long for earlier ones of other CPUs. A record is in its buffer within microseconds of its
-/// time, unless the CPU itself was stopped in between, as a host that is a guest may be.
+/// The time for which an event is held back for earlier ones of other CPUs. A record is in its buffer within
+/// microseconds, unless the CPU itself was stopped meanwhile, which can happen if the host is a guest.
 const HOLD_BACK_NS: u64 = 50_000_000;
-/// CPUs that come and go are noticed within this time.
+/// The interval of looking for CPUs that came online or went offline.
 const HOTPLUG_NS: u64 = 1_000_000_000;
 
 /// The options of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The kinds; none is those of [`EventKind::is_default`].
+    /// The kinds; if empty, those of [`EventKind::is_default`].
     pub kinds: BTreeSet<EventKind>,
-    /// Only events of VMs with one of these names or numbers ([`WantedVm`]); none is all.
+    /// Only events of VMs with these names or numbers ([`WantedVm`]); all if empty.
     pub vms: Vec<String>,
-    /// Requests to set what is set, or to clear what is not set, are events too.
+    /// Also report requests that change nothing: to set a reason that is set, or to clear one that is not.
     pub unchanged: bool,
-    /// Give out so many events and no more; `None` is all.
+    /// End after this number of events; `None` is no limit.
     pub count: Option<u64>,
 }
 
-/// An item of [`Tracer::poll`].
+/// A result of [`Tracer::poll`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// Something happened.
+    /// An event.
     Event(Occurrence),
-    /// Something happened that found no room.
+    /// A loss of events.
     Lost(Loss),
 }
 
-/// The figures of a trace.
+/// The counts of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Events that were given out, by kind; every kind that was traced has its number.
+    /// Reported events by kind, with an entry for every kind that was traced.
     pub events: BTreeMap<EventKind, u64>,
-    /// Events that found no room, by kind, where there were any.
+    /// Lost events by kind, if there were any.
     pub lost: BTreeMap<EventKind, u64>,
-    /// Inhibit requests that changed nothing, and were left out.
+    /// Inhibit requests that changed nothing and were not reported.
     pub unchanged: u64,
-    /// Events left out because nothing says whose they are, when VMs were named.
+    /// Events that were not reported because VMs were selected and their VM is not known.
     pub of_nobody: u64,
-    /// Records that could not be read.
+    /// Records that could not be decoded.
     pub undecoded: u64,
 }
 
-/// Traces the whole host. Dropping it ends the trace.
+/// Traces the whole host, until dropped.
 #[derive(Debug)]
 pub struct Tracer {
     root: PathBuf,
@@ -76,7 +76,7 @@ pub struct Tracer {
     missing: Vec<Missing>,
     recorded: HashMap<u16, u64>,
     summary: Summary,
-    /// Losses told so far.
+    /// The number of losses that were reported so far.
     told: u64,
     looked_ns: u64,
 }
@@ -88,11 +88,11 @@ enum Held {
 }
 
 impl Tracer {
-    /// Begins to trace the host below `root` (`/` for this one), whose tracefs is `tracefs`. Kinds that this
-    /// kernel does not have are in [`Self::missing`].
+    /// Starts to trace the host below `root` (`/` for this one), whose tracefs is `tracefs`. Kinds that this kernel
+    /// does not have are in [`Self::missing`].
     ///
     /// # Errors
-    /// [`Error::NothingToTrace`] when no kind is there, [`Error::OnCpu`] when the rights are lacking,
+    /// [`Error::NothingToTrace`] if no kind exists, [`Error::OnCpu`] if privileges are missing,
     /// [`Error::TracefsDenied`], [`Error::Read`].
     pub fn attach(root: &Path, tracefs: &Tracefs, options: Options) -> Result<Self, Error> {
         let mut missing = Vec::new();
@@ -135,7 +135,7 @@ impl Tracer {
         let states = States::new(numbering.unwrap_or_else(|| {
             InhibitNumbering::of_kernel(tracefs.kernel().unwrap_or(exits::KernelVersion::new(0, 0)))
         }));
-        // VMs that cannot be found are seen with their first event.
+        // VMs that are not found now are recognized by their first event.
         let running =
             if options.vms.is_empty() { None } else { Vms::discover(root).ok() }.unwrap_or_default();
         let wanted = options.vms.iter().map(|vm| WantedVm::new(vm, &running)).collect();
@@ -159,7 +159,7 @@ impl Tracer {
         })
     }
 
-    /// The kinds that were wanted and are not there.
+    /// The requested kinds that do not exist here.
     #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
@@ -170,14 +170,14 @@ impl Tracer {
         self.summary.events.keys().copied()
     }
 
-    /// Tests whether as many events were given out as were asked for, so that no more will come.
+    /// Tests whether the requested number of events was reported, so that no more will follow.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.options.count.is_some_and(|count| self.summary.events.values().sum::<u64>() >= count)
     }
 
-    /// The events since the last call, in order of time; those younger than 50 ms come with a later call.
-    /// To be called some twenty times a second.
+    /// The events since the last call, in order of time; those of the last 50 ms follow with a later call. Call it
+    /// about twenty times a second.
     pub fn poll(&mut self) -> Vec<Item> {
         let now = Anchor::now();
         if now.ns().saturating_sub(self.looked_ns) > HOTPLUG_NS {
@@ -195,7 +195,7 @@ impl Tracer {
         self.release(now, now.ns().saturating_sub(HOLD_BACK_NS))
     }
 
-    /// Ends the trace: all that is left, with the losses that no buffer told, and the numbers.
+    /// Ends the trace, and returns the remaining events, the losses that no buffer reported, and the counts.
     pub fn finish(mut self) -> (Vec<Item>, Summary) {
         self.source.disable();
         let now = Anchor::now();
@@ -222,7 +222,7 @@ impl Tracer {
 
     fn hold(&mut self, taken: Vec<CpuRecords>, now: Anchor) {
         for CpuRecords { cpu, bytes } in taken {
-            // A loss has no time; it lies before the next sample.
+            // A loss has no time of its own; it was before the next sample.
             let mut lost = 0;
             for record in records(&bytes) {
                 match record {
@@ -250,9 +250,9 @@ impl Tracer {
         }
     }
 
-    /// Asked at once and not when the event is given out: its process may be gone by then.
+    /// Looked up when the event is read, not when it is reported: its process may have ended by then.
     fn owner(&mut self, event: &Event, now: Anchor) -> Option<Owner> {
-        // The GA log is read by a thread of the IOMMU driver.
+        // A thread of the IOMMU driver reads the GA log.
         let strange = event.in_interrupt || matches!(event.what, What::GaLog { .. });
         if strange { None } else { self.owners.of(event.pid, now.ns()) }
     }
@@ -283,7 +283,7 @@ impl Tracer {
         }
         let mut unchanged = false;
         if let What::Inhibit(change) = event.what {
-            // Before anything is left out: what holds depends on all changes.
+            // Before any filter: the state depends on all changes.
             let report = self.states.report(owner.as_ref().map_or(event.pid, |owner| owner.pid), change);
             unchanged = report.changed == Some(false);
             event.what = What::InhibitReport(report);
@@ -294,7 +294,7 @@ impl Tracer {
                 return None;
             };
             let (vm, management) = (owner.vm.as_deref(), &owner.management);
-            // Each learns of the VM, also when another one meant it.
+            // Ask every one, because each has to learn about the VM.
             let mut meant = false;
             for wanted in &mut self.wanted {
                 meant |= wanted.is(owner.pid, vm, management);

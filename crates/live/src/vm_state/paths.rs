@@ -1,4 +1,4 @@
-//! The fields of KVM that are read, as paths from a vCPU.
+//! The paths from a vCPU to the fields of KVM that are read.
 
 use aya::Pod;
 use btf::Btf;
@@ -7,10 +7,10 @@ use exits::Isa;
 use super::PATHS;
 use crate::collector::layout::{kernel_types, module_types, starts_with_vcpu};
 
-/// `STEPS` of the program.
+/// `STEPS` of the BPF program.
 const STEPS: usize = 4;
 
-/// `struct path` of the program.
+/// `struct path` of the BPF program.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Path {
@@ -31,7 +31,7 @@ impl Path {
     }
 }
 
-/// The values; the number of each is that of its path.
+/// The values, by the number of their path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     VcpuId,
@@ -51,20 +51,20 @@ pub(super) enum What {
     Tertiary,
 }
 
-/// All that the program and the reader of its values need to know of this kernel.
+/// The offsets in this kernel, for the BPF program and for the reader of its values.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) task_process: u32,
     pub(super) file_private: u32,
     pub(super) paths: [Option<Path>; PATHS],
-    /// Bytes from a vCPU to AMD's list of posted interrupts.
+    /// The offset in a vCPU of AMD's list of posted interrupts.
     pub(super) posted_list: u32,
-    /// Fields that some kernels have and that this type information lacks.
+    /// Fields that are missing in this kernel's type information.
     pub(super) missing: Vec<String>,
 }
 
 impl Layout {
-    /// Finds it below `root`. The error says what is missing without which nothing can be read.
+    /// Finds the offsets for the host below `root`. The error names a mandatory field that is missing.
     pub(super) fn find(root: &std::path::Path, isa: Option<Isa>) -> Result<Self, String> {
         let kernel = kernel_types(root)?;
         let kvm = module_types(root, &kernel, "kvm")?;
@@ -106,14 +106,14 @@ impl Layout {
         let fields: [(What, u32, &[&str]); 4] = [
             (What::Inhibits, 8, &["arch", "apicv_inhibit_reasons"]),
             (What::Irqchip, 4, &["arch", "irqchip_mode"]),
-            // A byte since Linux 6.9, a word before; the numbers are small.
+            // One byte since Linux 6.9, four before; the numbers are small.
             (What::VmType, 1, &["arch", "vm_type"]),
             (What::Pit, 8, &["arch", "vpit"]),
         ];
         for (what, size, path) in fields {
             match kvm.member("kvm", path) {
                 Some(at) => self.set(what, size, &[to_kvm, at]),
-                // The others are not needed: kernels are built without a PIT, and had no types of VMs.
+                // The others are optional: kernels can be built without a PIT, and older ones have no VM types.
                 None if what == What::Inhibits => self.note("kvm", path),
                 None => {}
             }
@@ -132,7 +132,7 @@ impl Layout {
         if let Some(apic) = to_apic {
             self.set(What::Apic, 8, &[apic]);
         }
-        // It moved from the vCPU to its APIC with Linux 6.0.
+        // Linux 6.0 moved it from the vCPU to its APIC.
         match (to_apic, kvm.member("kvm_lapic", &["apicv_active"])) {
             (Some(apic), Some(active)) => self.set(What::Active, 1, &[apic, active]),
             _ => match kvm.member("kvm_vcpu", &["arch", "apicv_active"]) {
@@ -161,14 +161,14 @@ impl Layout {
                 for (what, size, path) in fields {
                     match vendor.member(structure, path) {
                         Some(at) => self.set(what, size, &[at]),
-                        // Kernels before 6.0 know none.
+                        // Kernels before 6.0 do not have it.
                         None if what == What::Tertiary => {}
                         None => self.note(structure, path),
                     }
                 }
             }
             Isa::Svm => {
-                // The VMCB of the VM itself, not of a guest nested in it; until Linux 5.13 there was one pointer.
+                // The VMCB of the VM itself, not that of a nested guest; up to Linux 5.13 there was only one pointer.
                 let vmcb = vendor
                     .member(structure, &["vmcb01", "ptr"])
                     .or_else(|| vendor.member(structure, &["vmcb"]));

@@ -1,4 +1,4 @@
-//! Finds the end of an HTTP answer.
+//! The parser that finds the end of an HTTP answer.
 
 use crate::crowd::{Happened, Session};
 
@@ -7,7 +7,7 @@ const MOST_FIELDS: usize = 64;
 /// The longest head of an answer, in bytes.
 const LONGEST_HEAD: usize = 32 * 1024;
 
-/// One connection: the bytes of the current answer's body that are still to come.
+/// The protocol state of one connection: the rest of the current answer's body.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
     body: Option<Body>,
@@ -35,7 +35,7 @@ impl Session for Asking {
                 None => match head(rest)? {
                     Some((body, length)) => {
                         taken += length;
-                        // Another answer to the same request follows an informational one.
+                        // An informational answer is followed by the final answer to the same request.
                         let Some(body) = body else { continue };
                         self.body.insert(body)
                     }
@@ -44,7 +44,7 @@ impl Session for Asking {
             };
             let here = body.left.min((incoming.len() - taken) as u64);
             body.left -= here;
-            // At most the bytes that are there.
+            // `here` is at most the number of bytes received, so the cast is lossless.
             taken += here as usize;
             if body.left > 0 {
                 return Ok(taken);

@@ -3,7 +3,7 @@
 use super::packet::{self, Packet, decode};
 use crate::crowd::{Happened, Session};
 
-/// The size of the run and the message's number, which each payload contains.
+/// The size of the run and the message's number, with which each payload begins.
 pub(super) const SMALLEST_MESSAGE: u32 = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Client {
                 let bytes = payload.len() as u64;
                 let Some((run, rest)) = payload.split_first_chunk::<8>() else { return Ok(()) };
                 let Some((number, _)) = rest.split_first_chunk::<8>() else { return Ok(()) };
-                // Ignore messages of others that use the same broker.
+                // Ignore messages of other runs on the same broker.
                 if u64::from_be_bytes(*run) == self.run {
                     happened.push(Happened::Delivery { message: u64::from_be_bytes(*number), bytes });
                 }

@@ -18,7 +18,7 @@ pub(crate) enum Packet<'a> {
     Pingresp,
 }
 
-/// Bytes that are not a packet that a broker sends.
+/// The reason why bytes are not a packet from a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("sent {0}")]
 pub(crate) struct Malformed(&'static str);
@@ -73,7 +73,7 @@ fn publish(first: u8, body: &[u8]) -> Result<Packet<'_>, Malformed> {
 pub(crate) fn connect(client: &str) -> Vec<u8> {
     let mut body = Vec::with_capacity(16 + client.len());
     text(&mut body, "MQTT");
-    // Protocol level 4; clean session; keep alive 0: never.
+    // Protocol level 4; clean session; keep alive off.
     body.extend([4, 2, 0, 0]);
     text(&mut body, client);
     whole(0x10, &body)
@@ -123,7 +123,7 @@ fn push_length(packet: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// 1.5.3. The client's own strings are short.
+/// 1.5.3: a string with its length. Our strings are short; a longer one than the length allows is cut.
 fn text(packet: &mut Vec<u8>, text: &str) {
     let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
     packet.extend(length.to_be_bytes());

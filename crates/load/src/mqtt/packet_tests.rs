@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 #[test]
 fn packets_are_those_of_the_standard() {
-    // The example of 3.1.3 has these fields; the identifier is ours.
+    // The fields are those of the example in 3.1.3, except for the client identifier.
     assert_eq!(connect("a"), b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a");
     assert_eq!(subscribe(10, "a/b", 1), b"\x82\x08\x00\x0a\x00\x03a/b\x01");
     assert_eq!(puback(0x0102), b"\x40\x02\x01\x02");

@@ -1,11 +1,12 @@
-//! Loops whose instructions can be counted, and the counter to time them by.
+//! Loops of a known number of instructions, and the counter that times them.
 
 use std::arch::asm;
 use std::arch::x86_64::_rdtsc;
 
 /// The time stamp counter, in its ticks.
 pub(super) fn ticks() -> u64 {
-    // SAFETY: RDTSC touches no memory; a host that forbids it to user space gives a signal, not a wrong value.
+    // SAFETY: RDTSC touches no memory; on a host that forbids it in user space it raises a signal and does not
+    // return a wrong value.
     unsafe { _rdtsc() }
 }
 

@@ -11,16 +11,16 @@ use probe::{ArmEvidence, Arms, Config, MicroVm};
 use super::schedule::{Machine, Seen};
 use crate::{Plan, Tracing};
 
-/// The most exits of one operation, with room: the costliest, an IPI without virtualization, takes 4.
+/// An upper bound of the exits of one operation. An IPI without virtualization causes the most: 4.
 const EXITS_PER_OPERATION: usize = 8;
-/// Exits for host interrupts, and for the micro VM's work around a run.
+/// Room for exits caused by host interrupts, and by the micro VM's setup before and after a run.
 const SPARE_EXITS: usize = 500;
 
 /// The real [`Machine`].
 pub(super) struct Rig {
     config: Config,
     vm: MicroVm,
-    /// A run failed in a way that leaves the guest unusable.
+    /// True after a failed run that left the guest unusable.
     stopped: bool,
     tracefs: Result<Tracefs, String>,
     options: Options,
@@ -53,7 +53,7 @@ impl Rig {
         self.vm.tsc_khz()
     }
 
-    /// The way of counting exits. Attaches to the tracepoints once to find out whether they can be used.
+    /// Determines how exits are counted: attaches to the tracepoints once to find out whether they can be used.
     pub(super) fn tracing(&mut self) -> Tracing {
         let attached = self.attach();
         if let Err(why) = &attached {
@@ -107,7 +107,7 @@ impl Machine for Rig {
         target: Option<u16>,
     ) -> Result<Run, String> {
         self.vm.run(measure, warm_up, samples, target).map_err(|error| {
-            // These errors come before the guest runs.
+            // These errors are returned before the guest runs, so it is still usable.
             let refused = matches!(error, probe::Error::Unsupported { .. } | probe::Error::TooFewCpus { .. });
             self.stopped |= !refused;
             chain(&error)
@@ -134,7 +134,7 @@ impl Machine for Rig {
 
     fn take(&mut self) -> Result<Seen, String> {
         let counter = self.counter()?;
-        // The count of lost events is exact only while nothing is written.
+        // The count of lost events is only exact while no events are written.
         counter.disable().map_err(|error| chain(&error))?;
         let threads = counter.drain().map_err(|error| chain(&error))?;
         counter.enable().map_err(|error| chain(&error))?;

@@ -1,10 +1,9 @@
 //! The order of the runs.
 //!
-//! Timed runs come in blocks of Off, On, On, Off, one measure after the other. What two neighbours have in
-//! common must not differ between the arms, so the vCPU that receives the interrupts changes from pair to
-//! pair and never within one. Attaching to the tracepoints takes longer than many runs, so it is done once,
-//! after all timed runs: then one counted run for each arm and measure follows, On first. The run before it
-//! was Off, so both switches are seen.
+//! Timed runs come in blocks of Off, On, On, Off, one measure after the other. The two runs of a pair must differ in the
+//! arm only, so the vCPU that receives the interrupts changes between pairs and never within one. Attaching to the
+//! tracepoints takes longer than many runs, so it is done once, after all timed runs. Then one counted run for each arm and
+//! measure follows, On first: the last timed run was Off, so the tracepoints see the switches in both directions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +28,7 @@ pub struct Progress {
     pub measure: Measure,
     /// The arm of the next run.
     pub arm: Arm,
-    /// The next run counts exits instead of cycles.
+    /// True if the next run counts exits instead of cycles.
     pub counted: bool,
 }
 
@@ -49,7 +48,7 @@ pub(super) trait Machine {
     /// Switches to `arm`; does nothing if it is already there.
     fn switch(&mut self, arm: Arm) -> Result<(), String>;
 
-    /// Takes one run in the current arm.
+    /// Makes one run in the current arm.
     fn run(
         &mut self,
         measure: Measure,
@@ -58,7 +57,7 @@ pub(super) trait Machine {
         target: Option<u16>,
     ) -> Result<Run, String>;
 
-    /// Makes a fresh machine after a failure that left the guest in an undefined state.
+    /// Creates a new machine if a failure left the guest in an undefined state.
     fn renew(&mut self) -> Result<(), String>;
 
     /// Switches the tracepoints on, with empty counts; `false` if they cannot be used.
@@ -114,7 +113,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
         Self { plan, arms, machine, progress, began, position: 0, runs: Runs::default() }
     }
 
-    /// Takes every run; a measure that fails is recorded and skipped.
+    /// Makes all runs. If a measure fails, records the failure and goes on with the next one.
     pub(super) fn carry_out(mut self) -> Runs {
         let mut timed = Vec::new();
         for (index, &measure) in (0..).zip(&self.plan.measures) {
@@ -144,7 +143,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
                 Err(why) => Err(Failed { arm: Arm::On, why: why.clone() }),
             };
             if let Err(failed) = counted {
-                // A fresh machine has other threads.
+                // A new machine has other threads, to which the tracepoints must be attached anew.
                 self.machine.stop();
                 if let Err(why) = self.fail(measure, failed) {
                     return self.give_up(&measures[index..], measure, &why);
@@ -154,7 +153,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
         }
     }
 
-    /// Records the failure of a measure, and makes a fresh machine if needed.
+    /// Records the failure of a measure, and creates a new machine if needed.
     fn fail(&mut self, measure: Measure, Failed { arm, why }: Failed) -> Result<(), String> {
         tracing::warn!(%measure, ?arm, why, "the measure failed; the next one follows");
         self.runs.failures.push(Failure { measure, arm, why });
@@ -217,7 +216,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
     fn counted_run(&mut self, measure: Measure, arm: Arm, traced: bool) -> Result<CountedRun, String> {
         let target = self.target(measure, 0);
         self.machine.switch(arm)?;
-        // The exits of the switch itself belong to no operation; only its changes of inhibits are kept.
+        // The exits of the switch itself belong to no operation: keep only its changes of inhibit reasons.
         let switch = if traced { self.machine.take()? } else { Seen::default() };
         let run = self.machine.run(measure, self.plan.warm_up, self.plan.counted_samples, target)?;
         let seen = if traced { self.machine.take()? } else { Seen::default() };

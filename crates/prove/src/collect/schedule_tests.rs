@@ -1,14 +1,14 @@
-//! Tests of the order of all operations, by a log.
+//! Tests of the order of operations, with a mock machine that logs them.
 
 use exits::InhibitReason;
 
 use super::*;
 
-/// Logs each call, and fails where it is told to.
+/// A machine that logs each call and fails on request.
 struct Logging {
     log: Vec<String>,
     arm: Arm,
-    /// The measure and the number of samples that fail with the arm on.
+    /// The runs that fail with the arm on: those of this measure with this number of samples.
     broken: Option<(Measure, u32)>,
     traces: bool,
     renews: bool,

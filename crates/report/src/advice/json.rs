@@ -43,12 +43,12 @@ struct VmDocument<'a> {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct RowDocument<'a> {
-    /// The device's name for programs; `None` for an unknown one.
+    /// The device's ID for programs; `None` for an unknown device.
     device: Option<&'a str>,
     name: String,
     what: Option<&'a str>,
     why: Option<&'a str>,
-    /// It was identified by the VM's definition, not by the address alone.
+    /// True if it was identified by the VM's definition, not by the address alone.
     by_definition: bool,
     wakes: Option<&'a str>,
     exits: u64,
@@ -86,7 +86,7 @@ struct IdleDocument {
     exits_per_second: f64,
     sleeps_per_second: f64,
     within: bool,
-    /// The host CPU time of the process's threads in the same time.
+    /// The host CPU time of the process's threads during the audit.
     threads: Vec<ThreadsDocument>,
 }
 
@@ -98,7 +98,7 @@ struct ThreadsDocument {
     wake_ups_per_second: Option<f64>,
 }
 
-/// The advice with its recordings, and with the audits of `--idle`, one for each VM.
+/// The advice with its recordings. With `--idle` it has an audit for each VM.
 #[must_use]
 pub fn json<'a>(
     recordings: &Recordings,

@@ -16,7 +16,7 @@ use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
 
-/// The most ports, addresses or registers of a device that are named.
+/// The maximum number of ports, addresses or registers shown for a device.
 const MOST_PARTS: usize = 4;
 
 /// The settings of the display.
@@ -30,7 +30,7 @@ pub struct AdviceView {
     pub top: usize,
 }
 
-/// The devices that cause the exits of each VM, and the fixes, by the most that can be saved; with `audits`, the
+/// The devices that cause the exits of each VM, with the fixes, in order of the time that can be saved. With `audits`, the
 /// wake-ups of VMs that should be idle.
 ///
 /// No line is wider than `width` columns if `width` is at least 80.
@@ -183,7 +183,7 @@ fn labelled(label: &str, said: &str, width: usize) -> String {
     wrapped(said, width, &format!("    {label:9}"), "             ")
 }
 
-/// The most accessed places.
+/// The ports, addresses or registers with the most exits.
 fn seen(row: &DeviceExits<'_>, observed_ns: u64) -> String {
     let said = |&(reason, part, exits, _): &(ExitReason, Part, u64, u64)| {
         let what = match part {

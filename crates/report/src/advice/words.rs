@@ -19,7 +19,7 @@ pub(crate) fn per_second(exits: u64, observed_ns: u64) -> Option<f64> {
     (observed_ns > 0).then(|| exits as f64 / observed_ns as f64 * 1e9)
 }
 
-/// The share of one processor's time.
+/// The time in percent of one CPU.
 pub(crate) fn percent(time_ns: u64, observed_ns: u64) -> Option<f64> {
     (observed_ns > 0).then(|| time_ns as f64 / observed_ns as f64 * 100.0)
 }

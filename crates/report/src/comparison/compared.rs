@@ -13,7 +13,7 @@ use crate::text::printable;
 /// Two sides of recordings with their comparison.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared<'a> {
-    /// The comparison.
+    /// The comparison of their exits.
     pub comparison: &'a ProfileComparison,
     /// The grouping of its rows.
     pub grouping: &'a Grouping,
@@ -91,7 +91,7 @@ fn what(subject: &Subject) -> Option<String> {
     reason.or_else(|| subject.access.map(|access: Access| access.to_string())).map(|name| printable(&name))
 }
 
-/// The VM of a row: "web", "366", or "366 → 402" if its number changed.
+/// The VM of a row: "web", "366", or "366 → 402" if its process or domain ID changed.
 pub(crate) fn vm(subject: &Subject, vms: &[ComparedVm]) -> String {
     let Some(vm) = subject.vm.and_then(|place| vms.get(place)) else { return NONE.to_owned() };
     let listed = |numbers: &BTreeSet<u32>| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");

@@ -14,9 +14,8 @@ const TITLES: &str = "vm,vcpu,thread,reason,access,idle,\
     mean_ns_before,mean_ns_after,mean_change,mean_low,mean_high,mean_method,\
     p50_ns_before,p50_ns_after,p99_ns_before,p99_ns_after";
 
-/// A line for each row; the first, without names, is the total. Changes and the ends of their 95 % intervals
-/// are in percent. They are empty for rows that were zero before, and so is the upper end of an unbounded
-/// interval.
+/// A line for each row. The first line, without names, is the total. Changes and the ends of their 95 % intervals are in
+/// percent. They are empty for rows that were zero before, as is the upper end of an unbounded interval.
 #[must_use]
 pub fn csv(compared: &Compared<'_>) -> String {
     let comparison = compared.comparison;

@@ -12,7 +12,7 @@ fn side(which: Which) -> &'static str {
     }
 }
 
-/// A sentence or two for each doubt: first differences between the recordings, then faults in them.
+/// A sentence or two for each doubt: first differences between the sides, then faults of recordings.
 #[must_use]
 pub fn doubts(compared: &Compared<'_>) -> Vec<String> {
     let mut said: Vec<String> =
@@ -77,7 +77,7 @@ fn sentence(doubt: &Doubt, compared: &Compared<'_>) -> String {
             counted_accesses(accesses)
         ),
         Doubt::Empty { side: which } => format!("{}: there is no exit at all.", side(which)),
-        // Doubts that this version does not know.
+        // `Doubt` is non-exhaustive: show new variants as they are.
         ref other => format!("{other:?}"),
     }
 }

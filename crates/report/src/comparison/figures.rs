@@ -6,7 +6,7 @@ use conclusions::profile_comparison::{Basis, Estimate, Per, ProfileComparison};
 
 use crate::format::{self, NONE, count, per_second};
 
-/// The unit by which exits are divided: "a second".
+/// The unit of rates: "a second".
 pub(crate) fn unit(per: Per) -> &'static str {
     match per {
         Per::Second => "a second",
@@ -15,12 +15,12 @@ pub(crate) fn unit(per: Per) -> &'static str {
     }
 }
 
-/// Exits for each unit: "6,670/s", "2.002", "34,592".
+/// Exits per unit: "6,670/s", "2.002", "34,592".
 pub(crate) fn rate(value: f64, per: Per) -> String {
     match per {
         Per::Second => per_second(value),
         Per::Operation if value < 0.1 && value > 0.0 => {
-            // Two significant digits: a rare exit has a small rate for each operation.
+            // Two significant digits: a rare exit has a small rate per operation.
             let places = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
             format!("{value:.places$}")
         }
@@ -76,7 +76,7 @@ pub(crate) fn methods(comparison: &ProfileComparison) -> Vec<String> {
     words.into_iter().map(meant).collect()
 }
 
-/// A note if intervals cover only these recordings.
+/// A note if the intervals do not include variation between runs.
 pub(crate) fn scope(comparison: &ProfileComparison) -> Option<&'static str> {
     let alone = !matches!(comparison.total.rate.basis, Some(Basis::Recordings { .. }));
     alone.then_some(

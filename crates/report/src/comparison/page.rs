@@ -1,4 +1,4 @@
-//! Two sides of recordings as one page: the changes, their sizes, and their certainty.
+//! Two sides of recordings as one page: the changes with their intervals.
 
 mod bars;
 mod rows;
@@ -22,7 +22,7 @@ use crate::text::minus;
 
 /// Columns of a chart over half the page.
 const COLUMNS: usize = 90;
-/// The most recordings of a side that are drawn over time.
+/// The maximum number of recordings of a side that are drawn over time.
 const MOST_COURSES: usize = 3;
 
 /// The comparison as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
@@ -69,7 +69,7 @@ fn head(compared: &Compared<'_>) -> Markup {
         header {
             p.eyebrow { "VM exits before and after" }
             p class={ "judgement " (tone) } { (word) }
-            // A line must not end between a figure and its unit.
+            // No line break between a figure and its unit.
             h1 { (minus(&verdict::headline(compared)).replace(" %", "\u{a0}%")) }
             @for extreme in verdict::extremes(compared) { p { (minus(&extreme)) } }
             @for (label, (summary, recordings), exits) in [

@@ -18,8 +18,8 @@ const LABEL: usize = 11;
 
 /// The changes between two sides: rates of exits, handling time, and the time of a single exit.
 ///
-/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
-/// that. Without `colour` it has no escape sequences.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out if needed. Without
+/// `colour` it has no escape sequences.
 #[must_use]
 pub fn terminal(compared: &Compared<'_>, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -89,7 +89,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The total, the rows, and the rows that are not listed.
+    /// The total and the listed rows.
     fn rows(&self) -> impl Iterator<Item = &ComparedRow> {
         [&self.compared.comparison.total].into_iter().chain(&self.compared.comparison.rows)
     }
@@ -175,7 +175,7 @@ impl Page<'_> {
         })
     }
 
-    /// Both sides in one column, which is left out as a whole if room is short.
+    /// Both sides in one column, so that they are left out together if room is short.
     fn pair(
         &self,
         title: &'static str,
@@ -221,14 +221,14 @@ impl Page<'_> {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// Draws the table with bold sums, if there is colour.
+    /// Draws the table, with the total in bold if there is colour.
     fn drawn(&self, columns: Vec<Column>) -> String {
         let table = drawn(columns, self.width, false, self.colour);
         if !self.colour {
             return table;
         }
         let bold = |(number, line): (usize, &str)| match number {
-            // The end of the change's colour resets all attributes.
+            // The code that ends the change's colour would also end bold.
             2 => format!("\u{1b}[1m{}\u{1b}[0m\n", line.replace("\u{1b}[0m", "\u{1b}[39m")),
             _ => format!("{line}\n"),
         };
@@ -240,7 +240,7 @@ impl Page<'_> {
         comparison.before.recordings != comparison.after.recordings
     }
 
-    /// A note if exits include sleep.
+    /// A note that the total excludes sleep, if there is any.
     fn apart(&self) -> &'static str {
         let comparison = self.compared.comparison;
         let idle = [&comparison.before, &comparison.after].map(|side| side.idle.handling.count());

@@ -14,7 +14,7 @@ pub(crate) fn verdict(compared: &Compared<'_>) -> String {
     said.join(" ")
 }
 
-/// The verdict without intervals and rows, for places that show both.
+/// The verdict without intervals and rows, for output that shows both elsewhere.
 pub(crate) fn headline(compared: &Compared<'_>) -> String {
     whole(compared, false)
 }
@@ -47,7 +47,7 @@ fn whole(compared: &Compared<'_>, with_intervals: bool) -> String {
     said + "."
 }
 
-/// Said of a change without an interval.
+/// The text for a change without an interval.
 const NO_INTERVAL: &str = "no interval";
 
 /// A change in words: "95.6 % fewer exits a second (95 % interval -96.0 to -95.1 %)".
@@ -84,7 +84,7 @@ fn clause(estimate: Estimate, nouns: [&str; 3], unit: &str, with_interval: bool)
     }
 }
 
-/// The row whose host time, or count if no times are known, changed most and significantly.
+/// The row with the largest significant change of host time, or of its rate if no times are known.
 fn extreme(comparison: &ProfileComparison, effect: Effect) -> Option<&ComparedRow> {
     let has_times = comparison.has_times();
     let by = |row: &ComparedRow| {

@@ -23,7 +23,7 @@ struct CountingCost {
     programs: Cost,
 }
 
-/// The exits of one interval, with the rows of `table`, which was made of them.
+/// The exits of one interval, with the rows of `table`, which was made from them.
 #[must_use]
 pub fn json(recordings: &Recordings, table: &Table, cost: Option<&Cost>) -> impl Serialize {
     let cost = cost.map(|cost| CountingCost { ns_per_exit: cost.ns_per_exit(), programs: cost.clone() });

@@ -9,9 +9,9 @@ use crate::json::Document;
 struct Fields<'a> {
     #[serde(flatten)]
     plan: &'a Plan,
-    /// The reason why steps that are ready are not made; `null` if there is none.
+    /// The reason why nothing is done although there are steps; `null` without one.
     refused: Option<&'a str>,
-    /// `null` if there was nothing to do.
+    /// The results of the steps; `null` if nothing was applied.
     applied: Option<&'a Applied>,
 }
 

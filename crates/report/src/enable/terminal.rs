@@ -7,8 +7,7 @@ use crate::text::printable;
 
 /// The plan: the current state, the steps with their changes or the reason why nothing is done, and notes.
 ///
-/// Lines of diffs are as wide as in the files; other lines are not wider than `width`, if that is at least
-/// 80.
+/// Lines of diffs are as wide as in the files. No other line is wider than `width` columns if `width` is at least 80.
 #[must_use]
 pub fn plan(plan: &Plan, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -108,7 +107,7 @@ pub fn applied(plan: &Plan, applied: &Applied, width: usize) -> String {
         };
         text += &wrapped(&said, width, "", "  ");
     }
-    // Steps that were requested but could not be tried.
+    // Requested steps that could not be tried.
     for step in plan.steps.iter().filter(|step| applied.steps.iter().all(|one| one.name != step.name)) {
         if let Standing::Blocked { why, next } = &step.standing {
             text += &wrapped(

@@ -1,4 +1,4 @@
-//! The result of `exitless doctor`: the tree of checks, their sum, one sentence, and the next command.
+//! The result of `exitless doctor`: the tree of checks, their tally, one sentence, and the next command.
 
 use doctor::{Examination, HostState};
 use host::Inspection;
@@ -7,7 +7,7 @@ use crate::findings::tree::{FindingsView, findings, findings_summary};
 use crate::terminal::{NARROWEST, emphasised, wrapped};
 use crate::text::printable;
 
-/// All checks by category and VM; the conclusion is last, next to the prompt.
+/// All checks by category and VM, with the conclusion last, next to the prompt.
 #[must_use]
 pub fn terminal(host: &Inspection, found: &Examination, view: FindingsView) -> String {
     let width = view.width.max(NARROWEST);
@@ -20,7 +20,7 @@ pub fn terminal(host: &Inspection, found: &Examination, view: FindingsView) -> S
     text.push('\n');
     text += &emphasised(&wrapped(&sentence, width, "", ""), "1", view.colour);
     if let Some(next) = &found.conclusion.next {
-        // A host that cannot run guests is sent to a laboratory, which runs anywhere.
+        // For a host that cannot run guests, the next command starts a lab, which runs on any machine.
         let anywhere = host.live || found.conclusion.outcome == HostState::NoVirtualization;
         let place = if anywhere { "" } else { ", on that host" };
         text += &format!("next{place}: {}\n", printable(next));

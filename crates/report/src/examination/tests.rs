@@ -32,7 +32,7 @@ fn no_line_is_too_wide_and_everything_can_be_shown() {
         let verbose = terminal(host, &found, FindingsView { verbose: true, ..VIEW });
         for text in [terminal(host, &found, VIEW), verbose] {
             let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
-            // Words without blanks are not broken.
+            // Long words are not broken.
             assert!(
                 wide.iter().all(|line| line.split_whitespace().any(|word| word.len() > 55)),
                 "{name}: {wide:?}"

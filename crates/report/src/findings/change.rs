@@ -2,12 +2,12 @@
 
 use domain::{CpuModel, DefinitionChange, FeatureState, Form, Irqchip, TickPolicy};
 
-/// The change in the syntax of this form, in one line, without its surroundings.
+/// The change in the syntax of this form, in one line, without the surrounding elements.
 #[must_use]
 pub(crate) fn change_in_words(change: &DefinitionChange, form: Form) -> String {
     match form {
         Form::Libvirt => in_xml(change),
-        // xl.cfg is not written; QEMU's syntax is the best known.
+        // There is no writer for xl.cfg, and QEMU's syntax is the best known.
         _ => in_arguments(change),
     }
 }
@@ -81,7 +81,7 @@ fn in_xml(change: &DefinitionChange) -> String {
             format!("<cpu><feature policy='{policy}' name='{name}'/></cpu>")
         }
         DefinitionChange::HyperV(name, on) => {
-            // libvirt nests these two under the one before.
+            // libvirt nests `direct` in `stimer`, and has `time` among the clock's timers.
             match name.as_str() {
                 "stimer-direct" => {
                     format!("<hyperv><stimer state='on'><direct state='{}'/></stimer></hyperv>", on_off(*on))

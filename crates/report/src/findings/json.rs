@@ -1,17 +1,17 @@
-//! Findings of `exitless doctor` and `exitless vm lint` for programs.
+//! Findings of `exitless vm lint` for programs.
 
 use doctor::{Section, Tally};
 use serde::Serialize;
 
 use crate::json::Document;
 
-/// Findings by section, with their sum.
+/// Findings by section, with their tally.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fields<'a> {
     /// The subject: a file, a process, a domain, or the host.
     subject: &'a str,
     summary: Tally,
-    /// The reason why no rule judges the definition.
+    /// The reason why the definition was not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_judged: Option<&'a str>,
     sections: &'a [Section],

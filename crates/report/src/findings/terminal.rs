@@ -7,7 +7,7 @@ use crate::terminal::labels::itemized;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
 
-/// The findings in a definition, the parts that were not understood, and the sum.
+/// The findings in a definition, the parts that were not understood, and the tally.
 #[must_use]
 pub fn terminal(sections: &[Section], doubts: &[String], tally: Tally, view: FindingsView) -> String {
     let mut text = findings(sections, view);

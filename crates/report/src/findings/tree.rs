@@ -16,9 +16,9 @@ pub struct FindingsView {
     pub width: usize,
     /// Escape sequences colour the marks.
     pub colour: bool,
-    /// Checks that passed are shown, one line each.
+    /// True to show checks that passed, one line each.
     pub passes: bool,
-    /// Each check is shown in full: also why it matters, the rule's name and its source. Includes the checks
+    /// True to show each check in full, including the reason for it, the rule's name and its source, and to show checks
     /// that passed.
     pub verbose: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) fn findings(sections: &[Section], view: FindingsView) -> String {
     text
 }
 
-/// The sum of all findings: "2 failures, 1 warning, 14 passed, 3 skipped".
+/// The tally of all findings: "2 failures, 1 warning, 14 passed, 3 skipped".
 #[must_use]
 pub(crate) fn findings_summary(tally: Tally) -> String {
     let plural = |number: usize, word: &str| counted(number as u64, word);
@@ -78,7 +78,7 @@ impl FindingsView {
             State::Skip(why) => format!("{}: {why}", finding.title),
             _ => format!("{}: {}", finding.title, finding.found),
         };
-        // Escape sequences in the text would count as columns in the wrapping.
+        // Wrap without the mark: its escape sequences would count as columns.
         let body = self.wrapped(&title, &below, &below);
         text.push_str(&indent);
         text.push_str(&mark);
@@ -103,7 +103,7 @@ impl FindingsView {
         line("why", &finding.why);
         if fixes {
             let is_managed = finding.fixes.iter().any(|fix| matches!(fix, Fix::Managed(_)));
-            // A managed VM's definition is not what its user edits.
+            // The user of a managed VM does not edit its definition.
             let shown = |fix: &&Fix| !is_managed || !matches!(fix, Fix::Definition(_));
             for (number, fix) in finding.fixes.iter().filter(shown).enumerate() {
                 let label = if number == 0 { "fix" } else { "or" };
@@ -132,7 +132,7 @@ impl FindingsView {
     }
 
     fn wrapped(self, words: &str, first: &str, rest: &str) -> String {
-        // Options of commands and elements are not broken if a line is long enough for them.
+        // Do not break options of commands and elements at hyphens.
         let options = Options::new(self.width)
             .word_splitter(textwrap::WordSplitter::NoHyphenation)
             .initial_indent(first)
@@ -141,7 +141,7 @@ impl FindingsView {
     }
 }
 
-/// A fix in the words of the program that made the VM, in lines.
+/// The lines of a fix in the terms of the program that manages the VM.
 pub(crate) fn managed_in_words(managed: &Managed) -> Vec<String> {
     let name = managed.manager.name();
     let changes = managed.changes.iter().map(|change| format!("{name}: {change}"));

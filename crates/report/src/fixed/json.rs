@@ -12,16 +12,16 @@ use crate::json::Document;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fields<'a> {
     subject: &'a str,
-    /// The reason why no rule judges the definition, so that nothing is changed.
+    /// The reason why the definition was not judged, so that nothing is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_judged: Option<&'a str>,
-    /// The new text was written.
+    /// True if the new text was written.
     applied: bool,
     rules: &'a [RuleChanges],
     left: &'a [LeftFinding],
     refused: &'a [Refusal],
     notes: &'a [String],
-    /// Empty if nothing changes.
+    /// A unified diff; empty if nothing changes.
     diff: String,
     /// The whole new text; for a process, a shell command.
     text: String,

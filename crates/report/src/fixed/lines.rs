@@ -2,11 +2,11 @@
 
 use similar::TextDiff;
 
-/// Lines around a change.
+/// The number of context lines around a change.
 const AROUND: usize = 3;
 
-/// The text in lines. That of a running process, whose arguments end with NUL bytes, becomes a shell command
-/// with an option on each line.
+/// The text in lines. The arguments of a running process, which are separated by NUL bytes, become a shell command with one
+/// option per line.
 pub(crate) fn in_lines(bytes: &[u8]) -> String {
     if bytes.contains(&0) {
         return command(&arguments(bytes));

@@ -13,7 +13,7 @@ use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
 
-/// A fixed definition and the settings of its display.
+/// A fixed definition and display settings.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedView<'a> {
     /// The name of the definition.
@@ -24,7 +24,7 @@ pub struct FixedView<'a> {
     pub old: &'a [u8],
     /// The fixed definition.
     pub fixed: &'a Fixed,
-    /// The state of the new text, or the next step for the reader: a sentence.
+    /// A sentence on the state of the new text, or the next step for the reader.
     pub ending: &'a str,
     /// Columns of the terminal. The diff's lines are not wrapped.
     pub width: usize,
@@ -103,7 +103,7 @@ fn diff(view: &FixedView<'_>) -> String {
     lines.lines().map(coloured).collect()
 }
 
-/// Lines without control characters; tabs become blanks.
+/// Lines without control characters; tabs become spaces.
 fn lines(text: &str) -> String {
     text.lines().map(|line| printable(&line.replace('\t', "    ")) + "\n").collect()
 }

@@ -10,8 +10,8 @@ use stats::Estimate;
 
 use crate::advice::words::name;
 
-/// The output of `exitless advise --profile --json`: the advice, and the functions that take the time of each
-/// device's exits.
+/// The output of `exitless advise --profile --json`: the advice, and the functions in which each device's exits spend their
+/// time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fields<T> {
     #[serde(flatten)]

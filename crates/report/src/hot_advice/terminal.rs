@@ -1,4 +1,4 @@
-//! The functions that take the time of advised devices.
+//! The functions in which the exits of advised devices spend their time.
 
 use advice::{Advice, Hot, hot};
 use hotspots::{Part, Recording};
@@ -9,11 +9,11 @@ use crate::format::{counted, share};
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::{elided, printable};
 
-/// The most functions of a device that are named.
+/// The maximum number of functions shown for a device.
 const MOST_FUNCTIONS: usize = 4;
 const LONGEST_NAME: usize = 48;
 
-/// For each device that [`crate::advice::terminal()`] shows, the functions in which the host handles its exits.
+/// The functions in which the host handles exits, for each device that [`crate::advice::terminal()`] shows.
 ///
 /// No line is wider than `width` columns if `width` is at least 80.
 #[must_use]

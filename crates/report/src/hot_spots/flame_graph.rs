@@ -1,7 +1,7 @@
-//! Stacks as a flame graph: one SVG file that opens in a browser, offline, with zoom by a click.
+//! Stacks as a flame graph: one SVG file that opens in a browser offline. A click zooms.
 //!
-//! Drawn here, because the usual crate has a licence (CDDL) that is not compatible with a static binary under
-//! this project's licences. `--folded` exports the stacks for other programs.
+//! It is drawn here because the licence of the usual crate (CDDL) is not compatible with a static binary under this
+//! project's licences. `--folded` exports the stacks for other programs.
 
 use hotspots::{Frame, Node, NodeName, Recording, Space, Weight};
 use maud::{Markup, PreEscaped, html};
@@ -14,9 +14,9 @@ const MARGIN: f64 = 10.0;
 const ROW: f64 = 18.0;
 const HEAD: f64 = 78.0;
 const FOOT: f64 = 30.0;
-/// The width of a monospaced letter, in pixels.
+/// The width of a monospace character, in pixels.
 const LETTER: f64 = 6.7;
-/// Narrower boxes are not visible.
+/// The minimum width of a box, in pixels: narrower ones would not be visible.
 const NARROWEST: f64 = 0.25;
 
 const STYLE: &str = include_str!("flame_graph.css");
@@ -32,8 +32,8 @@ struct Shown {
     says: String,
 }
 
-/// The flame graph of `root`, which was made of `recording` by `weight`: exit reasons at the bottom, callees
-/// above their callers, with widths in proportion to their weights.
+/// The flame graph of `root`, which was made from `recording` by `weight`: exit reasons at the bottom, callees above their
+/// callers, with widths in proportion to their weights.
 #[must_use]
 pub fn flame_graph(recording: &Recording, root: &Node, weight: Weight) -> String {
     let mut boxes = Vec::new();
@@ -105,8 +105,7 @@ struct Scale<'n> {
 
 impl Scale<'_> {
     fn add(&self, boxes: &mut Vec<Shown>, node: &Node, mut x: f64, level: usize) {
-        // Ordered by name, so that boxes keep their places between two graphs of the same load; by width they
-        // would move.
+        // Ordered by name, not by width, so that boxes keep their places between two graphs of the same load.
         for (name, child) in &node.children {
             let width = child.total as f64 / self.root.total.max(1) as f64 * (WIDTH - 2.0 * MARGIN);
             if width >= NARROWEST {
@@ -173,7 +172,7 @@ mod tests {
         let root = tree(&recording, &Selection::default(), Weight::Samples);
         let svg = flame_graph(&recording, &root, Weight::Samples);
         assert!(!svg.contains("href") && !svg.contains("@import") && !svg.contains("url("));
-        // Names from outside must not become markup.
+        // Names in recordings must not become markup.
         assert!(svg.contains("&lt;script&gt;") && !svg.contains("<script>alert"));
         insta::assert_snapshot!(svg);
     }

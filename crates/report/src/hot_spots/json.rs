@@ -55,7 +55,7 @@ struct PartDocument {
     share: Option<Estimate>,
 }
 
-/// The hot spots of a recording, from which `summary` was made.
+/// The hot spots of `recording`; `summary` was made from it.
 #[must_use]
 pub fn json<'a>(name: &'a str, recording: &'a Recording, summary: &'a Summary) -> impl Serialize {
     Document::new(Fields {

@@ -1,9 +1,9 @@
-//! A made-up recording of stacks.
+//! A synthetic recording of stacks.
 
 use exits::ExitReason;
 use hotspots::{Activity, Away, Event, Frame, Head, Losses, Measured, Recording, Space, Stack};
 
-/// A synthetic recording, with a name that contains markup and control characters.
+/// A synthetic recording with a hostile name, which contains markup and control characters.
 pub(crate) fn recording() -> Recording {
     let mut recording = Recording::new(Head {
         kernel: Some("6.12.107".to_owned()),

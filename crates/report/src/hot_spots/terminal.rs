@@ -22,7 +22,7 @@ pub struct HotSpotsView {
     pub reasons: usize,
 }
 
-/// The length to which names of functions are cut in rows with several.
+/// The length to which function names are cut in rows with several of them.
 const LONGEST_NAME: usize = 40;
 
 /// The time of exits by reason, by part of the handling, and by function.
@@ -79,7 +79,7 @@ fn head(name: &str, recording: &Recording, summary: &Summary, width: usize) -> S
         let elsewhere = recording.losses.ticks.saturating_sub(known.iter().sum());
         let [exits, guests, monitors] = known.map(count);
         let said = match known {
-            // A single reason, or none.
+            // The recording has samples of a single reason, or of none.
             [_, 0, 0] => format!("{exits} in these exits, {} in anything else", count(elsewhere)),
             _ => format!(
                 "{exits} in exits, {guests} in guests, {monitors} in other threads of device models, {} elsewhere",
@@ -117,7 +117,7 @@ fn reasons(recording: &Recording, summary: &Summary) -> Vec<Column> {
     columns
 }
 
-/// An interval of times: "1.20 to 1.40 s", with one unit if both have the same.
+/// An interval of times: "1.20 to 1.40 s", with the unit once if both ends have the same.
 fn times(interval: Estimate) -> String {
     let (low, high) = (time(interval.low), time(interval.high));
     match (low.split_once(' '), high.split_once(' ')) {

@@ -1,4 +1,4 @@
-//! Arms side by side: bars of one figure in several groups, and lines over time.
+//! Charts of arms side by side: bars of one figure in several groups, and lines over time.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,7 @@ use crate::format::NONE;
 use crate::page::axis::{anchor, linear_ticks, percent};
 use crate::page::chart::chart;
 
-/// The end of the longest bar, with room for its figure behind it.
+/// The end of the longest bar, as a share of the width, so that its figure fits behind it.
 const LONGEST: f64 = 0.8;
 const BAR: u32 = 12;
 const LABEL: u32 = 18;
@@ -14,7 +14,7 @@ const GAP: u32 = 12;
 /// The top margin of lines.
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 170.0;
-/// The least distance of labels below a chart, as a share of the width.
+/// The minimum distance of labels below a chart, as a share of the width.
 const LABELS_APART: f64 = 0.12;
 
 /// The class of an arm's colour, as in `study.css`.
@@ -38,13 +38,13 @@ pub(super) fn legend(arms: &[String]) -> Markup {
     }
 }
 
-/// A figure of arms in several groups, one below another.
+/// A figure of arms in several groups, one below the other.
 pub(super) struct Bars<'a> {
     pub(super) title: &'a str,
     /// The text below the title: the unit, and notes.
     pub(super) note: &'a str,
     pub(super) arms: &'a [String],
-    /// Each group, with a value for each arm that has one.
+    /// The name of each group, with the value of each arm if it has one.
     pub(super) groups: Vec<(&'a str, Vec<Option<f64>>)>,
     /// Formats a value with its unit.
     pub(super) shown: &'a dyn Fn(f64) -> String,
@@ -53,7 +53,7 @@ pub(super) struct Bars<'a> {
 impl Bars<'_> {
     /// The chart, followed by its table.
     pub(super) fn render(&self) -> Markup {
-        // Each group has its own scale, because a phase of rest would otherwise have no visible bars.
+        // Each group has its own scale. Otherwise an idle phase would have no visible bars.
         let height = LABEL + self.arms.len() as u32 * BAR + GAP;
         let content = html! {
             @for (at, (name, values)) in (0..).zip(&self.groups) {
@@ -114,7 +114,7 @@ pub(super) struct Course<'a> {
     pub(super) arms: &'a [String],
     /// The start of each phase, as a share of the whole time, and its name.
     pub(super) phases: Vec<(f64, String)>,
-    /// For each arm, shares of the whole time, and values. A time that occurs twice is a step.
+    /// The points of each arm: the time as a share of the whole, and the value. Two points at the same time are a step.
     pub(super) lines: Vec<Vec<(f64, f64)>>,
     /// Formats a value with its unit.
     pub(super) shown: &'a dyn Fn(f64) -> String,

@@ -69,7 +69,7 @@ fn head(evaluation: &Evaluation) -> Markup {
     }
 }
 
-/// A duration; windows of a bench are not shorter than a tenth of a second.
+/// A duration in tenths of a second, because windows of the bench are not shorter.
 fn after(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "never".to_owned(), |seconds| format!("{seconds:.1} s"))
 }
@@ -141,7 +141,7 @@ fn size(evaluation: &Evaluation, front_ends: usize) -> Markup {
     }
 }
 
-/// The share of due requests that were served, window by window.
+/// The served share of due requests in each window.
 fn course(
     evaluation: &Evaluation,
     front_ends: usize,

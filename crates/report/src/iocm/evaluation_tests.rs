@@ -1,4 +1,4 @@
-//! The page of a synthetic evaluation.
+//! Tests of the page of a synthetic evaluation.
 
 use super::*;
 use iocm_monitor::evaluation::EVALUATION_FORMAT;
@@ -40,7 +40,7 @@ fn written(measured: &Evaluation) -> String {
 fn the_page_says_what_was_aimed_for_and_draws_each_figure() {
     let page = written(&made(990));
     assert!(page.contains("2 of 2 phases as aimed for") && page.contains("at least 99.0 %"), "{page}");
-    // Course, served, latency, CPU.
+    // The charts of the course, served requests, latency and CPU.
     assert_eq!(page.matches("<svg role=\"img\"").count(), 4);
     assert!(page.contains("1.50 ms") && page.contains("2 shared workers") && !page.contains("<b>"));
     for nonsense in ["NaN", "inf%", "inf\"", "http://", "https://"] {

@@ -10,8 +10,7 @@ use crate::terminal::NARROWEST;
 use crate::terminal::columns::{Column, drawn};
 use crate::text::printable;
 
-/// A decision with its figures, as a paragraph whose lines are at most `width` columns if `width` is at least
-/// 80.
+/// A decision with its figures, as a paragraph. No line is wider than `width` columns if `width` is at least 80.
 #[must_use]
 pub fn decided(decided: &Decided, width: usize) -> String {
     let mut text = match (&decided.trouble, &decided.reason) {
@@ -40,7 +39,7 @@ pub fn decided(decided: &Decided, width: usize) -> String {
     format!("{}\n", textwrap::fill(&text, options))
 }
 
-/// A running monitor: the placement, the load, and the last decision.
+/// The state of a monitor: the placement, the load, and the last decision.
 #[must_use]
 pub fn terminal(state: &State, is_alive: bool, now: f64, width: usize) -> String {
     let width = width.max(NARROWEST);
@@ -87,12 +86,12 @@ pub fn terminal(state: &State, is_alive: bool, now: f64, width: usize) -> String
     text
 }
 
-/// Whole seconds, which are exact enough for ages.
+/// The age of something in whole seconds.
 fn seconds(value: f64) -> String {
     format!("{:.0} s", value.max(0.0))
 }
 
-/// The width of a line before it is wrapped.
+/// A width at which no line is wrapped.
 const LONG: usize = 100_000;
 
 fn decided_line(ago: &str, one: &Decided, width: usize) -> String {
@@ -112,7 +111,7 @@ fn places(state: &State) -> Vec<Column> {
     ]
 }
 
-/// VMs with their CPU time and that of their I/O; with exits if counted.
+/// VMs with their CPU time, the CPU time of their I/O, and their exits if counted.
 fn vms(all: &[VmFigures]) -> Vec<Column> {
     let cpus = |of: fn(&VmFigures) -> f64| all.iter().map(|vm| format!("{:.2}", of(vm))).collect();
     let mut columns = vec![
@@ -173,7 +172,7 @@ fn figures_in_words(figures: &Figures) -> String {
     text
 }
 
-/// A reason with its own figures.
+/// The reason of a decision, with its figures.
 fn why(reason: &Reason) -> String {
     let way = |direction: &Direction| match direction {
         Direction::More => "more",

@@ -7,10 +7,10 @@ use crate::terminal::NARROWEST;
 use crate::terminal::columns::{Column, drawn};
 use crate::text::printable;
 
-/// Work of I/O workers, devices and queues between two readings. A queue that no worker serves is left out.
+/// The work of I/O workers, devices and queues between two readings. Queues that no worker serves are left out.
 ///
-/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
-/// that. Without `colour` it has no escape sequences.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out if needed. Without
+/// `colour` it has no escape sequences.
 #[must_use]
 pub fn terminal(rates: &Rates, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);

@@ -14,7 +14,7 @@ pub(crate) fn machine(fingerprint: &Fingerprint) -> Vec<String> {
 
 /// A date and time: "2025-06-15 15:06:40 UTC".
 pub(crate) fn when(seconds: u64) -> String {
-    // The formatter accepts dates up to the year 9999 only.
+    // The formatter only accepts dates up to the year 9999.
     const LAST: u64 = 253_402_300_799;
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(LAST));
     humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")

@@ -1,4 +1,4 @@
-//! The distributions of handling times: hills over a logarithmic axis.
+//! The distributions of handling times, as histograms over a logarithmic axis ("hills").
 
 use exits::{ExitReason, HandlingTime};
 use maud::{Markup, html};
@@ -8,12 +8,12 @@ use crate::page::axis::{LogAxis, anchor, percent};
 use crate::page::chart::{self, chart};
 use crate::page::round;
 
-/// The most reasons of a page, those with most time.
+/// The maximum number of reasons on a page: those with the most time.
 pub(crate) const MOST_REASONS: usize = 9;
 const LANE: u32 = 56;
 const GAP: u32 = 8;
 const BINS: usize = 72;
-/// The quantile up to which times are drawn: outliers would take most of the axis.
+/// The quantile up to which times are drawn: outliers would take up most of the axis.
 const DRAWN: f64 = 0.9999;
 
 /// One hill.
@@ -43,7 +43,7 @@ pub(crate) fn section(reasons: &[(ExitReason, Vec<Lane<'_>>)]) -> Markup {
     }
 }
 
-/// The hills of one reason one above another, on one axis; empty without times.
+/// The hills of one reason, one above the other on a common axis; empty without times.
 fn render(title: &str, lanes: &[Lane<'_>]) -> Markup {
     let lanes: Vec<&Lane<'_>> = lanes.iter().filter(|lane| lane.times.count() > 0).collect();
     if lanes.is_empty() {
@@ -95,13 +95,13 @@ fn times(axis: &LogAxis, y: u32) -> Markup {
     }
 }
 
-/// The outline of a histogram whose bins are evenly wide on the axis, scaled to its peak.
+/// The outline of a histogram with bins of equal width on the axis, scaled to its peak.
 fn hill(lane: &Lane<'_>, axis: &LogAxis, top: u32) -> Markup {
     let mut bins = vec![0.0_f64; BINS];
     let place = |ns: f64| axis.share(ns) * BINS as f64;
     let mut below = 0;
     for (upper_end, count) in lane.times.buckets() {
-        // A bucket is spread over the bins that it overlaps; its lower end is a 32nd below the upper one.
+        // Distribute a bucket over the bins that it overlaps. Its lower end is a 32nd below the upper one.
         let lower_end = (upper_end - upper_end / 32).max(below);
         below = upper_end;
         let (from, to) = (place(lower_end as f64), place(upper_end as f64 + 1.0));

@@ -37,7 +37,7 @@ struct TotalsDocument {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct RowDocument {
     reason: ExitReason,
-    /// `whole`, `rest`, or the register.
+    /// The part of the reason: `whole`, `rest`, `nested`, or the register.
     part: String,
     fate: Fate,
     rule: Rule,
@@ -54,7 +54,7 @@ struct RowDocument {
     derived: Derived,
 }
 
-/// Values derived from counts and the time of observation.
+/// Values derived from counts and the observed time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Derived {
     gone_exits_per_second: Option<Range>,

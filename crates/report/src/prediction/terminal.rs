@@ -13,8 +13,8 @@ use crate::terminal::{NARROWEST, emphasised, wrapped};
 
 /// The exits that would be avoided, the reasons, and the sums.
 ///
-/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
-/// that. Without `colour` it has no escape sequences.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out if needed. Without
+/// `colour` it has no escape sequences.
 #[must_use]
 pub fn terminal(recordings: &Recordings, prediction: &Prediction, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -93,7 +93,7 @@ fn columns(prediction: &Prediction, rules: &[Rule]) -> Vec<Column> {
     let seconds = prediction.observed_ns as f64 / 1e9;
     let rate = |exits: f64| if seconds > 0.0 { per_second(exits / seconds) } else { NONE.to_owned() };
     let of_time = |ns: f64| share_of((totals.time_ns > 0).then(|| ns / totals.time_ns as f64 * 100.0));
-    // Figures are shown only for exits that would be avoided.
+    // Only show figures for exits that would be avoided.
     let going = |row: &PredictedRow, text: String| {
         if row.fate() == Fate::Stays { String::new() } else { text }
     };

@@ -8,8 +8,8 @@ use crate::recordings::rows::{Figures, Names, rest_row, table_rows};
 const TITLES: &str = "vm,vm_name,vcpu,thread,isa,reason,reason_code,access_kind,access,rows,exits,samples,\
     samples_percent,time_ns,time_percent,min_ns,max_ns,mean_ns,deviation_ns,error_percent,p50_ns,p99_ns,p999_ns";
 
-/// The rows of `table`, which was made of `profile`, and in a last line the rows that it leaves out: its
-/// `rows` is above 1 and it has no names.
+/// The rows of `table`, which was made from `profile`. The rows that the table leaves out are one last line without names,
+/// whose `rows` is their number.
 #[must_use]
 pub fn csv(profile: &Profile, table: &Table) -> String {
     let mut text = format!("{TITLES}\n");

@@ -6,10 +6,10 @@ use traces::{Format, Recordings};
 use crate::format::{count, whole_time};
 use crate::recordings::{nothing_read, words::window};
 
-/// The source of exits, as far as the advice depends on it.
+/// The source of exits, by the advice to give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// The running hypervisor, from which everything that the table needs was requested.
+    /// The running hypervisor: everything that the table needs was requested from it.
     Live,
     /// `exitless record`, which records everything unless told otherwise.
     Own,

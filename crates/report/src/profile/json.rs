@@ -59,7 +59,7 @@ impl Totals {
     }
 }
 
-/// The profile of `recordings` with the rows of `table`, which was made of it.
+/// The profile of `recordings` with the rows of `table`, which was made from it.
 #[must_use]
 pub fn json(recordings: &Recordings, table: &Table) -> impl Serialize {
     let profile = &recordings.profile;
@@ -71,7 +71,7 @@ pub fn json(recordings: &Recordings, table: &Table) -> impl Serialize {
         Dimension::Ipi,
         Dimension::Nested,
     ];
-    // Accesses of each kind have their own table, so that shares are of that kind.
+    // A table for each kind of access, so that shares are of the kind's total.
     let accesses = accesses.into_iter().filter_map(|kind| Grouping::new([kind]).ok()).flat_map(|grouping| {
         let table = Table::new(profile, grouping);
         table_rows(&table, profile)

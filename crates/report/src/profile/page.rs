@@ -17,15 +17,15 @@ use crate::recordings::words::part as selected;
 /// Columns of a chart over the width of the page.
 const COLUMNS: usize = 160;
 
-/// The exits of `recordings` as one page that opens offline, follows the reader's dark mode, fits a phone and
-/// prints; `table` is its main table, made of their profile.
+/// The exits of `recordings` as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
+/// `table` is its main table, made from their profile.
 #[must_use]
 pub fn page(recordings: &Recordings, table: &Table) -> String {
     let figures = html! { (rows(recordings, table)) (course(recordings)) };
     around(recordings, &unsorted(table), &figures)
 }
 
-/// A page of `recordings` with what is to be known first, `figures`, and what is always shown.
+/// A page of `recordings`: the head, warnings, `figures`, and the sections that all pages of recordings have.
 pub(crate) fn around(recordings: &Recordings, warnings: &[String], figures: &Markup) -> String {
     let sections = html! {
         (head(recordings))
@@ -44,7 +44,7 @@ fn title(recordings: &Recordings) -> String {
     format!("VM exits of {}", names.join(", "))
 }
 
-/// Handling times of the exits without idle ones, and of the idle ones.
+/// Handling times of the exits that are not idle, and of idle ones.
 fn times(recordings: &Recordings) -> (HandlingTime, HandlingTime) {
     let (mut handled, mut asleep) = (HandlingTime::new(), HandlingTime::new());
     for (reason, exits) in recordings.profile.reasons() {

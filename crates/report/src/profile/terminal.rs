@@ -12,10 +12,10 @@ use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
 
-/// The exits of `recordings` in the rows of `table`, which was made of their profile.
+/// The exits of `recordings` in the rows of `table`, which was made from their profile.
 ///
-/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
-/// that. Without `colour` it has no escape sequences.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out if needed. Without
+/// `colour` it has no escape sequences.
 #[must_use]
 pub fn terminal(recordings: &Recordings, table: &Table, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -49,7 +49,7 @@ fn columns(recordings: &Recordings, table: &Table) -> Vec<Column> {
     let quantile = |at: f64| cells(&|exits| time_of(exits.handling.quantile_ns(at)));
 
     columns.push(Column::figures("samples", cells(&|exits| count(exits.handling.count()))));
-    // Exits at the end of the recording are in the notes, and do not justify a column.
+    // Exits at the end of the recording are in the notes: they alone do not justify a column.
     let without_time = table.total().count.saturating_sub(table.total().handling.count());
     if without_time > recordings.profile.losses.exits_at_the_end {
         columns.push(Column::figures("seen", cells(&|exits| count(exits.count))).may_go(2));
@@ -73,7 +73,7 @@ fn columns(recordings: &Recordings, table: &Table) -> Vec<Column> {
     columns
 }
 
-/// The columns that identify rows; the first one also names the sums.
+/// The columns that identify rows. The first one also has the names of the sums.
 fn names(recordings: &Recordings, table: &Table) -> Vec<Column> {
     let grouping = table.grouping();
     let rows = || table.rows().iter().map(|row| row.key);

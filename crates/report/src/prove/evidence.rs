@@ -20,7 +20,7 @@ pub(crate) fn evidence(outcome: &Proof) -> String {
                 mechanism.reason()
             );
             let exits = &evidence.exits_per_eoi;
-            // Without that measure there is no evidence from exits.
+            // Without the measure of EOIs there is no evidence from exits.
             match (exits.off, exits.on) {
                 (None, None) => made,
                 (off, on) => format!("{made} Exits an EOI: {} off, {} on.", rate(off), rate(on)),

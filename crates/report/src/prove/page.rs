@@ -15,7 +15,7 @@ use prove::{Proof, Recording};
 use super::words;
 use crate::page::document::framed;
 
-/// Nothing may be loaded from anywhere, even if some text should get into the page as markup.
+/// A content security policy that blocks all loading, even if a text gets into the page as markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// The outcome of a proof as one page that opens offline, follows the reader's dark mode, fits a phone and prints.

@@ -1,4 +1,4 @@
-//! Tables with a name on the left, which is folded if room is short, and figures, which are not.
+//! Tables with names on the left, which are folded if room is short, and figures, which are never folded.
 
 use probe::measure::Measure;
 use probe::run::Arm;
@@ -14,7 +14,7 @@ const BOLD: &str = "1";
 const GREEN: &str = "32";
 const RED: &str = "31";
 
-/// A name and its figures; the style applies to the whole row, the colour to the cell with that index.
+/// A name and its figures. `bold` applies to the whole row, `colour` to the cell with that index.
 pub(crate) struct Line {
     cells: Vec<String>,
     bold: bool,
@@ -78,7 +78,7 @@ fn alone(row: &MeasureOutcome, arm: Arm) -> Line {
     Line::plain(cells)
 }
 
-/// The change of each measure at each cost of a switch; `None` if only one cost was measured.
+/// The change of each measure at each cost of a switch between guest and host; `None` if only one cost was measured.
 pub(crate) fn over_costs(outcome: &Proof, width: usize, colour: bool) -> Option<String> {
     let rows: Vec<_> = outcome
         .measures

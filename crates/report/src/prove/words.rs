@@ -17,7 +17,7 @@ pub(crate) fn interval_of(difference: Option<Difference>) -> String {
     format::interval_of(difference.and_then(|difference| difference.interval))
 }
 
-/// The change of exits for each operation; `None` without both arms.
+/// The change of exits per operation; `None` without both arms.
 pub(crate) fn change_between(
     exits: ArmPair<Option<u64>>,
     operations: ArmPair<u64>,
@@ -29,7 +29,7 @@ pub(crate) fn change_between(
     Some(RelativeChange::between(rate(exits.off, operations.off)?, rate(exits.on, operations.on)?))
 }
 
-/// The interval of a change of exits for each operation, from the numbers of exits only.
+/// The interval of a change of exits per operation, from the numbers of exits only.
 pub(crate) fn interval_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u64>) -> String {
     let interval = exits
         .off

@@ -7,11 +7,12 @@ use crate::format::NONE;
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::{NARROWEST, wrapped};
 
-/// The commands with their states, then the reasons, then what would give the missing capabilities. With `verbose`, the
+/// The commands with their states, the reasons, and the commands that give the missing capabilities. With `verbose`, the
 /// parts that work are listed too, and the capabilities of each command. `program` is the path of the program that gets
 /// capabilities.
 ///
-/// No line but one to be copied is wider than `width` columns if `width` is at least 80. Without `colour` it has no escape sequences.
+/// No line is wider than `width` columns if `width` is at least 80, except lines to copy. Without `colour` it has no escape
+/// sequences.
 #[must_use]
 pub fn terminal(readiness: &Readiness, program: &str, width: usize, colour: bool, verbose: bool) -> String {
     let width = width.max(NARROWEST);

@@ -1,4 +1,4 @@
-//! The course of exits over a recording: the layers and their colours.
+//! The exits of a recording over time, as stacked layers with their colours.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use traces::Recordings;
 use crate::format::{per_second, share, whole_time};
 use crate::page::stacked::{Layer, MOST_LAYERS, Stacked, elapsed, legend};
 
-/// The colours of reasons, the same on a whole page: the most frequent reasons have their own.
+/// The colours of reasons, which are the same on the whole page. The most frequent reasons have colours of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Colours(BTreeMap<ExitReason, usize>);
 
@@ -37,8 +37,8 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// The course by reason; handling times are shares of the time of all vCPUs, without idle exits. `None`
-    /// without exits or without time.
+    /// The course by reason. Handling times are shares of the time of all vCPUs, without idle exits. `None` without exits
+    /// or without a duration.
     pub(crate) fn new(
         recordings: &Recordings,
         figure: TimelineFigure,
@@ -108,7 +108,7 @@ impl Course {
     }
 }
 
-/// The meaning of a column's sum.
+/// The factors that convert the sum of a column to its value.
 struct Scale {
     figure: TimelineFigure,
     vcpus: f64,

@@ -25,7 +25,7 @@ pub(crate) fn eyebrow(files: &[Recording]) -> String {
     said.join(" · ")
 }
 
-/// Damage and losses, which come first, with other notes that belong to them.
+/// The section at the top of the page: damage and losses, and other notes that belong to them.
 pub(crate) fn warnings(recordings: &Recordings, more: &[String]) -> Markup {
     let grave = grave(recordings);
     html! {
@@ -42,7 +42,7 @@ pub(crate) fn warnings(recordings: &Recordings, more: &[String]) -> Markup {
     }
 }
 
-/// Notes on recordings without damage and losses.
+/// The notes on recordings; empty if [`warnings`] has them.
 pub(crate) fn notes_below(recordings: &Recordings) -> Markup {
     let notes = if grave(recordings).is_empty() { notes(recordings) } else { Vec::new() };
     html! {
@@ -72,7 +72,7 @@ fn lost(recordings: &Recordings) -> Option<String> {
     ))
 }
 
-/// Facts of each recording, in a folded section.
+/// Facts of each recording.
 pub(crate) fn facts(files: &[Recording]) -> Markup {
     html! {
         div.wide {

@@ -1,4 +1,4 @@
-//! Single exits as a table for other tools: Parquet, with a row for each exit, written while they are read.
+//! Single exits as a Parquet table for other tools, with a row for each exit. It is written while recordings are read.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -18,7 +18,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use traces::{ExitRecord, Recordings, Sink};
 
-/// `recording` is the file's name; facts that a recording lacks are null.
+/// The schema. `recording` is the name of the file; facts that a recording lacks are null.
 const SCHEMA: &str = "message exits {
     required binary recording (STRING);
     required int64 time_ns (INTEGER(64, false));
@@ -34,7 +34,7 @@ const SCHEMA: &str = "message exits {
     optional int64 handling_ns (INTEGER(64, false));
 }";
 
-/// Rows of a group, which are kept in memory at once: about 10 MiB.
+/// The number of rows in a row group. A whole group is kept in memory: about 10 MiB.
 const GROUP: usize = 1 << 17;
 
 /// The reason why the exits were not written.
@@ -48,7 +48,7 @@ pub enum ExitsError {
     Json(#[from] serde_json::Error),
 }
 
-/// Writes every exit that it is given. The first error stops the writing; [`Self::finish`] returns it.
+/// Writes single exits as Parquet. After the first error nothing more is written; [`Self::finish`] returns the error.
 pub struct ExitsWriter<W: Write + Send> {
     /// `None` after an error.
     file: Option<SerializedFileWriter<W>>,
@@ -63,7 +63,7 @@ impl<W: Write + Send> ExitsWriter<W> {
     /// # Errors
     /// If the first bytes cannot be written to `to`.
     pub fn new(to: W) -> Result<Self, ExitsError> {
-        // Times increase by little from row to row: their differences are small, while few values repeat.
+        // Delta encoding, because times increase a little from row to row. A dictionary does not help: few values repeat.
         let time = || ColumnPath::from("time_ns");
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -87,7 +87,7 @@ impl<W: Write + Send> ExitsWriter<W> {
     /// `exitless.losses`, `exitless.vm_names`, `exitless.version`).
     ///
     /// # Errors
-    /// If anything could not be written, even much earlier.
+    /// If anything could not be written, even before this call.
     pub fn finish(mut self, recordings: &Recordings) -> Result<(), ExitsError> {
         self.write_group();
         if let Some(failure) = self.failure {
@@ -155,7 +155,7 @@ fn write_rows<W: Write + Send>(
     Ok(())
 }
 
-/// Texts that are shared by all rows that have them.
+/// Interned texts, each allocated once for all rows.
 struct Texts<T>(HashMap<T, ByteArray>);
 
 impl<T> Default for Texts<T> {
@@ -170,7 +170,7 @@ impl<T: Copy + Eq + Hash + Display> Texts<T> {
     }
 }
 
-/// A group of rows whose columns are written in turn.
+/// A row group whose columns are written one after the other.
 struct Group<'g, 'e, W: Write + Send> {
     group: SerializedRowGroupWriter<'g, W>,
     exits: &'e [ExitRecord],

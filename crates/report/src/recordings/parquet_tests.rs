@@ -76,7 +76,7 @@ fn no_exits_are_a_table_too() {
     assert_eq!(reader.metadata().file_metadata().num_rows(), 0);
 }
 
-/// Accepts the first bytes and no more.
+/// A disk that accepts the first bytes only.
 struct FullDisk;
 
 impl Write for FullDisk {

@@ -1,4 +1,4 @@
-//! Rows of exits as programs read them: the same fields in JSON and in CSV.
+//! Rows of exits for programs, with the same fields in JSON and CSV.
 
 use exits::{AccessKind, ExitReason, Exits, Isa, Key, Profile, Table};
 use serde::Serialize;
@@ -53,7 +53,7 @@ impl Names {
 pub(crate) struct Figures {
     /// The number of exits.
     pub exits: u64,
-    /// The number of them with a handling time: samples in `perf kvm stat`.
+    /// The number of exits with a handling time: samples in `perf kvm stat`.
     pub samples: u64,
     /// Their share of the table's samples.
     pub samples_percent: Option<f64>,
@@ -71,13 +71,13 @@ pub(crate) struct Figures {
     pub deviation_ns: Option<f64>,
     /// The standard error of the mean relative to the mean: the `+-` of `perf kvm stat`.
     pub error_percent: Option<f64>,
-    /// The median; this and the other quantiles are at most 3.2 % too high.
+    /// The median. This and the other quantiles are at most 3.2 % too high.
     pub p50_ns: Option<u64>,
     /// The 99th percentile.
     pub p99_ns: Option<u64>,
     /// The 99.9th percentile.
     pub p999_ns: Option<u64>,
-    /// Exits that took as long as the table's bound or longer, if it has one.
+    /// Exits that took at least as long as the table's bound, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_threshold: Option<u64>,
 }
@@ -126,7 +126,7 @@ pub(crate) struct RestRow {
     pub figures: Figures,
 }
 
-/// The rows of `table`, which was made of `profile`.
+/// The rows of `table`, which was made from `profile`.
 pub(crate) fn table_rows(table: &Table, profile: &Profile) -> Vec<TableRow> {
     let row = |row: &exits::Row| TableRow {
         names: Names::new(row.key, profile),

@@ -30,7 +30,7 @@ pub(crate) fn head(recordings: &Recordings, width: usize, colour: bool) -> Strin
     text
 }
 
-/// The places of damage; with file names if there are several.
+/// The positions of damage, with file names if there are several files.
 fn damages(recordings: &Recordings) -> Vec<String> {
     let of = |file: &Recording| {
         let damage = file.damage.as_ref()?;
@@ -41,7 +41,7 @@ fn damages(recordings: &Recordings) -> Vec<String> {
     recordings.files.iter().filter_map(of).collect()
 }
 
-/// Doubts about the figures, for outputs without room for them: losses, damage and warnings, a sentence each.
+/// Doubts about the figures, for formats that cannot contain them: losses, damage and warnings, a sentence each.
 #[must_use]
 pub fn doubts(recordings: &Recordings) -> Vec<String> {
     let lost = (recordings.profile.losses.lost_events > 0).then(|| format!("Lost: {}", lost(recordings)));
@@ -50,7 +50,8 @@ pub fn doubts(recordings: &Recordings) -> Vec<String> {
     doubts.map(|doubt| text::printable(&doubt)).collect()
 }
 
-/// The reason why recordings are damaged and gave nothing, and what to do; `None` if they are whole or gave something.
+/// The damage because of which nothing could be read from recordings, and the next step; `None` if they are not damaged, or
+/// something could be read.
 #[must_use]
 pub fn nothing_read(recordings: &Recordings) -> Option<String> {
     if !recordings.profile.events.is_empty() {

@@ -6,7 +6,7 @@ use traces::{Options, Recordings};
 use crate::format::{NONE, count, counted, whole_time};
 use crate::text::printable;
 
-/// Linux's name of a host without a name.
+/// Linux's default host name.
 pub(crate) const NAMELESS: &str = "(none)";
 
 /// The selected part, if it is not everything.
@@ -42,7 +42,7 @@ pub(crate) fn notes(recordings: &Recordings) -> Vec<String> {
     notes
 }
 
-/// Whose exits they were, if nested guests are known to have run.
+/// The exits of nested guests, if there are any.
 fn nested(profile: &Profile) -> Option<String> {
     let Nested { exits, to_l1 } = Nested::of(profile);
     (exits > 0).then(|| {
@@ -85,7 +85,7 @@ fn losses(profile: &Profile) -> Vec<String> {
         ..
     } = profile.losses;
     let vcpus = profile.vcpus().len() as u64;
-    // A vCPU that was running at the start of the recording has one.
+    // Each vCPU may have one: the first entry after the start of the recording.
     let entries = if entries_without_exit > vcpus { entries_without_exit } else { 0 };
     let without_time = [
         (
@@ -124,7 +124,7 @@ pub(crate) fn lost_percent(recordings: &Recordings) -> Option<f64> {
     (lost + seen > 0.0).then(|| lost / (lost + seen) * 100.0)
 }
 
-/// The VM of a row: its number with its name.
+/// The VM of a row: its process or domain ID, with its name.
 pub(crate) fn vm(number: Option<u32>, profile: &Profile) -> String {
     let Some(number) = number else { return NONE.to_owned() };
     match profile.names.get(&number) {
@@ -133,7 +133,7 @@ pub(crate) fn vm(number: Option<u32>, profile: &Profile) -> String {
     }
 }
 
-/// A vCPU's number, or its thread if the number is not known.
+/// A vCPU's number, or its thread if the number is unknown.
 pub(crate) fn vcpu(number: Option<u32>, thread: Option<u32>) -> String {
     match (number, thread) {
         (Some(number), _) => number.to_string(),

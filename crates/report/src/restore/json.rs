@@ -1,4 +1,4 @@
-//! Changes of the journal, for programs.
+//! Changes in the journal, for programs.
 
 use knobs::{Recorded, Restored};
 use serde::Serialize;

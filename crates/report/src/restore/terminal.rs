@@ -1,4 +1,4 @@
-//! The changes that `exitless restore` undid, and those that the journal keeps.
+//! The changes that `exitless restore` reverted, and the changes in the journal.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -34,7 +34,7 @@ pub fn restored(restored: &Restored, width: usize) -> String {
     text + &damage(&restored.damage, width)
 }
 
-/// All changes of the journal, the oldest first.
+/// All changes in the journal, the oldest first.
 #[must_use]
 pub fn kept(recorded: &Recorded, width: usize) -> String {
     let width = width.max(NARROWEST);

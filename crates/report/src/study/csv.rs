@@ -4,9 +4,9 @@ use study::analysis::{Comparison, Figure, Findings};
 
 use crate::csv::Line;
 
-/// One line for each figure, number of guests and arm other than the baseline; `guests` is empty in the lines
-/// over all numbers of guests. Means and levels are in the figure's plain unit; changes are between the
-/// levels, in percent if `scale` is `ratio`, else in that unit.
+/// One line for each figure, number of guests and arm other than the baseline. `guests` is empty in lines over all numbers
+/// of guests. Means and levels are in the figure's unit without a prefix. Changes are between the levels, in percent if
+/// `scale` is `ratio`, else in that unit.
 pub fn csv(findings: &Findings) -> String {
     let mut text = String::from(
         "workload,metric,source,unit,guests,arm,baseline_mean,arm_mean,scale,change,low,high,percent,noise,repeats,p,p_holm,test,\

@@ -9,11 +9,10 @@ use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text;
 
-/// Two results of one plan: the differences between hosts, each figure before and after, and the changes of
-/// the arms' effects.
+/// Two results of one plan: the differences between the hosts, each figure before and after, and the changes of the arms'
+/// effects.
 ///
-/// Host figures are shown only if they differ. No line is wider than `width` columns if `width` is at least
-/// 80.
+/// Figures of the host are only shown if they differ. No line is wider than `width` columns if `width` is at least 80.
 pub fn terminal(difference: &StudyDifference, width: usize) -> String {
     let width = width.max(NARROWEST);
     let [before, after] = &difference.studies;

@@ -19,7 +19,7 @@ pub(crate) fn with_guests(findings: &Findings, count: u32) -> String {
 
 /// "300 comparisons; if nothing differed, about 15 would have a p value below 0.05: 41 have one".
 pub(crate) fn below_by_chance(made: &Multiplicity) -> String {
-    // "0.05" rather than a false zero.
+    // Decimals for small numbers: "0.05" instead of a misleading 0.
     let expected =
         if made.expected < 0.95 { format!("{:.2}", made.expected) } else { format!("{:.0}", made.expected) };
     format!(
@@ -31,7 +31,7 @@ pub(crate) fn below_by_chance(made: &Multiplicity) -> String {
     )
 }
 
-/// The number of comparisons, and the number expected to look like differences by chance.
+/// The number of comparisons, and the number of false alarms to expect.
 pub(crate) fn chance(made: &Multiplicity) -> String {
     format!(
         "{}, {} passed all gates, {} of them also by Holm's method.",
@@ -41,11 +41,11 @@ pub(crate) fn chance(made: &Multiplicity) -> String {
     )
 }
 
-/// A unit with a prefix that fits a figure, so that all its values are on one scale.
+/// A unit with a prefix that fits a figure, so that all its values have the same unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Measure {
     unit: Unit,
-    /// The size of the shown unit in the plain one.
+    /// The size of the shown unit in units without a prefix.
     size: f64,
     name: &'static str,
     decimals: usize,
@@ -57,7 +57,7 @@ const RATES: [(f64, &str); 3] = [(1.0, "a second"), (1e3, "thousand a second"), 
 const TIMES: [(f64, &str); 4] = [(1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")];
 const HERTZ: [(f64, &str); 3] = [(1.0, "Hz"), (1e6, "MHz"), (1e9, "GHz")];
 
-/// The spread above which the values of a figure are shown in the unit of the largest.
+/// The ratio of a figure's largest value to its smallest from which the unit fits the largest.
 const MOST_SPREAD: f64 = 1e3;
 
 impl Measure {
@@ -67,7 +67,7 @@ impl Measure {
         let sizes: &[(f64, &'static str)] = match unit {
             Unit::BytesPerSecond => &BYTES,
             Unit::BitsPerSecond => &BITS,
-            // Plain rates in thousands need no prefix.
+            // Rates in thousands are readable without a prefix.
             Unit::PerSecond if largest < 1e7 => &RATES[..1],
             Unit::PerSecond => &RATES,
             Unit::Seconds => &TIMES,
@@ -82,14 +82,14 @@ impl Measure {
         Self { unit, size, name, decimals: 0 }.with_decimals(largest)
     }
 
-    /// The same with the decimals that values up to `largest` need.
+    /// The unit with the decimals that values up to `largest` need.
     fn with_decimals(self, largest: f64) -> Self {
         let shown = largest / self.size;
         let decimals = match shown {
             shown if shown >= 100.0 => usize::from(self.unit == Unit::Percent),
             shown if shown >= 10.0 => 1,
             0.0 => 0,
-            // The rate of a rare exit for each operation is small.
+            // Two significant digits: a rare exit has a small rate per operation.
             shown if shown < 1.0 && self.unit == Unit::PerOperation => {
                 (1.0 - shown.log10().floor()).min(9.0) as usize
             }
@@ -98,7 +98,8 @@ impl Measure {
         Self { decimals, ..self }
     }
 
-    /// The same for a row of a table whose other values may be much larger, so that its levels show its change.
+    /// The unit with the decimals for one row of a table. Other rows may have much larger values, and the levels of this
+    /// row must show its change.
     pub(crate) fn of_row(self, point: &Point) -> Self {
         self.with_decimals(point.arms.iter().flatten().map(|arm| arm.level.abs()).fold(0.0, f64::max))
     }
@@ -114,7 +115,7 @@ impl Measure {
         Self::of_metric(&figure.metric, figure.unit, largest)
     }
 
-    /// Like [`Self::of`]; exits for each unit of work name that unit: "an event".
+    /// Like [`Self::of`], but exits per unit of work have the name of that unit: "an event".
     pub(crate) fn of_metric(metric: &str, unit: Unit, largest: f64) -> Self {
         let measure = Self::of(unit, largest);
         exits_of_which_work(metric).map_or(measure, |(work, _)| Self { name: work.each(), ..measure })
@@ -137,7 +138,7 @@ impl Measure {
         grouped(value / self.size, decimals)
     }
 
-    /// The size of the shown unit in the plain one.
+    /// The size of the shown unit in units without a prefix.
     pub(crate) fn size(&self) -> f64 {
         self.size
     }
@@ -149,7 +150,7 @@ impl Measure {
     }
 }
 
-/// Formats with groups of three digits before the point.
+/// Formats a number with thousands separators.
 fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
@@ -194,7 +195,7 @@ fn with_sign(value: f64, scale: Scale, unit: Unit) -> String {
     }
 }
 
-/// The format of differences in this unit, and their suffix.
+/// The formatter of differences in this unit, and their suffix.
 fn absolute(unit: Unit, largest: f64) -> (impl Fn(f64) -> String, String) {
     let measure = Measure::of(unit, largest);
     let decimals = if unit == Unit::Percent { 2 } else { measure.decimals };

@@ -15,9 +15,9 @@ use study::analysis::Findings;
 
 use crate::page::document::{ARMS, styled};
 
-/// The findings as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
-/// `runs` is the prefix of links to runs: empty, or the path from the page to the result's folder with a
-/// slash at its end; `None` if there is no such path, and no links.
+/// The findings as one page that opens offline, follows the reader's dark mode, fits a phone and prints. `runs` is the
+/// prefix of links to runs: empty, or the relative path from the page to the result's folder with a slash at its end.
+/// Without it there are no links.
 pub fn page(findings: &Findings, runs: Option<&str>) -> String {
     let sections = html! {
         (head::render(findings))

@@ -9,15 +9,15 @@ use crate::study::figures::{self, Measure};
 use crate::terminal::columns::{Column, drawn};
 use crate::text;
 
-/// The most workloads whose gains are in one table.
+/// The maximum number of workloads in a table of gains.
 const MOST_WORKLOADS: usize = 4;
-/// The most workloads for which all exits by reason are shown; with more, only the first workload's. The page
-/// has all.
+/// The maximum number of workloads to show exits by reason of all. If there are more, only the first workload's are shown.
+/// The page has all.
 const FEW_WORKLOADS: usize = 2;
 /// Figures of the host that are shown.
 const OF_THE_HOST: [&str; 7] =
     ["cpu.busy", "cpu.iowait", "emulator.cpu", "iothread.cpu", "vhost.cpu", "exits.total", "handling.total"];
-/// The most reasons that are shown; the page has all.
+/// The maximum number of reasons. The page has all.
 const MOST_REASONS: usize = 10;
 
 /// All tables with their titles.
@@ -51,7 +51,7 @@ fn name(findings: &Findings, arm: usize) -> String {
     findings.arms.get(arm).map_or_else(String::new, |arm| text::printable(&arm.name))
 }
 
-/// The column title of the baseline's figures: its name, if all are compared with the same arm.
+/// The column title of the baseline's figures: the name of the arm, if all comparisons have the same baseline.
 fn baseline<'a>(findings: &Findings, compared: impl Iterator<Item = &'a Comparison>) -> String {
     let mut arms: Vec<usize> = compared.map(|one| one.baseline).collect();
     arms.dedup();
@@ -70,7 +70,7 @@ fn changed(findings: &Findings) -> String {
 /// A figure for each number of guests and arm.
 fn values(findings: &Findings, figure: &Figure, width: usize) -> String {
     let measure = Measure::of_figure(figure);
-    // With one number of guests it would be the same again.
+    // With one number of guests the overall row would repeat the only row.
     let overall = figure.overall.iter().filter(|one| figure.counts_of(one.arm).len() > 1);
     let overall = overall.map(|one| (None, Some(one)));
     let rows: Vec<(Option<&Point>, Option<&Comparison>)> = figure
@@ -174,7 +174,7 @@ fn of_the_host(findings: &Findings, width: usize) -> Option<(String, String)> {
     Some((format!("The host{guests}"), drawn(columns, width, false, false)))
 }
 
-/// Percent for each number of guests and workload; significant changes are marked.
+/// The gains in percent for each number of guests and workload. Significant changes are marked.
 fn gains(findings: &Findings, main: &[&Figure], width: usize) -> Vec<(String, String)> {
     let guests = if findings.study.are_vms { "VMs" } else { "guests" };
     let mut tables = Vec::new();
@@ -215,8 +215,8 @@ fn gain(one: &Comparison) -> String {
     format!("{}{}", figures::percent(one), if one.finding.is_found() { " *" } else { "  " })
 }
 
-/// Exits by reason in each arm, at the largest number of guests: a second, and for each unit of work if the
-/// workload reports its work.
+/// Exits by reason in each arm, at the largest number of guests: per second, and per unit of work if the workload reports
+/// its work.
 fn exits(findings: &Findings, workload: &str, width: usize, colour: bool) -> Vec<(String, String)> {
     let a_second = |metric: &str| counted_reason(metric).map(str::to_owned);
     let of_work =
@@ -236,8 +236,7 @@ fn accesses(findings: &Findings, workload: &str, width: usize, colour: bool) -> 
     Some((format!("Accesses by port and page of addresses during {workload}{}", table.0), table.1))
 }
 
-/// Rates of a family of the host's figures, the largest first, with names from `of`; and the end of the
-/// title.
+/// Rates of a family of the host's figures, the largest first, with names from `of`, and the end of the title.
 fn rates(
     findings: &Findings,
     workload: &str,
@@ -246,7 +245,7 @@ fn rates(
     is_total: Option<&dyn Fn(&Figure) -> bool>,
     (width, colour): (usize, bool),
 ) -> Option<(String, String)> {
-    // A workload of the micro VM counts its own exits, for each operation.
+    // Only figures of the host: a workload of the micro VM counts its own exits, per operation.
     let all = || {
         findings.figures.iter().filter(|figure| figure.workload == workload && figure.source == Source::Host)
     };

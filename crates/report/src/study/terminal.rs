@@ -43,7 +43,7 @@ pub fn terminal(findings: &Findings, width: usize, colour: bool) -> String {
     text
 }
 
-/// The comparisons, and those of arms that are alike.
+/// The comparisons, and the comparisons of equal arms.
 fn chance(findings: &Findings) -> String {
     let mut text = figures::chance(&findings.multiplicity);
     if let Some(alarms) = findings.false_alarms {

@@ -7,8 +7,8 @@ use study::suite::{StudyOutcome, SuiteOutcome};
 use super::{answer, command, not_made, row, runs};
 use crate::text::plain;
 
-/// The page: the counts, and for each study its source, setups, figures, and the command that makes it again; `again` is the
-/// command of the whole suite.
+/// The page: the counts, and for each study its source, setups, figures, and the command that repeats it. `again` is the
+/// command that repeats the whole suite.
 pub fn markdown(outcome: &SuiteOutcome, again: &str) -> String {
     let mut text = format!("# {}\n\n{}\n", plain(&outcome.title), answer(outcome));
     for study in outcome.studies.iter().filter(|study| study.planned > 0) {

@@ -12,9 +12,9 @@ use crate::text::minus;
 /// The height of a row's drawing, in pixels.
 const HEIGHT: u32 = 26;
 
-/// The page: the counts, then for each study its source, both setups, its figures, and the command that makes it
-/// again; `again` is the command of the whole suite. `is_linked` adds links to the studies' own pages, which are
-/// `NAME/report.html` beside this page.
+/// The page: the counts, then for each study its source, both setups, its figures, and the command that repeats it. `again`
+/// is the command that repeats the whole suite. `is_linked` adds links to the studies' own pages, which are
+/// `NAME/report.html` next to this page.
 pub fn page(outcome: &SuiteOutcome, again: &str, is_linked: bool) -> String {
     let sections = html! {
         header {
@@ -92,7 +92,7 @@ fn tone(agreement: Option<Agreement>) -> &'static str {
     }
 }
 
-/// The changes of a study's figures on one scale, which always has zero.
+/// The scale of the changes of a study's figures. It always includes zero.
 struct Axis {
     low: f64,
     high: f64,

@@ -34,7 +34,7 @@ target = "lab:intel-apicv"
 
 fn made() -> SuiteOutcome {
     let mut suite = Suite::read(SUITE, "small.toml").unwrap();
-    // Synthetic studies name their workloads by IOzone's tests.
+    // Synthetic studies name their workloads after IOzone's tests.
     suite.studies[0].figures.iter_mut().for_each(|figure| figure.workload = "pread".to_owned());
     let folder =
         SuiteFolder::from([("file-io".to_owned(), Ok(MadeStudy::new(study(&Made::default()), false)))]);

@@ -1,4 +1,5 @@
-//! Tables that adapt to the width: first the least important columns are left out, then names are folded.
+//! Tables that adapt to the width: first the least important columns are left out, then names are folded into several
+//! lines.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,10 +10,9 @@ use crate::text::{folded, longest_word};
 
 /// The gap between columns.
 const GAP: usize = 2;
-/// The least width to which names are folded.
+/// The minimum width to which names are folded.
 const NARROWEST_NAME: usize = 10;
-/// The width up to which names are kept whole before columns of figures are left out: `EXTERNAL_INTERRUPT`
-/// fits.
+/// The width to which names are folded before columns are left out. `EXTERNAL_INTERRUPT` fits.
 const WIDEST_NAME: usize = 18;
 
 /// A column with its cells from top to bottom.
@@ -22,7 +22,7 @@ pub(crate) struct Column {
     on_the_left: bool,
     /// The part that may be folded into several lines.
     folds: Folds,
-    /// The width above which it is folded.
+    /// The width to which names are folded.
     limit: usize,
     /// The column with the lowest rank is left out first; `None` is always kept.
     rank: Option<u8>,
@@ -57,7 +57,7 @@ impl Column {
         Self::new(title.into(), cells, false, Folds::Nothing)
     }
 
-    /// Figures with a title that is known only at run time, and is folded if long.
+    /// Figures with a title that is only known at run time, and is folded if it is long.
     pub(crate) fn named_figures(title: String, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, false, Folds::Title)
     }
@@ -90,7 +90,7 @@ impl Column {
         cells.chain([widest(&self.title_lines())]).max().unwrap_or(0)
     }
 
-    /// The least width after folding.
+    /// The minimum width after folding.
     fn narrowest(&self) -> usize {
         let whole = || self.cells.iter().map(|cell| display_width(cell));
         match self.folds {
@@ -103,7 +103,7 @@ impl Column {
         }
     }
 
-    /// The width down to which it is folded before less important columns are left out.
+    /// The width to which it is folded before less important columns are left out.
     fn wanted(&self) -> usize {
         match self.folds {
             Folds::Nothing => self.width(),
@@ -117,8 +117,7 @@ fn widest(lines: &[String]) -> usize {
     lines.iter().map(|line| display_width(line)).max().unwrap_or(0)
 }
 
-/// The table in at most `width` columns if possible; its last line is bold if `colour` and `sum_last` are
-/// set.
+/// The table in at most `width` columns if possible. Its last line is bold if `colour` and `sum_last` are set.
 pub(crate) fn drawn(mut columns: Vec<Column>, width: usize, sum_last: bool, colour: bool) -> String {
     let total = |columns: &[Column], width_of: &dyn Fn(&Column) -> usize| {
         columns.iter().map(width_of).sum::<usize>() + GAP * columns.len().saturating_sub(1)
@@ -218,7 +217,7 @@ mod tests {
         assert_eq!(title(39), "name first third");
         assert_eq!(title(31), "name third");
         assert_eq!(title(20), "name third");
-        // Words are not cut.
+        // Names are only folded after separators.
         assert!(
             table(20).contains("\nEXTERNAL_       5\nINTERRUPT\n+0x4000000\nHLT             6"),
             "{}",

@@ -1,14 +1,14 @@
-//! Curves of characters.
+//! Curves drawn with block characters, or in ASCII.
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
 
-/// Characters of eight heights.
+/// Eight characters of increasing height.
 pub(crate) const fn levels(ascii: bool) -> [char; 8] {
     if ascii { ASCII } else { BLOCKS }
 }
 
-/// Values as characters of eight heights up to `peak`; a value above zero is always visible.
+/// Values as characters of eight heights, the highest for `peak`. A value above zero is always visible.
 pub(crate) fn curve(values: &[f64], peak: f64, levels: [char; 8]) -> String {
     let level = |value: f64| {
         if value <= 0.0 || peak <= 0.0 {

@@ -5,7 +5,7 @@ use crate::terminal::wrapped;
 /// The width of the labels on the left.
 const LABEL: usize = 11;
 
-/// The line of `label`, which says `said`.
+/// A line with `label` on the left and the text `said`.
 pub(crate) fn line(label: &str, said: &str, width: usize) -> String {
     let first = format!("{label:LABEL$}");
     wrapped(&kept_together(said), width, &first, &" ".repeat(LABEL)).replace(NO_BREAK, " ")

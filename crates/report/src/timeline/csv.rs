@@ -7,7 +7,7 @@ use crate::recordings::rows::Names;
 
 const TITLES: &str = "start_ns,end_ns,vm,vm_name,isa,reason,reason_code,rows,exits,time_ns";
 
-/// A line for every slice with exits of every row, by row and by time.
+/// A line for each slice that has exits of a row, by row, then by time.
 #[must_use]
 pub fn csv(profile: &Profile, rows: &TimelineRows) -> String {
     let mut text = format!("{TITLES}\n");

@@ -56,7 +56,7 @@ impl Slices {
     }
 }
 
-/// The timeline of `recordings` in the rows that were made of it by `grouping`.
+/// The timeline of `recordings` in `rows`, which were made from it by `grouping`.
 #[must_use]
 pub fn json(recordings: &Recordings, rows: &TimelineRows, grouping: &Grouping) -> impl Serialize {
     let row = |row: &TimelineRow| SlicesRow {

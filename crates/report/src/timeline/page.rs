@@ -14,8 +14,8 @@ use crate::text::printable;
 const HEIGHT: u32 = 64;
 const COLUMNS: usize = 120;
 
-/// The page with the course of the exits first: a curve for each of `rows`, which were made of the timeline
-/// of the recordings by `grouping`.
+/// The page of recordings, with a curve of the exits for each of `rows` at the top. `rows` were made from the recordings'
+/// timeline by `grouping`.
 #[must_use]
 pub fn page(
     recordings: &Recordings,

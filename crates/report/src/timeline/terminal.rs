@@ -14,13 +14,13 @@ use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
 
-/// The least width of a curve, in columns.
+/// The minimum width of a curve, in columns.
 const NARROWEST_CURVE: usize = 20;
 /// The gap between columns.
 const GAP: usize = 2;
 const PEAK: &str = "peak";
 const MEAN: &str = "mean";
-/// The width of names above which they are cut in favour of the curve.
+/// The width to which names are cut to make room for the curve.
 const WIDEST_NAME: usize = 24;
 
 /// The capabilities of the terminal.
@@ -34,8 +34,8 @@ pub struct Screen {
     pub ascii: bool,
 }
 
-/// The course of the exits of `recordings`: a line for each of `rows`, which were made of them by `grouping`,
-/// with the rate of exits or the share of handling time, as `figure` says.
+/// The exits of `recordings` over time: a curve for each of `rows`, which were made from them by `grouping`. `figure` is
+/// the rate of exits or the share of handling time.
 ///
 /// No line is wider than the screen if that has at least 80 columns.
 #[must_use]
@@ -111,7 +111,7 @@ fn curves(
     let names_width: usize =
         names.iter().map(|(title, cells)| widest(cells).min(WIDEST_NAME).max(title.len()) + GAP).sum();
 
-    // Narrower columns have higher peaks, whose figures are wider.
+    // Columns of shorter time have higher peaks, whose figures are wider.
     let mut figures_width = 0;
     let (columns, drawn_lines) = loop {
         let room = screen.width.saturating_sub(names_width + figures_width).max(NARROWEST_CURVE);
@@ -184,7 +184,7 @@ fn name_columns(lines: &[Line], grouping: &Grouping) -> Vec<(&'static str, Vec<S
             (title, lines.iter().map(|line| line.names[at].clone().unwrap_or_default()).collect())
         })
         .collect();
-    // The name of the rest is in the first column.
+    // The name of the rest goes into the first column.
     if let ([only], false) = (&mut columns[..], grouping.tells_vms_apart()) {
         for (cell, line) in only.1.iter_mut().zip(lines) {
             if let [Some(rest), None] = &line.names {

@@ -1,8 +1,8 @@
-//! Properties of exit reasons for the page: the kind of access.
+//! The kinds of accesses of exit reasons.
 
 use exits::{Access, AccessKind, Direction, ExitReason, Isa};
 
-/// The accesses of exits with a reason.
+/// The accesses that exits of a reason may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Accesses {
     /// Their title.
@@ -12,7 +12,7 @@ pub(super) struct Accesses {
 }
 
 impl Accesses {
-    /// `None` for a reason without a port, address or register.
+    /// The accesses of a reason; `None` for a reason without a port, address or register.
     pub(super) fn of(reason: ExitReason) -> Option<Self> {
         const PORTS: (&str, &[AccessKind]) = ("port", &[AccessKind::Port]);
         const ADDRESSES: (&str, &[AccessKind]) =
@@ -28,7 +28,7 @@ impl Accesses {
             (Isa::Svm, 0x7c) => (MSRS, None),
             // APIC access, virtualized EOI, and APIC write.
             (Isa::Vmx, 44 | 45 | 56) | (Isa::Svm, 0x402) => (REGISTERS, None),
-            // For an APIC in xAPIC mode whose page is not mapped, the access is to an address like others.
+            // If the APIC page of an xAPIC guest is not mapped, accesses to it are MMIO.
             (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => (ADDRESSES, None),
             (Isa::Svm, 0x8000_0001) => (ADDRESSES, Some(Direction::Read)),
             (Isa::Svm, 0x8000_0002) => (ADDRESSES, Some(Direction::Write)),
@@ -38,8 +38,8 @@ impl Accesses {
         Some(Self { title, kinds, direction })
     }
 
-    /// Tests whether it is, or may be, one of them: accesses beyond the limit of separate ones are of unknown
-    /// kind.
+    /// Tests whether `access` is, or may be, one of these. The kind of accesses beyond the limit of distinct ones is
+    /// unknown.
     pub(super) fn include(self, access: Access) -> bool {
         let direction = match access {
             Access::Port { direction, .. }

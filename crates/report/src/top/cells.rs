@@ -14,7 +14,7 @@ const RATE: usize = 8;
 const SHARE: usize = 6;
 const TIME: usize = 7;
 const NUMBER: usize = 0;
-/// The least width of a curve.
+/// The minimum width of a curve.
 const NARROWEST_CURVE: usize = 8;
 
 /// The columns of the current page.
@@ -29,7 +29,7 @@ pub(super) fn columns(top: &Top, rows: &[Row]) -> Vec<Column> {
     }
 }
 
-/// A share of time. Above 100 % it includes the time of an exit that began before the interval.
+/// A share of time. Above 100 % it includes time before the interval, of an exit that began before it.
 pub(super) fn share(percent: f64) -> String {
     if percent > 100.5 { ">100 %".to_owned() } else { format::share(percent) }
 }
@@ -51,7 +51,7 @@ impl Columns<'_> {
             crate::text::printable(known.unwrap_or("?"))
         };
         let mut columns = vec![self.names("VM", 10, None, &|row| row.name.clone(), Some(Sort::Name))];
-        // The process stands for the name of a VM without one.
+        // A VM without a name is named by its process, so its pid is not repeated.
         if self.rows.iter().any(is_named) {
             columns.push(self.figures(("pid", NUMBER), Some(1), &process, None));
         }

@@ -1,4 +1,4 @@
-//! Columns of lines: the selection that fits, and their widths.
+//! The columns of the page: the selection that fits, and their widths.
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -7,17 +7,17 @@ use textwrap::core::display_width;
 
 use crate::text::elided;
 
-/// The width from which the gap between columns is two.
+/// The width of the page from which the gap between columns is 2.
 const WIDE: usize = 100;
 
 /// The content of a column.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
-    /// Names, left-aligned, that may be cut to this width.
+    /// Names, left-aligned, which may be cut to this width.
     Names(Vec<String>, usize),
-    /// Figures, right-aligned, never cut, at least this wide: columns must not move with their figures.
+    /// Figures, right-aligned and never cut. The minimum width prevents columns from moving when figures change.
     Figures(Vec<String>, usize),
-    /// Curves over time, at least this wide; their points are computed when the width is known.
+    /// Curves over time with a minimum width. Their points are computed when the width is known.
     Curves(usize),
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Column {
     pub(super) content: Content,
     /// The column with the lowest rank is left out first; `None` is always kept.
     pub(super) rank: Option<u8>,
-    /// The lines are ordered by it.
+    /// True if the lines are ordered by it.
     pub(super) is_sorted_by: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) const fn gap(width: usize) -> usize {
     if width >= WIDE { 2 } else { 1 }
 }
 
-/// The columns that fit, each with its width: names get what they need, curves the rest.
+/// The columns that fit, each with its width. Names get the width they need, curves the rest.
 pub(super) fn fitted(mut columns: Vec<Column>, width: usize) -> Vec<(Column, usize)> {
     let gap = gap(width);
     let least = |columns: &[Column]| {
@@ -75,7 +75,7 @@ pub(super) fn fitted(mut columns: Vec<Column>, width: usize) -> Vec<(Column, usi
             (column, wide)
         })
         .collect();
-    // In turn, so that one long name does not take all.
+    // Widen columns in turn, so that one column of long names does not take all the room.
     while spare > 0 {
         let short = fitted.iter_mut().filter(|(column, wide)| *wide < column.natural());
         let given = short.take(spare).map(|(_, wide)| *wide += 1).count();

@@ -1,20 +1,20 @@
-//! Rates of exits over the last minutes.
+//! Exit rates of the last minutes.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use exits::{Key, Profile, What, Whose};
 
-/// The most intervals that a curve shows.
+/// The maximum number of intervals in a curve.
 pub(super) const SHOWN: usize = 120;
-/// The intervals kept: a curve's oldest column may begin before the first one shown.
+/// The number of intervals kept: the oldest column of a curve may begin before the first shown interval.
 const KEPT: usize = 2 * SHOWN;
 
 /// The number of exits of each kind in each of the last intervals.
 #[derive(Debug, Default)]
 pub(super) struct Courses {
-    /// Lengths of the intervals, nanoseconds, the latest last.
+    /// The lengths of the intervals in nanoseconds, the latest last.
     lengths_ns: VecDeque<u64>,
-    /// Counts in the intervals, the latest last; missing ones at the front are zero.
+    /// The counts in the intervals, the latest last. Missing ones at the front are zero.
     counts: BTreeMap<Key, VecDeque<u32>>,
     /// The number of all intervals.
     intervals: u64,
@@ -42,7 +42,7 @@ impl Courses {
         self.counts.retain(|_, counts| is_seen(counts));
     }
 
-    /// The keys with exits in the intervals that are kept.
+    /// The keys with exits in the kept intervals.
     pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
         self.counts.keys().copied()
     }
@@ -52,8 +52,8 @@ impl Courses {
         self.counts.retain(|key, _| key.whose == Whose::Everyone || key.whose.vm() != vm);
     }
 
-    /// Exits a second in at most so many columns, the latest last. A column keeps its intervals while it
-    /// moves to the left, so that only the last one changes its height.
+    /// The exits per second in at most this many columns, the latest last. A column keeps its intervals while it moves to
+    /// the left, so that only the height of the last one changes.
     pub(super) fn rates(&self, key: Key, columns: usize) -> Vec<f64> {
         let Some(counts) = self.counts.get(&key) else { return Vec::new() };
         let a_column = intervals_a_column(columns) as u64;

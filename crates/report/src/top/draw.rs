@@ -21,15 +21,15 @@ pub struct Look {
     pub ascii: bool,
 }
 
-/// The height below which only the lines and the totals are shown.
+/// The height of the page below which only the lines and the totals are shown.
 const LOW: u16 = 10;
-/// The height from which there are empty lines between the parts.
+/// The height of the page from which there are empty lines between its parts.
 const HIGH: u16 = 20;
 
-/// The width of a chart's peak.
+/// The width of the peak's figure beside a chart.
 const PEAK: usize = 14;
 
-/// Draws the page. Works at any size; complete from 60 columns and 10 lines on.
+/// Draws the page at any size. It is complete from 60 columns and 10 lines on.
 pub fn draw(frame: &mut Frame<'_>, top: &Top, look: Look) {
     let area = frame.area();
     let mut page = Drawing { buffer: frame.buffer_mut(), area, look, y: area.y };
@@ -158,7 +158,7 @@ impl Drawing<'_> {
             let titles = fitted.iter_mut().filter(|(column, _)| column.title.is_empty());
             titles.for_each(|(column, _)| column.title = format!("{title:>wide$}"));
         }
-        // Below the titles; the line under the cursor is always visible.
+        // The lines are below the titles. The line under the cursor is always visible.
         let seen = usize::from(area.height).saturating_sub(1);
         let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
         let cursor = top.view().cursor(&keys);
@@ -229,7 +229,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Writes a whole line and advances to the next.
+    /// Writes a line and advances to the next one.
     fn line(&mut self, text: &str, style: Style) {
         self.text(0, text, style);
         self.y += 1;
@@ -253,7 +253,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Cuts a sentence at its end.
+/// Cuts the end of a sentence that is too long.
 fn elided_at_end(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -8,16 +8,16 @@ use crate::iocm::{monitor, rates};
 /// The state of I/O cores.
 #[derive(Debug, Clone, Default)]
 pub struct IoCores {
-    /// The rates of the I/O daemon's workers in the last interval; `None` without a daemon, and at first.
+    /// The rates of the I/O daemon's workers in the last interval; `None` without a daemon, or before the second reading.
     pub rates: Option<Rates>,
-    /// The monitor's state, and whether it still runs; `None` without one.
+    /// The monitor's state, and true if it still runs; `None` without a monitor.
     pub monitor: Option<(State, bool)>,
     /// The current time, in seconds since 1970.
     pub now: f64,
 }
 
 impl IoCores {
-    /// The lines at a width.
+    /// The lines of the page at a width.
     pub(super) fn lines(&self, width: usize) -> Vec<String> {
         let mut text = String::new();
         match &self.rates {

@@ -5,7 +5,7 @@ use exits::{Key, Vcpu, What, Whose};
 use super::vms::Vms;
 use crate::text::printable;
 
-/// A VM: its name, or its process if it has none.
+/// The name of a VM, or its process if it has no name.
 pub(super) fn vm(vm: Option<u32>, vms: &Vms) -> String {
     let name = vms.get(vm).and_then(|vm| vm.facts.name.as_deref());
     match (name, vm) {
@@ -15,7 +15,7 @@ pub(super) fn vm(vm: Option<u32>, vms: &Vms) -> String {
     }
 }
 
-/// A vCPU in its VM.
+/// The name of a vCPU within its VM.
 pub(super) fn vcpu(vcpu: Vcpu) -> String {
     match (vcpu.number, vcpu.thread) {
         (Some(number), _) => format!("vCPU {number}"),
@@ -24,7 +24,7 @@ pub(super) fn vcpu(vcpu: Vcpu) -> String {
     }
 }
 
-/// A line's name, without the part that the heading contains.
+/// The name of a line, without the part that the heading contains.
 pub(super) fn line(key: Key, vms: &Vms) -> String {
     match (key.whose, key.what) {
         (Whose::Vcpu(of), What::Everything) => vcpu(of),

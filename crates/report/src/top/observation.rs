@@ -9,9 +9,9 @@ use exits::{Isa, Profile};
 pub struct Source {
     /// The instruction set of the host.
     pub isa: Isa,
-    /// The mechanism by which the kernel's events are read, with the reason if it is not the best one.
+    /// The mechanism that reads the kernel's events, with the reason if it is not the best one.
     pub mechanism: String,
-    /// Events that the kernel does not have, each with the cause.
+    /// Events that are not available, each with the cause.
     pub missing: Vec<String>,
 }
 
@@ -20,9 +20,9 @@ pub struct Source {
 pub struct VmFacts {
     /// Its name.
     pub name: Option<String>,
-    /// Interrupt virtualization by hardware, in a word or two; `None` if unknown.
+    /// The state of interrupt virtualization, in a word or two; `None` if unknown.
     pub interrupt_virtualization: Option<String>,
-    /// Its process has ended.
+    /// True if its process has ended.
     pub is_gone: bool,
 }
 
@@ -31,8 +31,8 @@ pub struct VmFacts {
 pub struct Observation {
     /// The exits in it. Its span is the interval.
     pub profile: Profile,
-    /// Facts of VMs by process: of those with exits and those known before.
+    /// Facts of VMs by process, of VMs with exits and VMs that are already on the page.
     pub facts: BTreeMap<u32, VmFacts>,
-    /// The cost of counting, in nanoseconds for each exit, if measured.
+    /// The cost of counting in nanoseconds per exit, if measured.
     pub cost_ns_per_exit: Option<f64>,
 }

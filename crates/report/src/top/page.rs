@@ -5,7 +5,7 @@ use exits::{ExitReason, Key, What, Whose};
 use super::accesses::Accesses;
 use super::sort::Sort;
 
-/// The subject of the lines.
+/// A page, by the subject of its lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
     /// All VMs.
@@ -14,7 +14,7 @@ pub(super) enum Page {
     Reasons(Whose),
     /// The vCPUs of a VM.
     Vcpus(Option<u32>),
-    /// One reason of a VM or of a vCPU: its accesses, or else the VMs and vCPUs with it.
+    /// One reason of a VM or of a vCPU: its accesses, or the vCPUs with this reason if it has no accesses.
     Reason(Whose, ExitReason),
 }
 
@@ -28,7 +28,7 @@ impl Page {
         }
     }
 
-    /// The accesses that it shows; `None` for other pages.
+    /// The accesses that it shows; `None` for pages without accesses.
     pub(super) fn accesses(self) -> Option<Accesses> {
         match self {
             Self::Reason(_, reason) => Accesses::of(reason),
@@ -45,7 +45,7 @@ impl Page {
         }
     }
 
-    /// The page behind a line.
+    /// The page that opens from a line.
     fn behind(self, line: Key) -> Option<Self> {
         match (self, line.what) {
             (Self::Vms | Self::Vcpus(_), _) => Some(Self::Reasons(line.whose)),
@@ -55,13 +55,13 @@ impl Page {
     }
 }
 
-/// A page in the state in which the user left it.
+/// A page with its cursor and order, as the user left it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     pub(super) page: Page,
     /// The selected line, which the cursor follows. `None` while the cursor stays at the top.
     pub(super) selected: Option<Key>,
-    /// The last position of that line, for when it is gone.
+    /// The last position of the selected line, for the case that it disappears.
     pub(super) position: usize,
     /// The index of the page's order.
     sort: usize,
@@ -90,13 +90,13 @@ impl View {
         found.unwrap_or(self.position).min(lines.len().saturating_sub(1))
     }
 
-    /// Moves the cursor by so many lines, within the lines.
+    /// Moves the cursor by this many lines, but not beyond the first or last one.
     pub(super) fn move_by(&mut self, lines: &[Key], by: isize) {
         self.position = self.cursor(lines).saturating_add_signed(by).min(lines.len().saturating_sub(1));
         self.selected = lines.get(self.position).copied().filter(|_| self.position > 0);
     }
 
-    /// The page behind the line under the cursor.
+    /// The page that opens from the line under the cursor.
     pub(super) fn opened(&self, lines: &[Key]) -> Option<Self> {
         let line = lines.get(self.cursor(lines))?;
         self.page.behind(*line).map(Self::new)

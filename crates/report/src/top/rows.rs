@@ -18,15 +18,15 @@ pub(super) struct Row {
     pub(super) key: Key,
     pub(super) name: String,
     pub(super) exits: Exits,
-    /// The number of vCPUs whose time it is a share of.
+    /// The number of vCPUs of whose time it is a share.
     pub(super) vcpus: usize,
     /// Sleep included in the handling time, in nanoseconds.
     sleep_ns: u64,
-    /// The reason of most of its exits.
+    /// The most frequent exit reason.
     pub(super) most: Option<ExitReason>,
-    /// Its VM has ended.
+    /// True if its VM has ended.
     pub(super) has_ended: bool,
-    /// All of it is sleep.
+    /// True if all its time is sleep.
     pub(super) is_sleep: bool,
     most_count: u64,
 }
@@ -59,12 +59,12 @@ impl Row {
         self.percent(self.exits.handling.total_ns().saturating_sub(self.sleep_ns), ns)
     }
 
-    /// Sleep, in the same unit.
+    /// Sleep, in percent of the vCPUs' time in `ns` nanoseconds.
     pub(super) fn halted_percent(&self, ns: u64) -> f64 {
         self.percent(self.sleep_ns, ns)
     }
 
-    /// Host time including sleep.
+    /// Host time including sleep, in percent of the vCPUs' time in `ns` nanoseconds.
     pub(super) fn time_percent(&self, ns: u64) -> f64 {
         self.percent(self.exits.handling.total_ns(), ns)
     }
@@ -77,7 +77,7 @@ impl Row {
         let times = &self.exits.handling;
         match sort {
             Sort::Exits | Sort::Name => self.exits.count as f64,
-            // The exits of a kind are either all work or all sleep.
+            // Exits with the same reason are either all work or all sleep.
             Sort::Time if self.key.what != What::Everything => times.total_ns() as f64,
             Sort::Time => self.host_percent(1),
             Sort::Halted => self.halted_percent(1),
@@ -96,7 +96,7 @@ pub(super) struct Figures<'a> {
 }
 
 impl Figures<'_> {
-    /// The lines of a page in its order. Lines with earlier exits on the curve stay, with none.
+    /// The lines of a page in its order. Lines without exits now stay while their curve has earlier ones.
     pub(super) fn rows(&self, view: &View) -> Vec<Row> {
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for key in self.known(view.page) {
@@ -216,7 +216,7 @@ impl Figures<'_> {
     }
 }
 
-/// The line to which exits of a vCPU, or accesses, belong.
+/// The line of the page to which exits or accesses of a vCPU belong; `None` if they are not on the page.
 fn key(page: Page, vcpu: Vcpu, what: What) -> Option<Key> {
     let (whose, what) = match page {
         Page::Vms => (Whose::Vm(vcpu.vm), What::Everything),

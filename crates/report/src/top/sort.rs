@@ -1,11 +1,11 @@
 //! The orders of lines.
 
-/// A figure or the name. Figures are ordered from the largest.
+/// The figure by which lines are ordered, the largest first; or the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// Exits a second.
+    /// Exits per second.
     Exits,
-    /// Time in the host, without sleep where that has its own column.
+    /// Host time, without sleep on pages with a column for sleep.
     Time,
     /// Sleep.
     Halted,

@@ -23,7 +23,7 @@ const INTERVALS_NS: [u64; 9] = [
     30_000_000_000,
     60_000_000_000,
 ];
-/// The lines that a page key moves.
+/// The number of lines that PgUp and PgDn move.
 const PAGE: isize = 10;
 /// The number of intervals for which a message is shown.
 const SAID_FOR: u32 = 5;
@@ -101,7 +101,7 @@ struct Sum {
 }
 
 impl Top {
-    /// The page before the first observation, with an interval in nanoseconds.
+    /// The state before the first observation; `interval_ns` is the length of the first interval.
     #[must_use]
     pub fn new(source: Source, interval_ns: u64) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl Top {
         let ns = profile.span.map_or(0, exits::Span::length_ns);
         self.cost_ns_per_exit = cost_ns_per_exit;
         self.courses.add(&profile, ns);
-        // A guest may touch another address in each interval.
+        // Limit the memory: a guest may access a new address in each interval.
         traces::merge_bounded(&mut self.since_reset.profile, &profile);
         self.since_reset.ns += ns;
         let over = self.vms.observe(&profile, facts);
@@ -153,7 +153,7 @@ impl Top {
         self.shows_io
     }
 
-    /// The processes of the VMs on the page, whose facts are needed.
+    /// The processes of the VMs on the page, for which facts are needed.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<u32> {
         self.vms.iter().filter_map(|(vm, _)| vm).collect()
@@ -165,7 +165,7 @@ impl Top {
         self.view.page.accesses().is_some()
     }
 
-    /// Records that counting was restarted, with or without accesses, because the page needed it.
+    /// Records that counting was restarted with or without accesses, because another page needs it.
     pub fn attached_again(&mut self, source: Source) {
         self.source = source;
         let what = if self.wants_accesses() { "with" } else { "without" };

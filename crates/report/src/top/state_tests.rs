@@ -13,7 +13,7 @@ fn source() -> Source {
     Source { isa: Isa::Svm, mechanism: "raw tracepoints".to_owned(), missing: Vec::new() }
 }
 
-/// A second with these exits: VM, vCPU, reason, count, and handling time in microseconds.
+/// An observation of a second with these exits: VM, vCPU, reason, count, and handling time of each in microseconds.
 fn second(exits: &[(u32, u32, ExitReason, u64, u64)]) -> Observation {
     let mut observation = Observation::default();
     for &(vm, number, reason, count, us) in exits {
@@ -36,7 +36,7 @@ fn gone(mut observation: Observation, vm: u32) -> Observation {
     observation
 }
 
-/// VM 100 has most exits, 300 most time, and 200 sleeps most.
+/// A second in which VM 100 has the most exits, 300 the most host time, and 200 the most sleep.
 fn three() -> Observation {
     second(&[
         (100, 0, MSR, 900, 10),
@@ -91,7 +91,7 @@ fn sort_goes_through_the_figures_of_the_page_and_begins_anew() {
     assert_eq!(top.view().sort(), Sort::Exits);
     top.act(Action::Reverse);
     assert_eq!(vms(&top), [200, 300, 100]);
-    // The next order has its largest figure first.
+    // The next order starts with the largest figure again.
     top.act(Action::Sort);
     assert_eq!(vms(&top), [300, 100, 200]);
 }
@@ -151,7 +151,7 @@ fn enter_leads_from_a_vm_to_a_reason_to_its_accesses_and_escape_back() {
     top.act(Action::Open);
     assert!(top.wants_accesses());
     assert_eq!(names(&top), ["ICR:W"]);
-    // There is no page behind an access.
+    // No page opens from an access.
     top.act(Action::Open);
     assert_eq!(top.view().page, Page::Reason(Whose::Vm(Some(100)), MSR));
     top.act(Action::Back);
@@ -183,7 +183,7 @@ fn v_turns_between_reasons_and_vcpus() {
         top.act(Action::Back);
         assert_eq!(names(&top), wanted);
     }
-    // From the page of all VMs, going back leads there again.
+    // Back returns to the page of all VMs if the vCPUs were opened from it.
     top.act(Action::Turn);
     assert_eq!(names(&top), ["vCPU 0", "vCPU 1"]);
     top.act(Action::Turn);

@@ -75,7 +75,7 @@ pub(super) fn when(top: &Top) -> String {
     format!("{paused}{shown}")
 }
 
-/// The title of curves with so many columns.
+/// The title of curves with this many columns: the time that they show.
 pub(super) fn curve_title(top: &Top, columns: usize) -> String {
     let intervals = intervals_a_column(columns) * columns.min(SHOWN);
     let seconds = intervals as f64 * top.interval_ns() as f64 / 1e9;
@@ -131,7 +131,7 @@ pub(super) fn nothing(top: &Top) -> String {
     }
 }
 
-/// The key of a reason's own curve.
+/// The key of a reason's curve.
 pub(super) const fn of_reason(whose: Whose, reason: ExitReason) -> exits::Key {
     exits::Key { whose, what: What::Reason(reason) }
 }

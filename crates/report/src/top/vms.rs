@@ -1,4 +1,4 @@
-//! The VMs on the page: those with exits, until some time after they have ended.
+//! The VMs on the page: VMs that had exits, until some time after their end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ pub(super) const SHOWN_AFTER_END: u32 = 5;
 /// One VM.
 #[derive(Debug, Default)]
 pub(super) struct Vm {
-    /// Its vCPUs that had exits.
+    /// The vCPUs that had exits.
     pub(super) vcpus: BTreeSet<Vcpu>,
     pub(super) facts: VmFacts,
     /// The number of intervals since it ended.
@@ -26,7 +26,7 @@ impl Vm {
     }
 }
 
-/// All of them, by their process.
+/// The VMs on the page, by process.
 #[derive(Debug, Default)]
 pub(super) struct Vms(BTreeMap<Option<u32>, Vm>);
 
@@ -44,8 +44,8 @@ impl Vms {
             }
         }
         for (vm, known) in &mut self.0 {
-            // Exits of an interval at whose end the process was gone are still shown. Exits without a process
-            // have no VM that could end.
+            // Still show the exits of the interval in which the process ended. Exits without a process have no VM whose end
+            // could be seen, so they count as ended when there are no more.
             let is_over = !active.contains(vm) && (known.facts.is_gone || vm.is_none());
             known.ended = if is_over { known.ended + 1 } else { 0 };
         }

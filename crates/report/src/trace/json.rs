@@ -8,14 +8,14 @@ use live::trace::{
 };
 use serde::Serialize;
 
-/// One line: an event, or events that were lost.
+/// One line: an event, or a number of lost events.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct TraceLine {
     time: String,
     time_ns: u64,
     kind: &'static str,
     cpu: Option<u32>,
-    /// The process, as in the documents on recordings.
+    /// The VM's process ID, as in the documents on recordings.
     vm: Option<i32>,
     vm_name: Option<String>,
     process: Option<String>,

@@ -1,4 +1,4 @@
-//! Exits that took longer than a bound: lines, objects of JSON, and the table of a recording.
+//! Exits that took longer than a bound: as lines, as JSON objects, and as the table of a recording.
 
 use std::time::SystemTime;
 
@@ -48,7 +48,7 @@ pub fn summary(summary: &LongSummary) -> String {
 }
 
 impl Lines {
-    /// One exit that took long: a line.
+    /// The line of one long exit.
     #[must_use]
     pub fn long(&self, occurrence: &LongOccurrence) -> String {
         let exit = &occurrence.exit;
@@ -69,7 +69,7 @@ fn details(exit: &LongExit) -> String {
 }
 
 fn accesses(accesses: &[Access]) -> String {
-    /// An instruction that copies a string has thousands.
+    /// The maximum number of accesses to show: a string instruction may have thousands.
     const MOST: usize = 4;
     let shown: Vec<String> = accesses.iter().take(MOST).map(ToString::to_string).collect();
     let more =
@@ -77,7 +77,7 @@ fn accesses(accesses: &[Access]) -> String {
     shown.join(", ") + &more
 }
 
-/// The host's activities, the largest part first.
+/// The host's activities during a long exit, the longest first.
 fn in_words(told: &Meanwhile) -> String {
     let instead = told.instead.as_deref().map_or(String::new(), |name| format!(" by {name}"));
     let interrupts = counted(told.interrupts.into(), "interrupt");
@@ -135,7 +135,7 @@ fn line<'a>(
     }
 }
 
-/// The object of an exit that took long.
+/// The JSON object of a long exit.
 #[must_use]
 pub fn json(occurrence: &LongOccurrence) -> impl Serialize + '_ {
     let owner = occurrence.owner.as_ref();
@@ -143,7 +143,7 @@ pub fn json(occurrence: &LongOccurrence) -> impl Serialize + '_ {
     line(&occurrence.exit, Some(occurrence.wall), name, owner.map(|owner| owner.process.as_str()))
 }
 
-/// The longest exits of recordings as a table, with their number.
+/// The longest exits of recordings as a table, with their number. `first_ns` has the first event of each recording.
 #[must_use]
 pub fn table(
     exits: &LongExits,
@@ -189,11 +189,11 @@ pub fn table(
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fields<'a> {
     bound_ns: u64,
-    /// All beyond the bound.
+    /// The number of all exits beyond the bound.
     beyond: u64,
-    /// Those in which the guest slept, left out.
+    /// The number of exits left out because the guest slept in them.
     slept: u64,
-    /// The longest, the longest first.
+    /// The longest exits, the longest first.
     long_exits: Vec<OwnedLine>,
     losses: &'a exits::Losses,
 }

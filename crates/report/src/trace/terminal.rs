@@ -37,14 +37,13 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// `colour` allows escape sequences.
+    /// A writer of lines; `colour` allows escape sequences.
     #[must_use]
     pub fn new(colour: bool) -> Self {
         Self { colour, explained: BTreeSet::new() }
     }
 
-    /// One event: a line, and when an inhibit reason is set for the first time its causes and fixes,
-    /// indented.
+    /// The line of an event. When an inhibit reason is set for the first time, its causes and fixes follow, indented.
     pub fn event(&mut self, occurrence: &Occurrence) -> String {
         let what = &occurrence.event.what;
         let shown = details(what);
@@ -63,7 +62,7 @@ impl Lines {
         text
     }
 
-    /// Events that were lost.
+    /// The line of lost events.
     #[must_use]
     pub fn lost(&self, loss: &Loss) -> String {
         let place = loss.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));
@@ -94,7 +93,7 @@ impl Lines {
 
     fn explanation(&self, reason: InhibitReason) -> String {
         let rest = format!("{INDENT}  ");
-        // An option that is broken at its hyphen could not be copied.
+        // Do not break options at hyphens, so that they can be copied.
         let options = Options::new(WIDTH)
             .initial_indent(INDENT)
             .subsequent_indent(&rest)
@@ -106,7 +105,7 @@ impl Lines {
     }
 }
 
-/// The start of a trace: the kinds that are traced, and those that cannot be, with reasons.
+/// The start of a trace: the kinds of events that are traced, and the kinds that cannot be, with reasons.
 #[must_use]
 pub fn beginning(kinds: &[EventKind], missing: &[Missing]) -> String {
     let listed = |kinds: &[EventKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
@@ -220,7 +219,7 @@ fn inhibit(report: &InhibitReport) -> String {
     let set = report.change.set;
     let mut text = format!("{} {}", if set { "set" } else { "cleared" }, report.reason);
     match &report.state {
-        // The state is unchanged and was shown before.
+        // The state did not change and was already shown.
         _ if report.changed == Some(false) => text += ": no change",
         InhibitState::Active => text += ": active",
         InhibitState::Unknown => {}

@@ -50,7 +50,7 @@ pub fn markdown(tuning: &Tuning) -> String {
     }
     let difference = diff::guest(&tuning.before, &tuning.after);
     if !difference.is_empty() {
-        // A fence that is longer than any in the text is not closed by it.
+        // Use a long fence, so that a fence in the diff does not close it.
         let _ = write!(text, "\n## The kept changes\n\n````diff\n{difference}````\n");
     }
     if let Some(tuned) = &tuning.definition {

@@ -15,7 +15,7 @@ fn not_tried(by: LeftTo) -> &'static str {
     }
 }
 
-/// A fix that was not tried, in a line: its device, its effect, and where it must be made.
+/// The line of a fix that was not tried: its device, its effect, and the reason.
 pub(super) fn left(left: &Left) -> String {
     let Left { advised, device, does, by, .. } = left;
     format!(

@@ -13,7 +13,7 @@ use verify::{Changed, StateSeen, VmVerification};
 use crate::format::{count, counted, whole_time};
 use crate::text::printable;
 
-/// The most changes that are listed; more are only counted.
+/// The maximum number of listed changes; more are only counted.
 const MOST_CHANGES: usize = 5;
 
 pub(super) fn answer(vm: &VmVerification) -> String {

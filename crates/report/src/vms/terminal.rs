@@ -13,8 +13,8 @@ use crate::text::printable;
 
 /// The VMs, each with its counters if they were read, and notes on those that could not be examined.
 ///
-/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
-/// that. Without `colour` it has no escape sequences.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out if needed. Without
+/// `colour` it has no escape sequences.
 #[must_use]
 pub fn terminal(running: &Running<'_>, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
@@ -44,7 +44,7 @@ fn columns(vms: &[&Vm]) -> Vec<Column> {
         Column::figures("VFIO", cells(&|vm| number(vm.devices.len().max(vm.vfio.len())))).may_go(3),
         Column::whole_names("started", cells(&started)).may_go(1),
     ];
-    // Where nothing but VMMs made VMs, there is nothing to tell.
+    // Omit the column if no VM was made by a management program.
     if vms.iter().any(|vm| !vm.management.manager.is_vmm()) {
         columns.insert(3, Column::names("made by", cells(&made_by)).may_go(6));
     }
@@ -61,7 +61,7 @@ fn vmm(vm: &Vm) -> String {
     }
 }
 
-/// The program that made the VM; none is shown where it is the VMM itself.
+/// The program that made the VM; a dash if it is the VMM itself.
 fn made_by(vm: &Vm) -> String {
     let management = &vm.management;
     if management.manager.is_vmm() {
@@ -78,7 +78,7 @@ fn made_by(vm: &Vm) -> String {
 
 fn started(vm: &Vm) -> String {
     let time = vm.started.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
-    // The format has no room for later years.
+    // The formatter only accepts dates up to the year 9999.
     let time = time.filter(|_| vm.started.is_some_and(|seconds| seconds < 253_402_300_800));
     time.map_or_else(|| NONE.to_owned(), |time| humantime::format_rfc3339_seconds(time).to_string())
 }
@@ -136,7 +136,7 @@ fn counters(one: &Counted, width: usize, colour: bool) -> String {
     text + &wrapped(&by_vcpu(statistics, statistics.total.len() - names.len()), width, "", "")
 }
 
-/// The order of counters: all exits first, then those of a kind.
+/// The order of counters: first all exits, then exits by kind, then the others.
 fn rank(name: &str) -> u8 {
     match name {
         "exits" => 0,

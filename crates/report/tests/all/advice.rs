@@ -1,4 +1,4 @@
-//! Advice against snapshots.
+//! Tests of advice against snapshots.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ fn exits(count: u64, each_ns: u64) -> Exits {
     Exits { count, handling }
 }
 
-/// Two VMs over two seconds: an old guest with a serial console, the PM timer as its clock, and an unknown
-/// device; and an idle one.
+/// Two VMs over two seconds: an old guest with a serial console, the PM timer as its clock source, and an unknown device;
+/// and an idle guest.
 fn recordings() -> Recordings {
     let mut profile = Profile::new();
     profile.span = Some(Span { first_ns: 0, last_ns: 2_000_000_000 });

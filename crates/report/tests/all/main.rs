@@ -1,7 +1,7 @@
 //! Tests of pages, terminal output and JSON.
 
 mod advice;
-// The pages of the report need less of it.
+// The tests here use only a part of it.
 #[allow(dead_code)]
 mod browser;
 mod comparison;

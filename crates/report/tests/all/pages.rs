@@ -1,5 +1,5 @@
-//! The pages of `report`, `timeline` and `diff`: their content, resources that they must not load, and
-//! hostile text.
+//! Tests of the pages of `report`, `timeline` and `diff`: their content, resources that they must not load, and hostile
+//! text.
 
 use crate::pairs::{OFF, Pair, doubtful, empty, reading, recordings, repeated, virtualized};
 use crate::synthetic;
@@ -118,8 +118,7 @@ fn a_page_of_a_profile_as_it_was_when_it_was_last_looked_at() {
     insta::assert_snapshot!(lines(&profile::page(&recordings, &table)));
 }
 
-/// One element on each line, so that changes are easy to see; without the styles, the script and the
-/// outlines.
+/// The page with one element per line, so that changes are easy to see, and without styles, script and outlines.
 fn lines(page: &str) -> String {
     let body = page.split("<body>").nth(1).unwrap_or_default().split("<script>").next().unwrap_or_default();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Terminal output, against snapshots and limits of width.
+//! Tests of the terminal output of `prove`, against snapshots and limits of width.
 
 use probe::Arms;
 use probe::measure::Measure;
@@ -38,7 +38,7 @@ fn one_arm_in_80_columns() {
 fn a_probe_in_80_columns() {
     let recording = full();
     let mut outcome = outcome();
-    // A time of a very slow emulated host.
+    // The cost on a very slow emulated host.
     if let Some(cost) = &mut outcome.measures[1].cost.off {
         cost.pooled.p999 = 46_077_039.0;
         cost.pooled.maximum = 153_401_270;

@@ -1,4 +1,4 @@
-//! The page: its content, resources that it must not load, and hostile text.
+//! Tests of the page of `prove`: its content, resources that it must not load, and hostile text.
 
 use probe::Arms;
 use probe::measure::Measure;
@@ -29,7 +29,7 @@ fn one_arm() -> Recording {
 
 #[test]
 fn a_page_as_it_was_when_it_was_last_looked_at() {
-    // One element on each line, so that changes are easy to see.
+    // One element per line, so that changes are easy to see.
     let lines = page(&sample()).1.replace("><", ">\n<");
     insta::assert_snapshot!(lines);
 }

@@ -1,5 +1,5 @@
-//! Studies on the terminal and as a page: their content, resources that pages must not load, and their
-//! display in a browser.
+//! Tests of studies on the terminal and as a page: their content, resources that pages must not load, and their display in
+//! a browser.
 
 use std::path::{Path, PathBuf};
 
@@ -23,8 +23,7 @@ fn large() -> Findings {
     })
 }
 
-/// A study with a failed run, an emulated processor, rates that were not attained, three arms, and few
-/// blocks.
+/// A study with a failed run, an emulated CPU, rates that were not attained, three arms, and few blocks.
 fn troubled() -> Collected {
     let mut collected =
         study(&Made { blocks: 4, counts: vec![1, 2], workloads: vec!["http"], ..Made::default() });
@@ -88,7 +87,7 @@ fn each_figure_is_beside_that_of_the_arm_it_is_compared_with() {
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let names = lines.next().unwrap();
     let column = |name: &str| names.iter().position(|one| *one == name).unwrap();
-    // Names of arms hold a comma, which moves what follows by one.
+    // Names of arms contain a comma, which shifts the following columns by one.
     let (guests, mean) = (column("guests"), column("baseline_mean") + 1);
     let of_each = lines.filter(|line| !line[guests].is_empty());
     assert!(of_each.clone().count() > 2 && of_each.clone().all(|line| !line[mean].is_empty()), "{text}");
@@ -192,7 +191,7 @@ fn nothing_is_loaded_and_no_figure_is_nonsense() {
 fn every_chart_has_words_and_a_table() {
     let page = page(&large(), Some(""));
     let charts = page.matches("<svg role=\"img\"").count();
-    // Per workload: throughput, latency, CPU, iowait, exits in all, exits by reason.
+    // Per workload: throughput, latency, CPU, iowait, total exits, exits by reason.
     assert_eq!(charts, 6 * 6);
     for chart in page.split("<svg role=\"img\"").skip(1) {
         let chart = chart.split("</figure>").next().unwrap();
@@ -243,7 +242,7 @@ fn a_browser_shows_the_page_whole_at_every_width_in_light_and_dark() {
     };
     let all = [(1440, false), (1440, true), (1280, false), (390, false), (390, true)];
     let troubled = analyse(&troubled(), false).unwrap();
-    // The large page is slow, and in the other looks it is like the small one.
+    // The large page is slow. In the other looks it does not differ from the small one.
     for (name, findings, looks) in
         [("troubled", troubled, &all[..]), ("large", large(), &[all[0], all[4], all[2]])]
     {
@@ -260,19 +259,19 @@ fn a_browser_shows_the_page_whole_at_every_width_in_light_and_dark() {
                 "{name}: {wide} of {width} pixels"
             );
             let drawn = browser.evaluate("[...document.querySelectorAll('svg[role=img] path.mark')].filter(mark => mark.getBoundingClientRect().width > 3).length");
-            // Six workloads with twelve numbers of VMs, two arms and a change, in five charts.
+            // Five charts for each of six workloads, with marks of two arms and a change at twelve numbers of VMs.
             let least = if name == "large" { 6 * 5 * 12 * 3 } else { 4 * 2 * 3 };
             assert!(drawn.as_u64().is_some_and(|drawn| drawn >= least), "{name}: {drawn} marks of {least}");
             let bars = browser.evaluate("[...document.querySelectorAll('rect.arm')].filter(bar => bar.getBoundingClientRect().width > 0).length");
             assert!(bars.as_u64().is_some_and(|bars| bars > 5), "{name}: {bars} bars");
-            // Letters of charts must be within the page.
+            // Text in charts must be within the page.
             let outside = browser.evaluate(
                 "[...document.querySelectorAll('figure svg text')].filter(text => { const box = text.getBoundingClientRect(); \
                  return box.width > 0 && (box.left < 0 || box.right > innerWidth + 1); }).map(text => text.textContent).join('|')",
             );
             assert_eq!(outside, "", "{name} at {width}");
             if width == 1280 {
-                // No name of a figure is cut at the edge.
+                // No name of a figure is cut off at the edge.
                 let cut = browser.evaluate(
                     "[...document.querySelectorAll('table.gains')].filter(table => table.scrollWidth > table.parentElement.clientWidth).length",
                 );

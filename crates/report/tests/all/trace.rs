@@ -1,4 +1,4 @@
-//! The output of single events, against snapshots and limits of width.
+//! Tests of the output of single events, against snapshots and limits of width.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

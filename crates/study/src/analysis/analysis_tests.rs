@@ -55,7 +55,7 @@ fn a_reason_that_is_gone_was_seen_no_times() {
     assert!((figure.points[0].comparisons[0].percent.unwrap() - -100.0).abs() < 1e-9);
 }
 
-/// A study of three blocks with one more figure of the host, whose values are given for off and on.
+/// A study of three blocks with an additional figure of the host that has these values with APICv off and on.
 fn with_figure(name: &str, unit: Unit, values: [[f64; 3]; 2]) -> Findings {
     let made = Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
     let mut collected = study(&made);
@@ -79,21 +79,21 @@ fn accesses_that_are_always_gone_are_found_however_their_number_scattered() {
     let interval = one.change.unwrap().interval.unwrap();
     assert!(interval.high < 0.0, "{one:?}");
     let on = point.arms[1].as_ref().unwrap();
-    // With 95 % confidence there are no more in six seconds.
+    // The upper end of the 95 % interval of a rate without events in six seconds.
     assert!(on.level == 0.0 && (0.5..0.7).contains(&on.level_interval.unwrap().high), "{on:?}");
-    // One event a second is no significant difference from none, although it does not scatter.
+    // So few events do not differ significantly from none, although their rate does not scatter.
     let findings = with_figure("accesses.port", Unit::PerSecond, [[0.5; 3], [0.0; 3]]);
     let one = &figure(&findings, "pread", "accesses.port").points[0].comparisons[0];
     assert_eq!((one.finding, one.change.unwrap().test), (Finding::NotSeen, Some(Test::Counts)), "{one:?}");
 }
 
-/// The blocks of each arm in which a figure has a value.
+/// A figure's values in each arm.
 fn values(findings: &Findings, metric: &str) -> [Vec<f64>; 2] {
     let point = &figure(findings, "pread", metric).points[0];
     [0, 1].map(|arm| point.arms[arm].iter().flat_map(|arm| arm.values.iter().map(|value| value.1)).collect())
 }
 
-/// A study of three blocks, of which a run has more figures of the host.
+/// A study of three blocks with additional figures of the host from `add`, by arm and block.
 fn with_figures(add: impl Fn(usize, usize) -> Vec<(String, f64)>) -> Collected {
     let made = Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
     let mut collected = study(&made);
@@ -122,7 +122,7 @@ fn a_label_without_interrupts_in_a_run_counted_none() {
 
 #[test]
 fn nothing_is_made_up_for_a_run_that_did_not_count() {
-    // A run whose exits are KVM's total alone, one without accesses, and one that has left out places.
+    // A run that has only KVM's total of exits, one without accesses, and one in which some places were left out.
     let mut collected = with_figures(|arm, block| match (arm, block) {
         (1, 1) => Vec::new(),
         (1, 2) => {
@@ -187,7 +187,7 @@ fn what_is_gone_is_found_between_two_results_too() {
 
 #[test]
 fn a_change_is_that_between_the_levels_beside_it() {
-    // The mean of the arm is larger, and the mean of the pairs' ratios is smaller.
+    // The arm's mean is larger than the baseline's, but the mean ratio of the pairs is below 1.
     let values = [[100.0, 100.0, 400.0], [60.0, 60.0, 500.0]];
     let findings = with_figure("cpu.frequency", Unit::Hertz, values);
     let point = &figure(&findings, "pread", "cpu.frequency").points[0];
@@ -214,8 +214,8 @@ fn a_change_is_that_between_the_levels_beside_it() {
     }
 }
 
-/// A study whose guests did equally many events in both arms, with half as many exits for each and in a third
-/// of the time.
+/// A study whose guests complete the same number of events in both arms, in the second with half the exits for each
+/// event and in a third of the time.
 fn with_work() -> Collected {
     let mut collected = study(&Made { workloads: vec!["threads"], counts: vec![1, 2], ..Made::default() });
     for stored in &mut collected.runs {
@@ -251,9 +251,9 @@ fn exits_are_told_a_second_and_for_each_unit_of_work() {
         (of_work.unit, of_work.better, of_work.source),
         (Unit::PerOperation, Better::Lower, Source::Host)
     );
-    // 1,000 a second for 12 seconds, for 500 events, whatever the number of guests.
+    // 1,000 exits a second for 12 seconds, divided by 500 events, for each number of guests.
     assert!(of_work.points.iter().all(|point| (point.level(0).unwrap() - 24.0).abs() < 1e-9));
-    // A reason that was not seen counts as 0 for each event too.
+    // A reason without exits in a run is 0 for each event too.
     let gone = figure(&findings, "threads", "exits-per-event.INTERRUPT_WINDOW");
     assert_eq!(gone.points[0].level(1), Some(0.0));
     let said = findings.verdict.sentences.join(" ");
@@ -262,7 +262,7 @@ fn exits_are_told_a_second_and_for_each_unit_of_work() {
         "{said}"
     );
     assert!(said.contains("raised VM exits in all during threads"), "{said}");
-    // They are the same counts again, and do not count as further comparisons.
+    // Exits for each event repeat the exits a second, so they do not count as further comparisons.
     let without = found(&Made { workloads: vec!["threads"], counts: vec![1, 2], ..Made::default() });
     assert_eq!(findings.multiplicity.made, without.multiplicity.made + 3);
 }
@@ -270,7 +270,7 @@ fn exits_are_told_a_second_and_for_each_unit_of_work() {
 #[test]
 fn exits_of_work_are_those_of_all_the_time_that_was_sampled() {
     let mut collected = with_work();
-    // One arm's end is noticed late: its rates are over 12 seconds of work and 6 of nothing.
+    // The end of one arm is noticed late, so its rates cover 12 seconds of work and 6 idle ones.
     for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
         run.sampled = Some(if run.cell.arm["apicv"] == "on" { 18.0 } else { 12.0 });
         let rate = run.host.iter_mut().find(|metric| metric.name == "exits.total").unwrap();
@@ -310,7 +310,7 @@ fn no_gain_is_bounded_instead_of_found() {
     );
 }
 
-/// A study with one number of guests, in which `change` is given each throughput of `pread` with its block and arm.
+/// A study with one number of guests, in which `change` may edit each throughput of `pread`, by block and arm.
 fn of_two_workloads(made: Made, change: impl Fn(&mut Metric, u32, bool)) -> Collected {
     let mut collected = study(&Made { counts: vec![1], workloads: vec!["random-read", "pread"], ..made });
     let of_pread = collected.runs.iter_mut().map(|stored| &mut stored.run);
@@ -342,7 +342,7 @@ fn what_has_too_few_repeats_is_neither_bounded_nor_called_equal() {
 
 #[test]
 fn sizes_in_unlike_units_are_not_compared() {
-    // By difference, for one value is not positive.
+    // The values are compared by difference, because some are not positive.
     let none = of_two_workloads(Made { percent: 0.0, ..Made::default() }, |metric, block, is_on| {
         metric.unit = Unit::Seconds;
         metric.value = if block % 4 == u32::from(is_on) { -0.1 } else { 0.1 };
@@ -353,7 +353,7 @@ fn sizes_in_unlike_units_are_not_compared() {
     let (difference, rest) = rest.split_once(' ').unwrap();
     assert_eq!(rest, "s was seen in any of 2 main figures.", "{sentence}");
     assert!([ratio, difference].iter().all(|bound| bound.parse::<f64>().is_ok()), "{sentence}");
-    // More than half a second is more than 3 %.
+    // In percent of the baseline, half a second is more than the other figure's 3 %.
     let better = of_two_workloads(Made::default(), |metric, block, is_on| {
         metric.unit = Unit::Seconds;
         metric.value = f64::from(u8::from(block > 0)) + if is_on { 0.5 } else { 0.0 };

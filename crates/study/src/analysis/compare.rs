@@ -20,12 +20,12 @@ pub(super) struct Rules<'a> {
     pub(super) seed: u64,
 }
 
-/// Blocks' values of the baseline and of an arm, as the statistics use them.
+/// The values of the baseline and of an arm in the blocks that both have, on the scale of the comparison.
 struct Pairs {
     baseline: Vec<f64>,
     arm: Vec<f64>,
     means: [f64; 2],
-    /// For figures with few events: the counts of the baseline and of the arm.
+    /// The event counts of both, if the figure has few events.
     counts: Option<[Vec<Count>; 2]>,
 }
 
@@ -91,7 +91,7 @@ fn summary(series: &Series, guests: u32, arm: usize, scale: Scale) -> Option<Arm
     })
 }
 
-/// The counts of the blocks that both arms have.
+/// The counts of both arms in the blocks that both have.
 pub(super) fn in_both(baseline: &BTreeMap<u32, Count>, arm: &BTreeMap<u32, Count>) -> [Vec<Count>; 2] {
     let both: Vec<(Count, Count)> =
         baseline.iter().filter_map(|(block, &count)| Some((count, *arm.get(block)?))).collect();
@@ -112,11 +112,12 @@ fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
     }
 }
 
-/// The sums of one block over its numbers of guests, for the baseline and for the arm.
+/// Sums over the numbers of guests of one block, for the baseline and for the arm.
 struct Sums {
     entered: [f64; 2],
     plain: [f64; 2],
-    /// One over the base of each rate, and each rate by its base, which is its variance, if known for all.
+    /// The sum of 1 / base over the rates; `None` if a base is unknown. `variance` is the sum of rate / base, which is
+    /// a rate's variance.
     inverse: [Option<f64>; 2],
     variance: [f64; 2],
     points: f64,
@@ -129,8 +130,9 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// The mean of a side's rates as a count. Its base is that of a rate that varies as the mean of these does (without events,
-    /// of equal rates): events over the sum of the bases would give the numbers of guests the weights of that side's durations.
+    /// The mean of one side's rates as a count over a base. The base is the one for which a count of that rate has the
+    /// variance of the mean (without events, the variance of equal rates). Adding up events and bases instead would
+    /// weight the numbers of guests by the durations of that side's runs.
     fn count(&self, side: usize) -> Option<Count> {
         let of_equal = self.points * self.points / self.inverse[side]?;
         let over = if self.plain[side] > 0.0 {
@@ -142,8 +144,8 @@ impl Sums {
     }
 }
 
-/// Compares each arm with the baseline over all numbers of guests. All numbers of guests in a block share its
-/// conditions (how the levels were set, what the host did), so they are not independent repeats.
+/// Compares each arm with the baseline over all numbers of guests. Those of one block share its conditions (how the
+/// levels were set, what the host did), so each block gives one value: they are not independent repeats.
 fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -> Vec<Comparison> {
     let arms = (1..rules.arms.len()).filter_map(|arm| {
         // For each block, the sums over the numbers of guests that both arms have.
@@ -169,7 +171,7 @@ fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -
                 sums.points += 1.0;
             }
         }
-        // A block that lacks a number of guests would give the others more weight.
+        // Drop blocks that lack a number of guests: they would weight the others differently.
         let whole = blocks.values().map(|block| block.points).fold(0.0, f64::max);
         let blocks: Vec<_> = blocks.into_values().filter(|block| block.points == whole).collect();
         let side = |side: usize| blocks.iter().map(|block| block.entered[side] / whole).collect::<Vec<_>>();
@@ -200,7 +202,7 @@ fn comparison(
     let noise =
         pairs.as_ref().and_then(|pairs| noise::floor([&pairs.baseline, &pairs.arm], pairs.arm.len(), scale));
     let levels = pairs.as_ref().map(|pairs| match &pairs.counts {
-        // The change is between their means.
+        // For counts, the change is the difference of the mean rates.
         Some(counts) => {
             counts.each_ref().map(|side| mean(&side.iter().map(|count| count.rate()).collect::<Vec<_>>()))
         }
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_mean_of_rates_varies_as_they_do() {
-        // 10 a second in 1 s, and 1 a second in 100 s.
+        // Rates of 10 a second over 1 s and of 1 a second over 100 s.
         let sums = Sums {
             plain: [11.0, 0.0],
             inverse: [Some(1.01), Some(1.01)],

@@ -1,7 +1,7 @@
 //! Differences between two results of one plan, from two kernels or two hosts.
 //!
-//! Blocks of different studies have nothing in common, so figures are compared without pairs. The effect of a
-//! factor is compared too: its effects in the blocks of one study against those of the other.
+//! Blocks of different studies have nothing in common, so the comparison is not paired. The effects of factors are
+//! compared too: those in the blocks of one study against those in the blocks of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,14 +27,14 @@ pub const DIFFERENCE_FORMAT: u32 = 1;
 /// The differences between two results of one plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StudyDifference {
-    /// Version of this form.
+    /// [`DIFFERENCE_FORMAT`].
     pub format: u32,
     /// Both studies, before and after.
     pub studies: [StudyFacts; 2],
     /// The number of valid runs in each study.
     pub runs: [usize; 2],
-    /// Differences between the hosts and guests: the subject of the comparison. Settings of the plan's guests begin with
-    /// `guests.`.
+    /// Differences between the hosts and guests, which are what the comparison is about. Names of settings of the
+    /// plan's guests begin with `guests.`.
     pub unlike: Vec<Unlike>,
     /// The arms of both studies; rows refer to an arm by its index here.
     pub arms: Vec<Arm>,
@@ -46,7 +46,7 @@ pub struct StudyDifference {
     pub multiplicity: Multiplicity,
     /// The gates that a difference has to pass.
     pub gates: Gates,
-    /// Cells without a run in one of the studies, and figures that one of them lacks in cells that both have, as text.
+    /// Cells that only one study has, and figures that only one study has in common cells, as text.
     pub only_one: Vec<String>,
     /// Doubts about each study, before and after.
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct DifferenceRow {
     pub arm: usize,
     /// The means in the figure's unit, before and after.
     pub means: [f64; 2],
-    /// The levels between which the change is measured: geometric means if figures are compared by ratio.
+    /// The levels that the change compares: geometric means if figures are compared by ratio.
     pub levels: [f64; 2],
     /// The change from before to after.
     pub change: Option<Contrast>,
@@ -108,7 +108,7 @@ pub struct ComparedFigure {
 }
 
 impl ComparedFigure {
-    /// The name as from [`super::Figure::name`].
+    /// The name, as by [`super::Figure::name`].
     pub fn name(&self) -> String {
         super::wording::figure(&self.workload, &self.metric, self.source)
     }
@@ -117,7 +117,7 @@ impl ComparedFigure {
 /// The reason why two studies cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotCompared {
-    /// They are of different plans.
+    /// The results are of different plans.
     #[error("The results are of different plans: {differs}; a comparison needs two results of the same plan")]
     DifferentPlans {
         /// The difference between the plans.
@@ -147,8 +147,8 @@ pub enum NotCompared {
     },
 }
 
-/// Compares each figure of `before` with that of `after`. Hosts may differ: the differences are listed. All runs of one arm of
-/// a study must be from one host, unless `allow_unlike` is set; the result then says so.
+/// Compares each figure of `before` with that of `after`. The hosts of the two may differ, which is listed. All runs of
+/// an arm of one study must be from one host, unless `allow_unlike` is set; the result then contains a warning.
 ///
 /// # Errors
 /// [`NotCompared`].
@@ -228,7 +228,8 @@ fn differing_plan(before: &StudyFacts, after: &StudyFacts) -> Option<String> {
     (!guests.is_empty()).then(|| format!("the settings of their guests: {}", guests.join("; ")))
 }
 
-/// Settings of guests that name the machines, and files and CPUs of the host: those of another host have other names.
+/// Settings of guests that name machines, or files and CPUs of the host: other names on another host are not a
+/// difference.
 const OF_HOST: [&str; 12] = [
     "addresses",
     "channel",
@@ -250,7 +251,7 @@ fn is_of_host(field: &str) -> bool {
     })
 }
 
-/// The settings in which the guests of the plans differ; none if those of one plan are not known.
+/// The settings in which the guests of the plans differ; empty if one plan's guests are unknown.
 fn differing_guests(before: &StudyFacts, after: &StudyFacts) -> Vec<host::Difference> {
     let settings = |facts: &StudyFacts| serde_json::from_str::<serde_json::Value>(&facts.guests).ok();
     let both = settings(before).zip(settings(after));
@@ -382,8 +383,8 @@ fn count(judged: impl Iterator<Item = (Option<Contrast>, Finding)>, level: f64) 
 /// An arm, a number of guests and a workload.
 type Point = (BTreeMap<String, String>, u32, String);
 
-/// Cells that only one study has, "apicv on, 4 guests, pread (before only)", and figures of the others that only one has:
-/// "VM exits in all during pread (before only)".
+/// Cells that only one study has ("apicv on, 4 guests, pread (before only)"), and figures that only one study has in
+/// common cells ("VM exits in all during pread (before only)").
 fn only_one(before: &Collected, after: &Collected, arms: &[Arm], both: &[[Series; 2]]) -> Vec<String> {
     let points = |side: &Collected| -> BTreeSet<Point> {
         let cells = side.runs.iter().map(|stored| &stored.run.cell);

@@ -66,7 +66,7 @@ fn guests_with_other_settings_are_another_plan_and_names_of_the_host_are_listed(
     let unlike = difference(&before, &after, false).unwrap().unlike;
     let pin = Unlike { field: "guests.pin[1]".to_owned(), values: vec![Some("3".into()), Some("5".into())] };
     assert_eq!(unlike.last(), Some(&pin));
-    // Kept by an earlier version.
+    // Results of earlier versions lack this field.
     after.facts.guests.clear();
     assert_eq!(difference(&before, &after, false).unwrap().unlike.len(), 1);
 }
@@ -84,7 +84,7 @@ fn what_one_study_lacks_is_named() {
     assert!(matches!(difference(&before, &after, false), Err(NotCompared::NoRuns { .. })));
 }
 
-/// A study of three blocks with one access a second without the arm, or none, each run over so many seconds.
+/// A study of three blocks with a rate of accesses in the baseline and none in the arm, each run sampled for `seconds`.
 fn with_accesses(without_arm: f64, seconds: f64) -> Collected {
     let made = Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
     let mut collected = study(&made);
@@ -104,11 +104,11 @@ fn effects_of_few_events_differ_no_surer_than_their_number() {
         let found = difference(&with_accesses(1.0, seconds), &with_accesses(0.0, seconds), false).unwrap();
         found.effects.into_iter().find(|row| row.figure.metric == "accesses.port").unwrap()
     };
-    // They do not scatter, but one event a run may be chance.
+    // The rates do not scatter, but one event in a run may be chance.
     let few = effect(1.0);
     assert_eq!(few.finding, Finding::NotSeen, "{few:?}");
     assert!(few.change.unwrap().interval.unwrap().holds_zero(), "{few:?}");
-    // The effects are those of the reports.
+    // The effects are the same as in reports.
     let report = super::super::analyse(&with_accesses(1.0, 1.0), false).unwrap();
     let figure = report.figures.iter().find(|figure| figure.metric == "accesses.port").unwrap();
     assert_eq!(few.effects[0], figure.points[0].comparisons[0].change);
@@ -116,7 +116,7 @@ fn effects_of_few_events_differ_no_surer_than_their_number() {
     assert_eq!(many.finding, Finding::Raised, "{many:?}");
 }
 
-/// A study of six blocks whose runs have exits of all reasons, and of one.
+/// A study of six blocks whose runs have a total of exits and those of one reason.
 fn with_exits(reason: &str) -> Collected {
     let mut collected =
         study(&Made { blocks: 6, counts: vec![1], workloads: vec!["pread"], ..Made::default() });
@@ -185,7 +185,7 @@ fn runs_of_unlike_hosts_in_one_arm_are_refused_unless_that_is_asked_for() {
 fn facts_of_an_arm_are_no_difference_between_hosts_whatever_ran_first() {
     let (before, mut after) = two();
     let first = before.runs[0].run.cell.arm.clone();
-    // Also with another number of guests, which have fewer facts.
+    // The same with runs of more guests first: runs with fewer guests have fewer facts.
     after
         .runs
         .sort_by_key(|stored| (stored.run.cell.arm == first, std::cmp::Reverse(stored.run.cell.guests)));

@@ -21,8 +21,8 @@ pub struct StudyFacts {
     pub counts: Vec<u32>,
     /// The guests are VMs.
     pub are_vms: bool,
-    /// The guests' settings without their numbers, in one form for equal settings; empty in figures from before it was
-    /// kept.
+    /// The guests' settings without the numbers of guests, in a form that is equal for equal settings; empty in results
+    /// of versions that did not store it.
     #[serde(default)]
     pub guests: String,
     /// The workloads, in the order in which they run.
@@ -35,11 +35,11 @@ pub struct StudyFacts {
     pub seed: u64,
     /// The target on which it ran, as named by the user: `local`, `ssh://HOST`, `lab:NAME`.
     pub target: String,
-    /// The emulator of the target's processors, if they are emulated: times then mean nothing.
+    /// The emulator of the target's CPUs, if they are emulated: times are then meaningless.
     pub emulated: Option<String>,
     /// The version of exitless that ran it.
     pub version: String,
-    /// All levels are the same on purpose, to count how often noise alone makes a difference.
+    /// All levels are equal on purpose (an A/A study), to count how often noise alone looks like a difference.
     pub is_aa: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct FactorFacts {
 pub struct LevelFacts {
     /// Its name.
     pub name: String,
-    /// Its settings, in one form for equal settings: levels with equal settings are the same arm.
+    /// Its settings, in a form that is equal for equal settings: levels with equal settings are the same arm.
     pub settings: String,
 }
 
@@ -70,7 +70,7 @@ pub struct WorkloadFacts {
     pub name: String,
     /// The program that generates the load.
     pub tool: String,
-    /// Its settings, in one form for equal settings.
+    /// Its settings, in a form that is equal for equal settings.
     pub settings: String,
 }
 
@@ -90,11 +90,11 @@ pub struct Collected {
     pub facts: StudyFacts,
     /// The valid runs.
     pub runs: Vec<StoredRun>,
-    /// Attempts that failed, including those that were repeated with success.
+    /// Failed attempts, including those that a later attempt replaced.
     pub failed: Vec<StoredRun>,
     /// The number of runs that the plan asks for; a study that was ended early has fewer.
     pub planned: usize,
-    /// Files that are damaged or do not belong in the folder, and were left out.
+    /// Files that were ignored because they are damaged or do not belong in the folder.
     pub damage: Vec<String>,
 }
 

@@ -21,13 +21,13 @@ pub struct Figure {
     pub better: Better,
     /// The values for each number of guests, ascending.
     pub points: Vec<Point>,
-    /// Each arm against the baseline over all numbers of guests, if there are several: each block gives one
-    /// value, the mean of its changes.
+    /// Each arm against the baseline over all numbers of guests, if there are several: the value of a block is the mean
+    /// of its changes.
     pub overall: Vec<Comparison>,
 }
 
 impl Figure {
-    /// Tests whether the workload measured it and it has a better direction.
+    /// Tests whether the workload itself measured the figure, and it has a better direction.
     pub(crate) fn is_telling(&self) -> bool {
         self.source == Source::Workload && self.better != Better::Neither
     }
@@ -43,8 +43,7 @@ impl Figure {
             && crate::workload::exits_of_which_work(&self.metric).is_some_and(|(_, of)| of == "total")
     }
 
-    /// The shortest comparison of each arm with the baseline: over all numbers of guests, or for the only
-    /// one.
+    /// One comparison of each arm with the baseline: over all numbers of guests, or for the only one.
     pub fn summary(&self) -> &[Comparison] {
         match &self.points[..] {
             [only] => &only.comparisons,
@@ -58,14 +57,14 @@ impl Figure {
         self.points.iter().filter(compared).map(|point| point.guests).collect()
     }
 
-    /// The metric's name, preceded by the workload's unless it begins with that.
+    /// The metric's name, preceded by the workload's unless the metric begins with it.
     pub fn name(&self) -> String {
         super::wording::figure(&self.workload, &self.metric, self.source)
     }
 }
 
-/// The comparison with the largest change, each given with its figure. Sizes on one scale and in one unit are compared as
-/// they are, others in percent of the baseline.
+/// The comparison with the largest change. If all changes are on one scale and in one unit, their sizes are compared,
+/// otherwise their percentages of the baseline.
 pub fn largest<'a>(all: &[(&'a Figure, &'a Comparison)]) -> Option<(&'a Figure, &'a Comparison)> {
     let kind = |(figure, one): &(&Figure, &Comparison)| {
         let scale = one.change.map(|change| change.scale);
@@ -91,8 +90,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// The level of an arm: in the compared blocks if those are the same for all arms, else in all its own
-    /// blocks.
+    /// The level of an arm: over the compared blocks if those are the same for all arms, otherwise over all blocks of
+    /// the arm.
     pub fn level(&self, arm: usize) -> Option<f64> {
         let own = self.arms.get(arm)?.as_ref()?.level;
         let is_baseline = self.comparisons.iter().all(|one| one.arm != arm);
@@ -117,8 +116,7 @@ pub struct ArmValues {
     pub median: f64,
     /// The 95 % interval of the mean, by Student's t; `None` with fewer than three values.
     pub interval: Option<Interval>,
-    /// The level between which changes are measured: the geometric mean if figures are compared by ratio,
-    /// else the mean.
+    /// The level that changes start or end at: the geometric mean if figures are compared by ratio, otherwise the mean.
     pub level: f64,
     /// The 95 % interval of the level; `None` with fewer than three values.
     pub level_interval: Option<Interval>,
@@ -129,8 +127,8 @@ pub struct ArmValues {
 pub struct Comparison {
     /// The arm's index in [`Findings::arms`](super::Findings::arms).
     pub arm: usize,
-    /// The index of the arm that it is compared with. It is not 0 where levels set the number of guests and
-    /// the baseline has another number.
+    /// The index of the arm that it is compared with. Not 0 if levels set the number of guests and the baseline has
+    /// another number.
     #[serde(default)]
     pub baseline: usize,
     /// The change and its certainty; `None` if no block has both arms.
@@ -140,13 +138,13 @@ pub struct Comparison {
     pub levels: Option<[f64; 2]>,
     /// The change in percent of the baseline's level, if that is positive.
     pub percent: Option<f64>,
-    /// The noise of averages of so many repeats of the same arm, as root mean square difference, on the scale
-    /// of the change.
+    /// The noise: the root mean square difference between averages of as many repeats of one arm, on the scale of the
+    /// change.
     pub noise: Option<f64>,
     /// The finding.
     pub finding: Finding,
     /// The p value adjusted over all comparisons of this source by Holm's method.
     pub p_holm: Option<f64>,
-    /// The arms are equal, so that a difference is a false alarm.
+    /// The arms are equal, so a difference is a false alarm.
     pub is_aa: bool,
 }

@@ -22,7 +22,7 @@ pub enum Finding {
     Raised,
     /// All gates are passed: the arm's value is lower.
     Lowered,
-    /// There is a difference, but it is too small to matter or to exceed the scatter of the repeats.
+    /// A significant difference that is too small to matter, or is within the scatter of the repeats.
     Small,
     /// No significant difference; the interval bounds the possible difference.
     NotSeen,
@@ -36,8 +36,7 @@ impl Finding {
         matches!(self, Self::Raised | Self::Lowered)
     }
 
-    /// Tests whether it is an improvement; `None` if there is no difference or the figure has no better
-    /// direction.
+    /// Tests whether the finding is an improvement; `None` if there is no difference, or no better direction.
     pub fn is_good(self, better: Better) -> Option<bool> {
         match (self, better) {
             (Self::Raised, Better::Higher) | (Self::Lowered, Better::Lower) => Some(true),

@@ -45,7 +45,7 @@ impl Findings {
         self.figures.iter().filter(|figure| figure.is_telling())
     }
 
-    /// The first such figure of each workload: throughput before latency.
+    /// The first telling figure of each workload: throughput before latency.
     pub fn main(&self) -> Vec<&Figure> {
         let of = |workload: &str, better| {
             self.telling().find(|figure| figure.workload == workload && figure.better == better)
@@ -60,7 +60,8 @@ impl Findings {
         of_each.filter_map(|name| of(name, Better::Higher).or_else(|| of(name, Better::Lower))).collect()
     }
 
-    /// The main figures and those of the same kind: the throughput of each test of a workload.
+    /// The main figures, and the workloads' other figures with the same unit and direction: the throughput of each
+    /// test.
     pub fn main_and_alike(&self) -> Vec<&Figure> {
         let alike = |main: &Figure, other: &Figure| {
             main.workload == other.workload && main.unit == other.unit && main.better == other.better
@@ -95,7 +96,7 @@ pub enum Judgement {
     NoDifference,
     /// There are too few repeats for intervals.
     TooFewRepeats,
-    /// The arms are equal: there is no difference to find, and false alarms are counted.
+    /// The arms are equal (an A/A study): differences are counted as false alarms.
     Alike,
     /// Nothing was compared.
     #[default]

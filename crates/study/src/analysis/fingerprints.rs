@@ -1,4 +1,4 @@
-//! Checks that runs are comparable: facts that must be equal, and facts that differ between the arms.
+//! Comparison of hosts and guests of runs: facts that must be equal, and facts that differ between arms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,7 @@ pub(super) fn likeness(runs: &[StoredRun], arms: &[Arm]) -> Likeness {
     let fields: BTreeSet<&String> = facts.iter().flat_map(|(_, facts)| facts.keys()).collect();
     for field in fields {
         for (arm, facts) in &facts {
-            // Fewer guests have fewer facts; that is not a difference.
+            // Runs with fewer guests have fewer facts, which is not a difference.
             if field.starts_with("guest.") && !facts.contains_key(field) {
                 continue;
             }
@@ -75,8 +75,8 @@ pub(super) fn likeness(runs: &[StoredRun], arms: &[Arm]) -> Likeness {
     likeness
 }
 
-/// The differences between two hosts and their guests: between the first runs of each arm with equal numbers of guests. Facts
-/// may differ between arms, and runs of fewer guests have fewer.
+/// The differences between two hosts and their guests, from the first run of each arm and number of guests that both
+/// have. Facts may differ between arms, and runs with fewer guests have fewer.
 pub(super) fn between(before: &[StoredRun], after: &[StoredRun]) -> Vec<Unlike> {
     type First<'a> = BTreeMap<(&'a BTreeMap<String, String>, u32), &'a StoredRun>;
     fn first(runs: &[StoredRun]) -> First<'_> {
@@ -100,7 +100,7 @@ pub(super) fn between(before: &[StoredRun], after: &[StoredRun]) -> Vec<Unlike> 
 
 /// All facts of a run's host and guests by name.
 fn facts(stored: &StoredRun) -> BTreeMap<String, String> {
-    // Compared with an empty fingerprint, every known field differs.
+    // All fields that are known differ from the default fingerprint.
     let host = Fingerprint::default().differences(&stored.run.fingerprint);
     let host = host.into_iter().filter_map(|(field, _, value)| Some((field, value?)));
     let guests = stored.run.guest_facts.iter().enumerate().flat_map(|(number, facts)| {

@@ -1,4 +1,4 @@
-//! Conversion of a result folder for the analysis.
+//! Conversion of a result folder to the input of the analysis.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ impl From<StudyFolder> for Collected {
     }
 }
 
-/// The number of runs in all blocks that the plan asks for, and in further blocks that a stop rule has begun.
+/// The number of runs in the plan's blocks, and in further blocks that were started because of a stop rule.
 fn planned(read: &StudyFolder) -> usize {
     let plan = &read.study.plan;
     let begun = read.runs.iter().chain(&read.failed).map(|kept| kept.run.cell.block + 1).max().unwrap_or(0);
@@ -32,7 +32,7 @@ fn planned(read: &StudyFolder) -> usize {
     blocks * Schedule::new(plan, read.study.seed).runs_per_block() as usize
 }
 
-/// The path with slashes, as in links.
+/// The run's path below the folder, with slashes as in links.
 fn below(folder: &Path, run: &Path) -> String {
     let relative = run.strip_prefix(folder).unwrap_or(run);
     relative.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")

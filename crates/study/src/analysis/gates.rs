@@ -9,13 +9,13 @@ use stats::{Contrast, LEVEL, Scale};
 /// The gates that a difference has to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gates {
-    /// The p value is below this; the interval is without 0 too.
+    /// The p value must be below this, and the interval must exclude 0.
     pub level: f64,
-    /// A relative change has at least this size in percent.
+    /// The smallest relative change, in percent.
     pub strength_percent: f64,
-    /// A change of a percentage has at least this size in percentage points.
+    /// The smallest change of a percentage, in percentage points.
     pub strength_points: f64,
-    /// The change is larger than the noise floor by this factor.
+    /// The change must exceed this multiple of the noise floor.
     pub noise_factor: f64,
 }
 
@@ -26,8 +26,8 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// Judges `change`. `means` are those of both arms in the figure's unit, for figures whose strength is
-    /// relative although their change is not; `noise` is on the scale of the change.
+    /// Judges `change`. `means` are the means of both arms in the figure's unit, for figures whose strength is judged
+    /// relative to them although the change is a difference; `noise` is on the scale of the change.
     pub(super) fn judge(
         &self,
         change: Option<Contrast>,
@@ -70,7 +70,7 @@ mod tests {
         Some(Contrast { scale, estimate, interval, p_value, test, repeats: 4, is_paired: true })
     }
 
-    /// The finding of blocks, each with its value of the baseline and of the arm.
+    /// The finding for these blocks, each with the values of the baseline and of the arm.
     fn of_blocks(blocks: &[[f64; 2]]) -> Finding {
         let entered = |side: usize| blocks.iter().map(|block| block[side].ln()).collect::<Vec<_>>();
         let [baseline, arm] = [0, 1].map(entered);
@@ -99,17 +99,17 @@ mod tests {
     fn strength_has_the_unit_of_the_change() {
         assert_eq!(judged(change(Scale::Difference, 0.3, Some(0.01)), Unit::Percent, None), Finding::Raised);
         assert_eq!(judged(change(Scale::Difference, 0.2, Some(0.01)), Unit::Percent, None), Finding::Small);
-        // One percent of 200.
+        // The threshold is one percent of 200.
         assert_eq!(judged(change(Scale::Difference, 1.9, Some(0.01)), Unit::Count, None), Finding::Small);
         assert_eq!(judged(change(Scale::Difference, 2.1, Some(0.01)), Unit::Count, None), Finding::Raised);
     }
 
     #[test]
     fn a_difference_needs_the_p_value_and_the_interval() {
-        // One block of six is far off: p is 2/64, and the interval holds 0.
+        // With one outlier in six blocks p is 2/64, but the interval includes 0.
         let far_off = [1.01, 1.01, 1.01, 1.01, 1.01, 2.0].map(|factor| [100.0, 100.0 * factor]);
         assert_eq!(of_blocks(&far_off), Finding::NotSeen);
-        // One block of six goes the other way: the interval is without 0, and p is 4/64.
+        // With one block of six in the other direction the interval excludes 0, but p is 4/64.
         let other_way = [0.02, 0.02, 0.02, 0.02, 0.02, -0.001].map(|step: f64| [100.0, 100.0 * step.exp()]);
         assert_eq!(of_blocks(&other_way), Finding::NotSeen);
         assert_eq!(of_blocks(&[[100.0, 102.0]; 6]), Finding::Raised);
@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn arms_that_change_places_change_the_direction_alone() {
-        // As logarithms 0.51, above a noise floor of 0.45; in percent -40, and below one of 57.
+        // The change is 0.51 as a logarithm, above the noise floor of 0.45; as a percentage it is -40, below the floor
+        // of 57.
         let both = |factor: f64| {
             let blocks = [100.0, 300.0, 100.0, 300.0, 100.0, 300.0].map(|value| [value, value * factor]);
             [of_blocks(&blocks), of_blocks(&blocks.map(|[baseline, arm]| [arm, baseline]))]

@@ -16,7 +16,7 @@ pub struct Method {
     pub started: u64,
     /// Start of the last run, in seconds since 1970.
     pub last_started: u64,
-    /// Seconds in which workloads ran, over all valid runs.
+    /// The total duration of all valid runs, in seconds.
     pub measured: f64,
     /// The valid runs, in the order in which they ran.
     pub runs: Vec<OrderedRun>,
@@ -85,7 +85,7 @@ pub struct Skew {
     pub median: f64,
     /// The largest.
     pub largest: f64,
-    /// The number of runs in which it was more than a hundredth of the run.
+    /// The number of runs in which the difference was more than a hundredth of the run.
     pub large_in: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Multiple comparisons: some look like differences by chance.
+//! Multiple comparisons, of which some look significant by chance.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,24 +6,22 @@ use super::figure::{Comparison, Figure};
 use super::finding::Source;
 use crate::workload::exits_of_which_work;
 
-/// The number of comparisons, and the number expected to look like differences by chance. Comparisons of
-/// equal arms are not counted, nor those of exits for each unit of work, which repeat the exits a second in
-/// another unit.
+/// The number of comparisons, and the number expected to look significant by chance. Comparisons of equal arms are not
+/// counted, nor those of exits for each unit of work, which are the exits a second in another unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Multiplicity {
     /// Comparisons with a p value.
     pub made: usize,
     /// The level of the first gate.
     pub level: f64,
-    /// The number of p values below the level that is expected without any difference: `made` times `level`.
-    /// Figures of one run are correlated, so they may come in groups.
+    /// The expected number of p values below the level if nothing differs: `made` times `level`. Figures of one run are
+    /// correlated, so such p values may come in groups.
     pub expected: f64,
     /// The number of p values below the level.
     pub below: usize,
     /// The number of comparisons that passed all gates.
     pub found: usize,
-    /// The number of them that remain significant after adjustment for all comparisons of their source by
-    /// Holm's method.
+    /// Of these, the number that is still significant after Holm's adjustment for all comparisons of their source.
     pub found_by_holm: usize,
 }
 
@@ -85,7 +83,7 @@ pub(super) fn count(figures: &[Figure], level: f64) -> (Multiplicity, Option<Fal
     (multiplicity, false_alarms)
 }
 
-/// Sets the adjusted p values; the comparisons of one source are a family.
+/// Sets the adjusted p values. The comparisons of all figures of one source form a family.
 pub(super) fn adjust(figures: &mut [Figure]) {
     for source in [Source::Workload, Source::Host] {
         let mut family: Vec<&mut Comparison> = figures

@@ -1,4 +1,4 @@
-//! Studies made by a seeded generator, for tests of code that reads them. Nothing here was measured.
+//! Synthetic studies from a seeded generator, for tests. Nothing here was measured.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,9 +23,9 @@ pub struct Made {
     pub workloads: Vec<&'static str>,
     /// The effect of APICv on throughput, in percent; latency changes the other way.
     pub percent: f64,
-    /// The scatter of a run, as a share.
+    /// The relative standard deviation of a run.
     pub scatter: f64,
-    /// The scatter that the arms of a block share, as a share.
+    /// The relative standard deviation that all runs of a block share.
     pub shared: f64,
     /// Both levels have the same settings.
     pub is_aa: bool,
@@ -61,7 +61,7 @@ const EXITS: [(&str, f64, f64); 7] = [
     ("CPUID", 3.0, 3.0),
 ];
 
-/// A study as from a result folder; the same for the same `made`.
+/// A study as read from a result folder; always the same for the same `made`.
 pub fn study(made: &Made) -> Collected {
     let mut random = ChaCha8Rng::seed_from_u64(made.seed);
     let mut runs = Vec::new();
@@ -130,7 +130,7 @@ fn run(made: &Made, cell: Cell, position: u32, together: f64, random: &mut ChaCh
     let count = f64::from(cell.guests);
     let gain = if on { 1.0 + made.percent / 100.0 } else { 1.0 };
     let speed = 1.0 + 0.15 * (cell.workload.len() % 5) as f64;
-    // Guests share one disk: each has less than alone.
+    // Guests share one disk, so each gets less than it would alone.
     let each = 410e6 * speed * gain * together * count.powf(-0.35);
     let guests = (0..cell.guests)
         .map(|_| {

@@ -26,10 +26,10 @@ pub(super) struct Series {
     pub(super) better: Better,
     /// The values by number of guests and arm.
     pub(super) values: BTreeMap<(u32, usize), ByBlock>,
-    /// For a figure that counts events, with the same keys: the base of each rate, so that their product is a
-    /// number of events. Empty for other figures.
+    /// For a figure that counts events: the base (seconds or work) of each rate, whose product with the rate is the
+    /// number of events. Same keys as `values`; empty for other figures.
     pub(super) over: BTreeMap<(u32, usize), ByBlock>,
-    /// It counts events, and some value has none or some arm has few.
+    /// The figure counts events, and some value is 0 or some arm has few.
     pub(super) is_of_few: bool,
 }
 
@@ -62,7 +62,7 @@ impl Series {
         scale_of(self.unit, self.values.values().flat_map(|blocks| blocks.values().copied()))
     }
 
-    /// The values of the blocks that are wanted.
+    /// The series with only the blocks for which `wanted` is true.
     fn of_blocks(&self, wanted: impl Fn(u32) -> bool) -> Self {
         let chosen = |all: &BTreeMap<(u32, usize), ByBlock>| -> BTreeMap<(u32, usize), ByBlock> {
             let each = all.iter().map(|(&place, blocks)| {
@@ -102,14 +102,14 @@ struct Over {
 /// Values and runs that were not used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Unused {
-    /// Figures that were not finite in some run.
+    /// Figures that were infinite or NaN in some run.
     pub(super) not_numbers: BTreeSet<String>,
-    /// The number of runs that a later one of the same cell replaces.
+    /// The number of runs that were ignored because of a later run of the same cell.
     pub(super) repeated: usize,
 }
 
-/// The figures of two studies of one plan, those of the first and of the second. A reason that only one of them has seen has
-/// the value 0 in the other one's runs, as within a study.
+/// The figures of two studies of one plan. A reason of exits that only one study has seen gets the value 0 in the runs
+/// of the other, as within a study.
 pub(super) fn series_of_both(
     [first, second]: [&[StoredRun]; 2],
     arms: &[Arm],
@@ -125,7 +125,7 @@ pub(super) fn series_of_both(
     all.iter().map(|one| [one.of_blocks(|block| block < own), one.of_blocks(|block| block >= own)]).collect()
 }
 
-/// The figures of `runs`: those of workloads first, each workload's in the order of its first run.
+/// The figures of `runs`: first those of workloads, in the order of each workload's first run.
 pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> (Vec<Series>, Unused) {
     let mut unused = Unused::default();
     let mut last: BTreeMap<&Cell, &Run> = BTreeMap::new();
@@ -179,7 +179,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
             found[at].values.entry((run.cell.guests, arm)).or_default().insert(run.cell.block, metric.value);
         }
     }
-    // KVM has many counters that never count.
+    // Drop KVM's counters that are 0 in all runs.
     let counts =
         |series: &Series| series.values.values().flat_map(BTreeMap::values).any(|value| *value != 0.0);
     found.retain(|series| !series.metric.starts_with("kvm.") || counts(series));
@@ -189,7 +189,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
     (found, unused)
 }
 
-/// Sets the base of the rates of a figure that counts events.
+/// Sets [`Series::over`] if the figure counts events.
 fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
     let of = |over: &Over| match (series.source, series.unit) {
         (Source::Host, Unit::PerSecond) => Some(over.seconds),
@@ -207,7 +207,7 @@ fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
     series.is_of_few = series.has_few();
 }
 
-/// Figures of the host of which a run has those that are not zero.
+/// Families of host figures of which a run stores only those that are not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Family {
     /// Exits, and the time in which they are handled, by reason.
@@ -237,19 +237,19 @@ impl Family {
         }
     }
 
-    /// The family of which a run with this value has all that is not zero.
+    /// The family of which a run with this value is known to have stored all figures that are not zero.
     fn shown_by(metric: &str, value: f64) -> Option<Self> {
         match metric {
             "accesses.port" => Some(Self::Accesses),
             "interrupts.total" => Some(Self::Interrupts),
-            // KVM's statistics have a total, too, and no reasons.
+            // KVM's statistics give a total but no reasons, so only a total of 0 shows that there are none.
             "exits.total" => (value == 0.0).then_some(Self::Exits),
             _ => Self::of(metric).filter(|family| matches!(family, Self::Exits | Self::ExitsOfWork(_))),
         }
     }
 }
 
-/// A reason, port, address or label without events has the value 0 in a run in which events were counted by it.
+/// Adds the value 0 for a reason, port, address or label that is missing from a run in which its family was counted.
 fn fill_unseen(found: &mut [Series]) {
     type InWorkload = (u32, usize, u32);
     let mut shown: BTreeMap<(String, Family), BTreeSet<InWorkload>> = BTreeMap::new();
@@ -268,7 +268,7 @@ fn fill_unseen(found: &mut [Series]) {
         }
     }
     for ((workload, _), cells) in shown.iter_mut().filter(|((_, family), _)| *family == Family::Accesses) {
-        // A run with so many has left out others.
+        // A run with this many places has left out others, which may not be 0.
         cells
             .retain(|cell| places.get(&(workload.clone(), *cell)).is_none_or(|&places| places < MOST_PLACES));
     }

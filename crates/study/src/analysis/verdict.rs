@@ -1,4 +1,4 @@
-//! The verdict in a word, in a sentence, and in a sentence for each arm and workload.
+//! The verdict: as a word, as a sentence, and as a sentence for each arm and workload.
 
 use exits::{agree, counted};
 
@@ -116,8 +116,8 @@ impl Others {
         self.not_seen + self.small + self.too_few
     }
 
-    /// "the others show no difference", where `others` are "the others"; "of the others 2 show no difference and 1 has too few
-    /// repeats".
+    /// What these figures show, with `others` as the subject: "the others show no difference"; "of the others 2 show no
+    /// difference and 1 has too few repeats".
     fn told(self, others: &str) -> String {
         let show = |count: usize, what: &str| format!("{} {what}", agree(count as u64, "shows", "show"));
         let kinds = [
@@ -136,7 +136,7 @@ impl Others {
         }
     }
 
-    /// A sentence of its own, with a blank before it: " The other main figure shows no difference."
+    /// The same as a separate sentence after a blank: " The other main figure shows no difference."
     fn sentence(self) -> String {
         let told = self.told(&match self.count() {
             0 => return String::new(),
@@ -147,7 +147,7 @@ impl Others {
     }
 }
 
-/// The main figures beside the one that a headline tells of, where `found` are better or worse.
+/// A sentence about the main figures that a headline does not mention; `found` of all are better or worse.
 fn beside(word: &str, found: usize, others: Others) -> String {
     match (found, others.count()) {
         (1, _) => others.sentence(),
@@ -161,7 +161,8 @@ fn beside(word: &str, found: usize, others: Others) -> String {
     }
 }
 
-/// Bounds the difference of the main figures, of which none is better or worse. One with too few repeats has no bound.
+/// The headline if no main figure is better or worse: bounds of their differences. One with too few repeats has no
+/// bound.
 fn no_difference(findings: &Findings, main: &[Main<'_>]) -> String {
     let (few, judged): (Vec<Main<'_>>, Vec<Main<'_>>) =
         main.iter().copied().partition(|(_, one)| one.finding == Finding::TooFew);
@@ -175,7 +176,8 @@ fn no_difference(findings: &Findings, main: &[Main<'_>]) -> String {
     format!("No difference{larger} was seen in any of {} main figures.{few}", judged.len())
 }
 
-/// "apicv on raised random-read throughput with 1 and 2 VMs by 2.1 % (95 % interval 1.2 to 3.0 %, 8 pairs)."
+/// A comparison as a sentence: "apicv on raised random-read throughput with 1 and 2 VMs by 2.1 % (95 % interval 1.2 to
+/// 3.0 %, 8 pairs)."
 fn sentence(findings: &Findings, figure: &Figure, one: &Comparison) -> String {
     let counts = figure.counts_of(one.arm);
     let with = match guests(&counts, findings.study.are_vms) {
@@ -208,7 +210,7 @@ fn sentence(findings: &Findings, figure: &Figure, one: &Comparison) -> String {
     }
 }
 
-/// The changes of exits, if counted: a sentence for each arm and workload, and one for each unit of work.
+/// Sentences about exits, if they were counted: one for each arm and workload, and one for each unit of work.
 fn exits(findings: &Findings) -> Vec<String> {
     let totals =
         findings.figures.iter().filter(|figure| figure.is_exit_total() || figure.is_exit_total_of_work());
@@ -216,8 +218,8 @@ fn exits(findings: &Findings) -> Vec<String> {
     of.filter(|(_, one)| !one.is_aa).map(|(figure, one)| sentence(findings, figure, one)).collect()
 }
 
-/// The exits that changed significantly, adjusted for the many comparisons: there is one for each reason,
-/// port and page.
+/// Sentences about reasons, ports and pages whose exits changed significantly, after adjustment because there are so
+/// many.
 fn reasons(findings: &Findings) -> Vec<String> {
     let of_reasons =
         |figure: &&Figure| counted_reason(&figure.metric).is_some() || accessed(&figure.metric).is_some();

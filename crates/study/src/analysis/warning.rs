@@ -1,4 +1,4 @@
-//! Doubts about a study, as data. Their text may change.
+//! Doubts about a study, as data; their wording may change.
 
 use exits::{agree, counted};
 use std::fmt;
@@ -12,8 +12,7 @@ use super::fingerprints::Unlike;
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Warning {
-    /// Runs of one arm were made on different hosts or guests, and were compared because the user asked for
-    /// it.
+    /// Runs of one arm are from different hosts or guests, and were compared because the user asked for it.
     Unlike {
         /// The facts that differ.
         fields: Vec<Unlike>,
@@ -25,19 +24,19 @@ pub enum Warning {
         /// The number of planned runs.
         planned: usize,
     },
-    /// Something in the folder is damaged or does not belong there, and was left out.
+    /// A file in the folder was ignored because it is damaged or does not belong there.
     Damaged {
         /// The file and its fault.
         what: String,
     },
-    /// Attempts that failed; those that were repeated with success are counted too.
+    /// Attempts that failed, including those that a later attempt replaced.
     Failed {
         /// The number of failed attempts.
         attempts: usize,
         /// The number of cells without a valid run.
         lost: usize,
     },
-    /// Blocks in which an arm has no run; its comparisons use the others.
+    /// Blocks in which an arm has no run; the arm's comparisons use the other blocks.
     BrokenBlocks {
         /// The number of blocks.
         blocks: usize,
@@ -47,24 +46,24 @@ pub enum Warning {
         /// The number of blocks that hold every arm.
         blocks: usize,
     },
-    /// Too few repeats for a test without assumptions on the distribution of the noise.
+    /// Too few repeats for a permutation test, which makes no assumption about the distribution of the noise.
     NoPermutation {
         /// The number of blocks that hold every arm.
         blocks: usize,
     },
     /// The baseline of the plan never ran, so no arm is compared with it.
     NoBaseline,
-    /// Figures that were not finite in some run.
+    /// Figures that were infinite or NaN in some run.
     NotNumbers {
         /// Their names.
         figures: Vec<String>,
     },
-    /// Runs that a later one of the same cell replaces.
+    /// Runs that were ignored because of a later run of the same cell.
     Repeated {
         /// The number of runs.
         runs: usize,
     },
-    /// Guests did not start together: their workloads overlapped for a part of the run only.
+    /// Guests did not start together, so their workloads overlapped only in part of the run.
     Skew {
         /// The number of runs in which the skew was more than a hundredth of the run.
         runs: usize,
@@ -78,7 +77,7 @@ pub enum Warning {
         /// The smallest attained share of the rate, in percent.
         percent: f64,
     },
-    /// The baseline has no runs with so many guests, and another arm replaces it there.
+    /// The baseline has no runs with this number of guests, and another arm replaces it there.
     OtherBaseline {
         /// The number of guests.
         guests: u32,

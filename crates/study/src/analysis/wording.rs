@@ -20,7 +20,7 @@ pub(super) fn figure(workload: &str, metric: &str, source: Source) -> String {
     }
 }
 
-/// A metric's name in words: dots become blanks, and CPU is in capitals.
+/// A metric's name in words: dots become blanks, and "cpu" becomes "CPU".
 pub(crate) fn metric_in_words(metric: &str) -> String {
     if let Some((unit, reason)) = exits_of_which_work(metric) {
         let rest = if reason == "total" { "in all" } else { reason };
@@ -90,14 +90,14 @@ fn interval_in_words(interval: Interval, change: &Contrast, unit: Unit) -> Strin
     format!("{} to {}{}", signed(low), signed(high), suffix(change.scale, unit))
 }
 
-/// The bound of a possible difference if there is no significant one: "larger than 1.4 %".
+/// The bound of a difference that is not significant: "1.4 %".
 pub(super) fn bound(change: &Contrast, unit: Unit) -> Option<String> {
     let Interval { low, high } = change.interval?;
     Some(amount(low.abs().max(high.abs()), change, unit))
 }
 
-/// The largest bound of several changes for each unit in which they are: "1.4 %", "0.3 s". `None` without any, and if one
-/// has no interval.
+/// The largest bound of several changes, in each unit that occurs: "1.4 %", "0.3 s". `None` if there are no changes, or
+/// one has no interval.
 pub(super) fn bounds(changes: &[(Contrast, Unit)]) -> Option<Vec<String>> {
     let mut widest: Vec<(f64, &(Contrast, Unit))> = Vec::new();
     for one in changes {

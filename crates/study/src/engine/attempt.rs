@@ -15,7 +15,7 @@ use crate::schedule::{ArmRuns, Slot};
 use crate::workload::{Outputs, Step, Steps};
 use guests::{Guest, GuestError};
 
-/// The limit of a shell that reads a kernel file.
+/// The time limit of a script that reads a kernel file.
 const SHORT: Duration = Duration::from_secs(60);
 const CPU_TIMES: &str = "cat /proc/stat";
 
@@ -66,10 +66,10 @@ impl Engine<'_> {
         let limit = self.plan.run_limit(&runs.guests, slot.cell.guests, workload);
         let watch = Watch::new(self.stop, limit);
         let made = watch.over(|| self.make(runs, slot, attempt, &folder, &mut run, &watch));
-        // The result of an interrupted run may look complete.
+        // A run that exceeded its limit has failed, although its output may look complete.
         let made = watch.overdue().map_or(made, |limit| Err(self.overdue(limit).into()));
         if self.stopped() {
-            // It was interrupted, which is not a failure.
+            // An interrupted run is not a failure, so nothing of it is kept.
             let _ = fs::remove_dir_all(&folder);
             return Ok(Ending::Interrupted);
         }
@@ -147,9 +147,9 @@ impl Engine<'_> {
         self.tell(slot, attempt, Phase::Guests);
         let started = self.rig.start(&runs.guests, levels, there, more);
         let started = started.map_err(|error| Failure { hopeless: false, ..hopeless(error.to_string()) })?;
-        // Guests that were warmed up before now share the host with more guests.
+        // More guests share the host now, so the running ones must warm up again.
         self.running.warm.clear();
-        // All of them first, so that they are stopped if one does not answer.
+        // Register all of them first, so that they are stopped if asking one for its facts fails.
         self.running.guests.extend(started);
         for guest in &mut self.running.guests[self.running.facts.len()..] {
             self.running.facts.push(facts::ask(guest.as_mut(), &self.workloads)?);
@@ -173,7 +173,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Runs the prepare steps, once for each guest after its start.
+    /// Runs the prepare steps of guests that have not run them since their start.
     fn prepare(
         &mut self,
         slot: &Slot,
@@ -244,8 +244,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Runs all guests' steps at once, with their servers; sampled and timed if there is a `run` to record it
-    /// in.
+    /// Runs the steps of all guests simultaneously, with their servers. If there is a `run`, samples the host and
+    /// records the times in it.
     fn together(
         &mut self,
         steps: &[Steps],
@@ -261,7 +261,7 @@ impl Engine<'_> {
             let mut servers = together::arm(&serve, &mut self.running.guests, &mut self.host)?;
             together::release(&mut servers)?;
             let servers = together::wait(scope, servers, &serving);
-            // Whatever happens to the run, servers must not be waited for for ever.
+            // End the servers on every way out of here: the scope waits for the threads that wait for them.
             let _ends_servers = SetOnDrop(&serving);
             let mut waiting = together::arm(&measure, &mut self.running.guests, &mut self.host)?;
             let before = run.is_some().then(|| cpu_times(&mut self.running.guests)).transpose()?;
@@ -285,13 +285,13 @@ impl Engine<'_> {
             serving.store(true, Ordering::Relaxed);
             let served = together::collect(&servers, interrupted, &serving);
             let mut times = Vec::new();
-            // A server's own failure explains the failures of its clients, so it is checked first.
+            // Check servers first: the failure of a server explains those of its clients.
             let serving = together::sort(served, outputs, &mut Vec::new());
             let running = together::sort(left, outputs, &mut times);
             released?;
             running.map_err(|error| serving.err().unwrap_or(error))?;
             let Some(run) = run else { return Ok(None) };
-            // An interrupted step has no times.
+            // The times of an interrupted step mean nothing.
             if watch.ending().load(Ordering::Relaxed) {
                 return Ok(None);
             }
@@ -313,7 +313,7 @@ impl Engine<'_> {
         format!("{what} was still running at the run's limit of {} s (order.run_limit)", limit.as_secs())
     }
 
-    /// The guests that are processes of this machine.
+    /// The guests that are processes of this machine, and can be sampled.
     fn sampled(&self) -> Vec<SampledGuest> {
         let sampled = |guest: &dyn Guest| {
             Some(SampledGuest { name: guest.name().to_owned(), process: guest.process()? })

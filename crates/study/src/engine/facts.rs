@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The facts of one guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Facts that the guest reports, and versions of packages by their names.
+    /// Facts that the guest reports, and the versions of packages by their names.
     pub(super) known: BTreeMap<String, String>,
     /// Programs that workloads need and that are missing.
     pub(super) missing: BTreeSet<String>,
@@ -34,14 +34,14 @@ fn script(programs: &[Program]) -> String {
     let mut seen = BTreeSet::new();
     for program in programs.iter().filter(|program| seen.insert(program.name)) {
         let (name, package) = (program.name, program.package);
-        // Debian keeps some in /usr/sbin, which is not in the path of a shell without a login.
+        // Debian has some in /usr/sbin, which is not in the PATH of a shell that is not a login shell.
         let _ = writeln!(
             script,
             "PATH=$PATH:/usr/sbin:/sbin command -v {name} >/dev/null || echo missing={name}"
         );
         let _ = writeln!(script, "dpkg-query -W -f '{package}=${{Version}}\\n' {package} 2>/dev/null");
     }
-    // The status of the last query does not matter.
+    // Ignore the status of the last query.
     script + "true\n"
 }
 

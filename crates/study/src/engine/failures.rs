@@ -1,4 +1,4 @@
-//! Messages of failures: each reason once, with the runs that it affected.
+//! Messages about failures: each reason once, with the runs that it affected.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Cell;
 
-/// A run with all its attempts used, or whose failure no further attempt can change.
+/// A run that has used all its attempts, or failed in a way that another attempt cannot change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FailedForGood {
     /// Its position in the order.
@@ -17,10 +17,10 @@ pub struct FailedForGood {
     pub why: String,
 }
 
-/// The prefix of the reason of a run that was not tried.
+/// The prefix of the reason if a run was not tried.
 const NOT_TRIED: &str = "not tried, because guests did not start before: ";
 
-/// The reason of a run that was not tried, because its guests did not start for an earlier run.
+/// The reason of a run that was not tried because its guests did not start for an earlier run.
 pub(super) fn not_tried(why: &str) -> String {
     format!("{NOT_TRIED}{why}")
 }
@@ -30,8 +30,8 @@ pub(super) fn not_tried(why: &str) -> String {
 pub struct ToldReasons(BTreeSet<String>);
 
 impl ToldReasons {
-    /// The line for a failed attempt at the run `name`, with the reason if it is new. `None` for a run that
-    /// was not tried, whose reason is an earlier run's.
+    /// The line for a failed attempt at the run `name`, with the reason if it is new. `None` for a run that was not
+    /// tried: its reason was already reported with an earlier run.
     pub fn line(&mut self, name: &str, why: &str) -> Option<String> {
         if why.starts_with(NOT_TRIED) {
             return None;

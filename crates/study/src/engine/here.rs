@@ -1,4 +1,4 @@
-//! This machine as the rig.
+//! This machine as the [`Rig`].
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,10 +11,10 @@ use crate::factor::{HostLevels, InForce, Level, in_force};
 use crate::sampling::{HostSamples, SamplePlan, SampledGuest, Sampler, Samples};
 use guests::{DataPlanes, Ground, Guest, GuestError, GuestFiles, GuestPlan, HostGuest, start};
 
-/// Finds the files of the guest image, or returns the reason why there are none and what to do.
+/// Finds the files of the guest image, or returns the reason why there are none, with the next step.
 pub type FindFiles<'a> = Box<dyn FnMut(&Path) -> Result<GuestFiles, String> + 'a>;
 
-/// This machine: its settings by the crate `knobs`, the guests of the plan, samples of its kernel.
+/// This machine: changes its settings with the crate `knobs`, starts the plan's guests, and samples its kernel.
 pub struct Here<'a> {
     root: PathBuf,
     folder: PathBuf,
@@ -25,8 +25,8 @@ pub struct Here<'a> {
 }
 
 impl<'a> Here<'a> {
-    /// Guests and scripts keep their files below `folder`; `find_files` is called when guests need the image,
-    /// with a folder for the files that it makes.
+    /// Creates the rig. Guests and scripts have their files below `folder`; `find_files` is called when guests need the
+    /// image, with a folder for files that it creates.
     pub fn new(folder: &Path, find_files: FindFiles<'a>) -> Self {
         let root = PathBuf::from("/");
         let command = ["exitless", "experiment", "run"].map(str::to_owned).to_vec();
@@ -94,7 +94,7 @@ impl Rig for Here<'_> {
             };
             starting.into_iter().map(ended).collect()
         });
-        // Started guests are dropped, which ends them, if another one did not start.
+        // If one did not start, the others are dropped, which ends them.
         started.into_iter().collect()
     }
 

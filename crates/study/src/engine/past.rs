@@ -16,16 +16,16 @@ pub struct Past {
     pub runs: Vec<Run>,
     /// Failed attempts by the run's position in the order.
     pub tried: BTreeMap<u32, Tried>,
-    /// Seconds that the sessions with failed runs took, if longer than those of the complete runs.
+    /// The seconds that the study had taken at the end of the last of its runs, complete or failed.
     pub spent: f64,
 }
 
 /// The number of failed attempts at a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
-    /// Since the start of the study.
+    /// In all sessions.
     pub ever: u32,
-    /// In this session, which the plan's limit counts.
+    /// In this session: the plan's limit of attempts is for one session.
     pub now: u32,
 }
 
@@ -40,7 +40,7 @@ impl Past {
         Self { runs: runs.to_vec(), tried, spent }
     }
 
-    /// Tests whether no run of the plan is left to be made: its stop rule is met, and no block lacks a run.
+    /// Tests whether the study is complete: its stop rule is met, and no block lacks a run.
     pub fn is_complete(&self, plan: &Plan, seed: u64) -> bool {
         let schedule = Schedule::new(plan, seed);
         let is_whole = |block: u32| {
@@ -49,7 +49,7 @@ impl Past {
         };
         let mut blocks = 0;
         while self.is_over(plan, blocks, self.spent).is_none() {
-            // A block that was not begun is not whole.
+            // The loop ends here at the latest: a block that was not started is incomplete.
             if !is_whole(blocks) {
                 return false;
             }
@@ -58,7 +58,7 @@ impl Past {
         true
     }
 
-    /// The reason to begin no block after the first `blocks`, if any. Blocks that were begun are completed.
+    /// The reason to stop after the first `blocks`, if any. Blocks that were already started are completed first.
     pub(super) fn is_over(&self, plan: &Plan, blocks: u32, spent: f64) -> Option<Enough> {
         let each = Schedule::new(plan, 0).runs_per_block().max(1);
         let tried = self.tried.keys().map(|position| position / each);

@@ -13,7 +13,7 @@ pub struct StudyProgress {
     pub done: u32,
     /// The number of runs in the blocks that are known to be needed.
     pub total: u32,
-    /// There may be more blocks than these.
+    /// The stop rule may require more blocks than `total` includes.
     pub at_least: bool,
     /// The cell of the run.
     pub cell: Cell,

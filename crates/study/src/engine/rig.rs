@@ -1,4 +1,4 @@
-//! The traits of the machine and of the storage that the engine uses.
+//! The engine's interfaces to the machine and to the storage.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use crate::sampling::{SamplePlan, SampledGuest, Samples};
 use crate::store::{Store, StoreError};
 use guests::{Guest, GuestError, GuestPlan};
 
-/// A machine that can be switched, runs guests, and can be sampled: this one, or a mock.
+/// A machine whose settings can be changed, that runs guests and can be sampled: this one, or a mock.
 pub trait Rig {
     /// Applies levels, in this order.
     ///
     /// # Errors
-    /// The reason, and what to do; the changes made until then are undone by [`Rig::undo`].
+    /// The reason, and the next step. Changes made until then are undone by [`Rig::undo`].
     fn apply(&mut self, levels: &[&Level]) -> Result<(), String>;
 
     /// Undoes all changes; returns those that could not be undone.
@@ -33,13 +33,13 @@ pub trait Rig {
     /// The host as a guest, for steps that run there.
     ///
     /// # Errors
-    /// If the folder of its scripts cannot be made.
+    /// If the folder for its scripts cannot be created.
     fn host(&mut self) -> Result<Box<dyn Guest>, GuestError>;
 
     /// Starts `more` guests in addition to the `there` running ones, with the settings of the levels.
     ///
     /// # Errors
-    /// The error of the first one that does not start; then none of the new ones keeps running.
+    /// The error of the first one that does not start; then none of the new guests keeps running.
     fn start(
         &mut self,
         plan: &GuestPlan,
@@ -66,10 +66,10 @@ pub trait Sampling {
 
 /// The storage of runs: the result folder, or the connection to it.
 pub trait Sink {
-    /// Makes an empty folder for the files of the next run.
+    /// Creates an empty folder for the files of the next run.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     fn folder(&mut self) -> Result<PathBuf, StoreError>;
 
     /// Stores a run, complete or failed, with its files.

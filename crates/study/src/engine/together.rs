@@ -9,7 +9,7 @@ use super::scene;
 use crate::workload::{Outputs, Step};
 use guests::{Armed, Finished, Guest, GuestError, release_together};
 
-/// The longest delay before a signal is noticed.
+/// The interval at which to check for a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Steps that are ready to be released: their guests and names.
@@ -25,7 +25,7 @@ pub(super) struct Left {
     finished: Result<Finished, GuestError>,
 }
 
-/// Prepares steps so that one word releases each. `of` holds the steps of each guest.
+/// Prepares all steps, which then wait for their release. `of` contains the steps of each guest.
 pub(super) fn arm(
     of: &[&[Step]],
     guests: &mut [Box<dyn Guest>],
@@ -43,12 +43,12 @@ pub(super) fn arm(
     Ok(waiting)
 }
 
-/// Releases all steps one right after the other.
+/// Releases all steps at once.
 pub(super) fn release(waiting: &mut Waiting) -> Result<(), String> {
     release_together(&mut waiting.armed).map_err(|error| error.to_string())
 }
 
-/// Waits for each step in a thread of its own.
+/// Waits for the steps, with a thread for each.
 pub(super) fn wait<'scope>(
     scope: &'scope Scope<'scope, '_>,
     waiting: Waiting,
@@ -59,7 +59,7 @@ pub(super) fn wait<'scope>(
         let sender: Sender<Left> = sender.clone();
         scope.spawn(move || {
             let finished = armed.finish(stop);
-            // The receiver is gone if the run has already failed.
+            // Fails if the run has already failed and the receiver is gone.
             let _ = sender.send(Left { guest, step, finished });
         });
     }
@@ -102,7 +102,7 @@ pub(super) fn sort(
                     outputs.steps.insert(step.to_owned(), finished.output);
                 }
             }
-            // The failure of a step that was ended because another one failed does not matter.
+            // Keep the first error: later ones may be of steps that were ended because of it.
             Err(error) => failure = failure.or(Some(error)),
         }
     }

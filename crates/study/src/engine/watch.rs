@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use guests::Cut;
 
-/// The longest delay before a signal is noticed.
+/// The interval at which to check for a signal and the limit.
 const LOOK: Duration = Duration::from_millis(50);
-/// Scripts have 5 s after SIGTERM and 5 s after SIGKILL. A call that has not returned by then waits for a
-/// guest that no longer responds.
+/// The time after the limit, or a signal, at which guests are killed. Scripts get 5 s after SIGTERM and 5 s after SIGKILL; a call
+/// that has not returned by then waits for a guest that does not respond.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// Watches one attempt.
@@ -26,7 +26,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Watches an attempt that may take `limit`, and ends when `stop` is set.
+    /// Prepares to watch an attempt that may take `limit`, and has to end when `stop` is set.
     pub(super) fn new(stop: &'a AtomicBool, limit: Duration) -> Self {
         Self {
             stop,
@@ -39,7 +39,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The flag that is set when the attempt has to end; the code that waits for scripts polls it.
+    /// The flag that is set when the attempt has to end; whoever waits for scripts polls it.
     pub(super) fn ending(&self) -> &AtomicBool {
         &self.ending
     }
@@ -49,7 +49,7 @@ impl<'a> Watch<'a> {
         self.overdue.load(Ordering::Relaxed).then_some(self.limit)
     }
 
-    /// Adds functions that cut guests off, for the case that waiting for their scripts to end fails.
+    /// Adds functions that kill guests, in case waiting for their scripts does not end.
     pub(super) fn cut_if_needed(&self, cuts: impl Iterator<Item = Cut>) {
         self.cuts.lock().unwrap_or_else(PoisonError::into_inner).extend(cuts);
     }
@@ -57,7 +57,7 @@ impl<'a> Watch<'a> {
     /// Runs `act` under watch.
     pub(super) fn over<T>(&self, act: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
-            // Dropped also if `act` panics, which ends the thread.
+            // Dropping the sender ends the thread, also if `act` panics.
             let (_at_work, over) = mpsc::channel::<()>();
             scope.spawn(move || self.follow(&over));
             act()

@@ -1,4 +1,4 @@
-//! Sets CPU frequencies: in cpufreq's files, or by `xenpm` on Xen, whose hypervisor controls them.
+//! Setting CPU frequencies: in cpufreq's files, or with `xenpm` on Xen, where the hypervisor controls them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,16 +10,16 @@ use host::CpuSet;
 
 use super::{ApplyError, FrequencyLevel};
 
-/// The time limit of xenpm, and the most bytes of its output.
+/// The time limit of a call of xenpm.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LARGEST_ANSWER: usize = 4 << 20;
 
-/// One change, in the order of application.
+/// One change; a level's changes are applied in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     /// A value written to a file.
     File { path: String, value: String },
-    /// A program, and the program that undoes it.
+    /// A command, and the command that undoes it.
     Program { run: Vec<String>, undo: Vec<String> },
 }
 
@@ -50,7 +50,8 @@ pub(super) fn steps(root: &Path, level: &FrequencyLevel) -> Result<Vec<Step>, Ap
     Ok(chosen.iter().flat_map(|cpu| linux_steps(*cpu, &limits[cpu], level)).collect())
 }
 
-/// Checks on Xen that the settings are in force; cpufreq's files are each read back as they are written.
+/// Checks on Xen that governor and frequency limits are in force: `xenpm` returns 0 even if Xen refuses them. cpufreq's
+/// files need no check: each is read back when it is written.
 pub(super) fn check(root: &Path, level: &FrequencyLevel) -> Result<(), ApplyError> {
     if !on_xen(root) {
         return Ok(());
@@ -82,7 +83,7 @@ fn on_xen(root: &Path) -> bool {
     fs::read_to_string(root.join("sys/hypervisor/type")).is_ok_and(|text| text.trim() == "xen")
 }
 
-/// The CPUs of the level, each of which must have a frequency.
+/// The CPUs that the level names, all of which must be among `there`.
 fn chosen(level: &FrequencyLevel, there: impl Iterator<Item = u32>) -> Result<Vec<u32>, ApplyError> {
     let there: Vec<u32> = there.collect();
     let Some(named) = &level.cpus else { return Ok(there) };
@@ -94,7 +95,7 @@ fn chosen(level: &FrequencyLevel, there: impl Iterator<Item = u32>) -> Result<Ve
     }
 }
 
-/// The limits in an order in which the lower one never exceeds the upper one, which the kernel refuses.
+/// Orders the changes of both limits so that the minimum never exceeds the maximum, which the kernel would refuse.
 fn ordered<T>(
     before: &Limits,
     level: &FrequencyLevel,
@@ -174,9 +175,9 @@ fn xen_limits() -> Result<BTreeMap<u32, Limits>, ApplyError> {
     Ok(limits)
 }
 
-/// Parses the output of `xenpm get-cpufreq-para` (tools/misc/xenpm.c, `print_cpufreq_para`): lines `NAME :
-/// VALUE`, where `cpu id` starts each CPU. A driver that sets frequencies itself has no line `scaling
-/// frequency`, and no limits.
+/// Parses the output of `xenpm get-cpufreq-para` (tools/misc/xenpm.c, `print_cpufreq_para`): lines `NAME : VALUE`,
+/// where `cpu id` starts each CPU. With a driver that controls frequencies itself there is no line `scaling frequency`,
+/// and there are no limits.
 fn parse_xenpm(text: &str) -> BTreeMap<u32, Limits> {
     let mut found = BTreeMap::new();
     let (mut cpu, mut governor) = (None, None);

@@ -49,7 +49,7 @@ pub enum ApplyError {
         /// VMs by name and process, or the module's use count.
         users: String,
     },
-    /// The kernel did not accept a value as it was set.
+    /// The kernel reports another value than the one that was set.
     #[error("{what} is {found} after it was set to {asked}: this host does not accept the value")]
     NotTaken {
         /// A parameter or a file.
@@ -81,8 +81,8 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// The error of a command run under timeout(1), whose status is 124 if the time expired, and 137 if it
-    /// had to kill.
+    /// The error of a command that ran under timeout(1), which exits with status 124 if the time expired, and 137 if it
+    /// had to send SIGKILL.
     pub(super) fn of_command(pair: &CommandPair, error: knobs::Error) -> Self {
         match &error {
             knobs::Error::Command { status, .. }

@@ -58,7 +58,7 @@ impl FromStr for Frequency {
     }
 }
 
-/// A decimal number times `factor`; `None` if that is not a whole number of kilohertz.
+/// A decimal number times `factor`; `None` if the product is not a whole number of kilohertz.
 fn kilohertz(number: &str, factor: u32) -> Option<u32> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));

@@ -1,4 +1,4 @@
-//! Applies the levels of an arm on the host, and undoes them.
+//! Applying the levels of an arm on the host, and undoing them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,28 +10,28 @@ use super::level::setting_path;
 use super::modules::{self, Wanted};
 use super::{ApplyError, CommandPair, Level, Setting, cpufreq};
 
-/// The changes of the host for one arm after the other. All are in the journal of the crate `knobs`: they are
-/// undone by [`Self::undo`], on drop, on a panic, and after a kill by `exitless restore`.
+/// The changes of the host for the current arm. All are in the journal of the crate `knobs`: [`Self::undo`], a drop and
+/// a panic undo them, and after a kill `exitless restore` does.
 #[derive(Debug)]
 pub struct HostLevels<A: Actions> {
     root: PathBuf,
     command: Vec<String>,
     actions: A,
-    /// Created with the first change: a study without changes needs no rights to keep a journal.
+    /// Created with the first change: a study that changes nothing needs no rights to write a journal.
     changes: Option<Changes<A>>,
 }
 
 impl<A: Actions + Clone> HostLevels<A> {
-    /// For the host below `root` (`/`). `command` is the command line that the journal shows.
+    /// Prepares changes of the host below `root` (`/`). `command` is the command line to record in the journal.
     #[must_use]
     pub fn new(root: &Path, actions: A, command: Vec<String>) -> Self {
         Self { root: root.to_owned(), command, actions, changes: None }
     }
 
-    /// Applies the levels of one arm. Each value is read back.
+    /// Applies the levels of one arm. Each value is read back and compared.
     ///
     /// # Errors
-    /// [`ApplyError`]; then none of the levels is in force, or the journal holds those that are.
+    /// [`ApplyError`]; then the changes made so far are undone, and those that cannot be undone stay in the journal.
     pub fn apply(&mut self, levels: &[&Level]) -> Result<(), ApplyError> {
         let made = self.apply_all(levels);
         if made.is_err() {
@@ -48,8 +48,9 @@ impl<A: Actions + Clone> HostLevels<A> {
         changes.release().into_iter().filter_map(|(entry, outcome)| left(&entry, &outcome)).collect()
     }
 
-    /// Changes of earlier sessions of this command that `exitless restore` would undo, a line for each. What others changed
-    /// since is not in force; a script may have had its effect, and is warned of. Users who may not read the journal know of none.
+    /// Changes of earlier sessions of this command that `exitless restore` would undo, a line for each. Values that
+    /// others have changed since are left out. So are scripts, as they may already have been undone; a warning names
+    /// them. Empty for users who may not read the journal.
     pub fn left_over(&mut self) -> Vec<String> {
         let only_look = Restore { dry_run: true, ..Restore::default() };
         let Ok(found) = restore(&self.root, &mut self.actions, only_look) else { return Vec::new() };
@@ -146,14 +147,13 @@ impl<A: Actions + Clone> HostLevels<A> {
     }
 }
 
-/// A script with its limit, by timeout(1), so that the limit is in the journal and `exitless restore` applies
-/// it too.
+/// A script under timeout(1), so that the journal contains the limit and `exitless restore` applies it too.
 fn limited(pair: &CommandPair, script: &str) -> Option<Vec<String>> {
     let seconds = format!("{:.3}", pair.limit.duration().as_secs_f64());
     Some(["timeout", "--kill-after=10", &seconds, "sh", "-c", script].map(str::to_owned).to_vec())
 }
 
-/// The change that remains, and the reason.
+/// A line about the change if it could not be undone, with the reason.
 fn left(entry: &Entry, outcome: &Result<Outcome, knobs::Error>) -> Option<String> {
     let why = match outcome {
         Ok(Outcome::ChangedSince { what }) => format!("others changed it since: {what}"),

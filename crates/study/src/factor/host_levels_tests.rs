@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 
-/// A machine of plain files, which mocks modprobe, rmmod, and `sh -c "echo TEXT > /FILE"`.
+/// A machine of plain files, with mocks of modprobe, rmmod, and `sh -c "echo TEXT > /FILE"`.
 #[derive(Clone)]
 struct Machine {
     root: PathBuf,
@@ -122,7 +122,7 @@ fn a_parameter_goes_there_and_back() {
     assert_eq!(levels.undo(), Vec::<String>::new());
     assert_eq!(read(&root, PARAMETER), "Y");
     machine.ran();
-    // A value that is already as asked is not changed, and needs no journal.
+    // Values that are already set need no change and no journal.
     levels
         .apply(&[&level("module_parameters = { kvm_intel = { enable_apicv = true, ple_gap = 128 } }")])
         .unwrap();
@@ -144,7 +144,7 @@ fn what_kvm_keeps_cleared_is_given_where_apicv_is_switched_on() {
     levels.apply(&[&without]).unwrap();
     assert_eq!(machine.ran()[1], given.replace("\"enable_ipiv\": \"1\"", "\"enable_ipiv\": \"0\""));
     levels.undo();
-    // Where APICv is on already, they are off because somebody wants them so.
+    // If APICv was already on, somebody has turned these off on purpose.
     fs::write(root.path().join(PARAMETER), "Y\n").unwrap();
     machine.ran();
     levels.apply(&[&level("module_parameters = { kvm_intel = { enable_apicv = 1, ple_gap = 0 } }")]).unwrap();
@@ -282,10 +282,10 @@ fn what_a_killed_study_left_is_restored() {
          commands = [{ before = \"one\", after = \"undo one\" }]",
     );
     levels.apply(&[&level]).unwrap();
-    // A killed process: nothing of it runs.
+    // As if the process had been killed: its destructors do not run.
     std::mem::forget(levels);
     machine.ran();
-    // Restoring runs a plan's script only if it is asked to.
+    // Restoring runs the scripts of a plan only on request.
     let restored = restore(root.path(), &mut machine, Restore::default()).unwrap();
     assert!(restored.incomplete(), "{restored:?}");
     let scripts_too = Restore { run_scripts: true, ..Restore::default() };
@@ -326,7 +326,7 @@ fn changes_of_a_session_whose_process_ended_are_told() {
     );
     let mut other = HostLevels::new(root.path(), machine.clone(), vec!["other".to_owned()]);
     assert_eq!(other.left_over(), Vec::<String>::new());
-    // What others changed since is not in force, and whether a script had its effect is not known.
+    // Values that others have changed since are left out, and so are scripts, which may already have been undone.
     fs::write(root.path().join("sys/module/kvm/parameters/halt_poll_ns"), "7\n").unwrap();
     let script = "name = \"y\"\ncommands = [{ before = \"true\", after = \"false\" }]";
     later.apply(&[&toml::from_str(script).unwrap()]).unwrap();

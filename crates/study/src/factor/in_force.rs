@@ -1,4 +1,4 @@
-//! Checks that levels are in force while guests run.
+//! A check that levels are in force while guests run.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::sampling::SampledGuest;
 /// The findings of the check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InForce {
-    /// Contradictions: the run does not belong to its arm.
+    /// Contradictions to the levels; the run then does not count for its arm.
     pub contradictions: Vec<String>,
     /// Levels that could not be checked, and the reason.
     pub unverified: Vec<String>,
@@ -28,15 +28,15 @@ enum Expected {
     Inhibited(InhibitReason),
     /// Not inhibited.
     Active,
-    /// Off, for any reason.
+    /// Off or inhibited, by any reason.
     Off,
 }
 
 /// The parameters that switch APICv and AVIC.
 const SWITCHES: [(&str, &str); 2] = [(kvm::INTEL, "enable_apicv"), (kvm::AMD, "avic")];
 
-/// Checks the host below `root` and the state that KVM keeps of the guests' VMs, which must be running. The
-/// host's values are compared with the levels'; interrupt virtualization is checked if a level sets it.
+/// Checks the host below `root`, and KVM's state of the guests' VMs, which must be running. Compares the host's values
+/// with those of the levels, and checks interrupt virtualization if a level sets it.
 #[must_use]
 pub fn in_force(root: &Path, levels: &[&Level], guests: &[SampledGuest]) -> InForce {
     let mut found = InForce::default();
@@ -95,7 +95,7 @@ fn expected(levels: &[&Level]) -> Option<Expected> {
     if value.is("Y") {
         Some(Expected::Active)
     } else {
-        // The parameter avic of kvm_amd can be "auto".
+        // Nothing can be expected of "auto" (avic of kvm_amd).
         value.is("N").then_some(Expected::Off)
     }
 }
@@ -147,14 +147,15 @@ fn guest_states(
     }
 }
 
-/// The contradiction, if any; `Err` if it cannot be determined.
+/// The contradiction, if any; `Err` is the reason why it cannot be determined.
 fn judge(
     expected: Expected,
     state: &VmState,
     numbering: &InhibitNumbering,
 ) -> Result<Option<String>, &'static str> {
     let mask = state.inhibits.ok_or("this kernel does not report its inhibit reasons")?;
-    // ABSENT is temporary while a VM is created; on a VM with running vCPUs it is permanent.
+    // IRQWIN comes and goes with interrupt windows. ABSENT is temporary only while a VM is created, not once its vCPUs
+    // run.
     let passing = |seen: &Seen| *seen == Seen::Named(InhibitReason::IrqWindow);
     let lasting: Vec<String> =
         mask.reasons(numbering).filter(|seen| !passing(seen)).map(|seen| seen.to_string()).collect();

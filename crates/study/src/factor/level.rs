@@ -65,7 +65,7 @@ fn command_limit() -> Span {
     Span::seconds(300)
 }
 
-/// Keeps the limit out of plans that were written before it existed.
+/// Omits the default, so that plans from before the limit existed serialize as before.
 fn is_command_limit(limit: &Span) -> bool {
     *limit == command_limit()
 }
@@ -91,8 +91,8 @@ pub struct BadLevel {
 }
 
 impl Level {
-    /// The settings that replace those of the plan's table `[guests]`: those of [`Self::inhibit`], and over
-    /// them [`Self::guests`].
+    /// The settings to merge over the plan's table `[guests]`: those of [`Self::inhibit`], overridden by
+    /// [`Self::guests`].
     #[must_use]
     pub(crate) fn guest_settings(&self) -> toml::Table {
         let mut settings = self.inhibit.map(Inhibit::guest_settings).unwrap_or_default();
@@ -100,7 +100,7 @@ impl Level {
         settings
     }
 
-    /// Checks names and paths, which the types alone do not.
+    /// Checks names and paths, beyond what the types guarantee.
     ///
     /// # Errors
     /// [`BadLevel`] for the first fault.

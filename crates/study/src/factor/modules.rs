@@ -1,4 +1,4 @@
-//! Parameters of modules: requested and current values, and loading a module again.
+//! Parameters of kernel modules: requested and current values, and waiting until a module can be reloaded.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,13 +15,12 @@ use super::{ApplyError, Level, Setting};
 /// Parameters of one module by name.
 pub(super) type Wanted = BTreeMap<String, Setting>;
 
-/// The time for which a module may stay in use after a guest has ended: the kernel destroys a VM after its
+/// The time for which a module may stay in use after a guest has ended: the kernel destroys a VM later than its
 /// process.
 const PATIENCE: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(50);
 
-/// The parameters of all levels together: a module that is loaded again for one of them must get those of the
-/// others too.
+/// The parameters of all levels combined: a module that is reloaded for one level must keep those of the others.
 pub(super) fn wanted(levels: &[&Level]) -> Result<BTreeMap<String, Wanted>, ApplyError> {
     let mut modules: BTreeMap<String, Wanted> = BTreeMap::new();
     for (module, parameters) in levels.iter().flat_map(|level| &level.module_parameters) {
@@ -56,7 +55,8 @@ pub(super) fn differing(root: &Path, module: &str, wanted: &Wanted) -> Result<Wa
     Ok(differing)
 }
 
-/// Parameters to be given beside these: where the module was loaded without APICv or AVIC, `kvm` keeps them cleared.
+/// Parameters to set in addition: if the module was loaded with APICv or AVIC off, `kvm` has cleared them, and a reload
+/// does not set them again.
 pub(super) fn cleared(
     root: &Path,
     module: &str,
@@ -78,7 +78,7 @@ pub(super) fn found(root: &Path, module: &str, name: &str) -> String {
     value(root, &parameter_path(module, name)).unwrap_or_else(|| "not readable".to_owned())
 }
 
-/// The content of a kernel file; for a list of choices (`always [madvise] never`) the selected one.
+/// The content of a kernel file, or the selected choice of a list (`always [madvise] never`).
 pub(super) fn value(root: &Path, path: &str) -> Option<String> {
     let text = fs::read_to_string(root.join(path.trim_start_matches('/'))).ok()?;
     let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
@@ -89,7 +89,7 @@ pub(super) fn parameter_path(module: &str, name: &str) -> String {
     format!("/sys/module/{module}/parameters/{name}")
 }
 
-/// Tests whether all of these can be written while the module is loaded.
+/// Tests whether all of these parameters can be changed without reloading the module.
 pub(super) fn writable(root: &Path, module: &str, parameters: &Wanted) -> bool {
     parameters.keys().all(|name| {
         let path = root.join(parameter_path(module, name).trim_start_matches('/'));
@@ -97,13 +97,13 @@ pub(super) fn writable(root: &Path, module: &str, parameters: &Wanted) -> bool {
     })
 }
 
-/// Waits for a short time for the last user of the module to end.
+/// Waits until the module is no longer in use, for at most [`PATIENCE`].
 pub(super) fn wait_until_free(root: &Path, module: &str) -> Result<(), ApplyError> {
     let end = Instant::now() + PATIENCE;
     loop {
         let Some(users) = users(root, module) else { return Ok(()) };
         let running = Vms::discover(root).map(|found| found.vms).unwrap_or_default();
-        // Waiting does not end running VMs.
+        // Do not wait for running VMs, which would not end in time.
         if !running.is_empty() || Instant::now() >= end {
             let named: Vec<String> =
                 running.iter().map(|vm| format!("the VM {} (process {})", vm.name, vm.pid)).collect();

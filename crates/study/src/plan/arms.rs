@@ -24,7 +24,7 @@ impl Plan {
         })
     }
 
-    /// Its levels, in the plan's order of factors.
+    /// The levels of an arm, in the plan's order of factors.
     pub fn levels<'a>(&'a self, arm: &'a Arm) -> impl Iterator<Item = &'a Level> {
         self.factors.iter().zip(&arm.levels).filter_map(|(factor, &level)| factor.levels.get(level))
     }
@@ -35,12 +35,12 @@ impl Plan {
         self.factors.iter().map(|factor| factor.name.clone()).zip(names).collect()
     }
 
-    /// The names of its levels in the plan's order of factors, for file names and progress: `on+split`.
+    /// The names of the arm's levels in the plan's order of factors, for file names and progress: `on+split`.
     pub(crate) fn arm_label(&self, arm: &Arm) -> String {
         self.levels(arm).map(|level| level.name.as_str()).collect::<Vec<_>>().join("+")
     }
 
-    /// Tests whether it has every factor's baseline.
+    /// Tests whether the arm has the baseline level of every factor.
     pub fn is_baseline(&self, arm: &Arm) -> bool {
         self.levels(arm).zip(&self.factors).all(|(level, factor)| level.name == factor.baseline)
     }

@@ -1,4 +1,4 @@
-//! Checks of a plan beyond the syntax of its fields.
+//! Checks of a plan beyond the types of its fields.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use guests::GuestPlan;
 const MOST_RUNS: u64 = 1_000_000;
 const MOST_ARMS: usize = 256;
 const LONGEST_NAME: usize = 48;
-/// Programs that keep numbers as 64-bit floating point could not read a larger seed.
+/// The largest seed: programs that store numbers as 64-bit floating point could not represent a larger one.
 const LARGEST_SEED: u64 = (1 << 53) - 1;
 
 impl Plan {
@@ -34,8 +34,8 @@ impl Plan {
         found.problems
     }
 
-    /// Factors with one level only, which are an error in a file; the baseline of a tuning is a study of one
-    /// arm.
+    /// Factors with only one level. This is an error in a file, but not in general: the baseline of a tuning is a study
+    /// of one arm.
     pub(super) fn check_choices(&self) -> Vec<Problem> {
         let mut found = Found::default();
         for (index, factor) in self.factors.iter().enumerate().filter(|(_, factor)| factor.levels.len() == 1)
@@ -60,16 +60,17 @@ impl Plan {
         }
     }
 
-    /// The faults in the names of figures that `field` lists, as used in findings.
+    /// The problems of figures' names, as used in findings, in a list that `field` names.
     pub(crate) fn unknown_metrics(&self, field: &str, names: &[String]) -> Vec<Problem> {
         let mut found = Found::default();
         self.check_metrics(field, names, &mut found);
         found.problems
     }
 
-    /// Checks that runs have the figures: one that no run has would never be narrow enough.
+    /// Checks that runs can have the figures: the interval of a figure that no run has would never become narrow
+    /// enough.
     fn check_metrics(&self, field: &str, names: &[String], found: &mut Found) {
-        // Figures that are derived from those of runs.
+        // Exits for each unit of work are derived from other figures.
         let is_of_work = |name: &str, known: &[MetricDescription]| {
             let unit = exits_of_which_work(name).map(|(unit, _)| unit.metric());
             unit.is_some_and(|metric| known.iter().any(|known| known.name == metric))
@@ -197,7 +198,7 @@ fn check_factor(factor: &Factor, at: &str, found: &mut Found) {
     }
 }
 
-/// The expectation that a name does not meet, if any; names become parts of file names and of figures' names.
+/// The rule that a name violates, if any. Names become parts of file names and of figures' names.
 pub(crate) fn not_a_name(name: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let edges = name.starts_with('-') || name.ends_with('-');

@@ -6,15 +6,15 @@ use super::Plan;
 use crate::workload::{Scene, Step, Workload};
 use guests::GuestPlan;
 
-/// Time for a run's other work: starting shells and samplers, checking the levels. It is long on an emulated
+/// The time for other work of a run: starting shells and samplers, checking the levels. It takes long on an emulated
 /// host.
 const BESIDE: Duration = Duration::from_secs(120);
-/// Time between runs for applying levels and ending guests, including the wait for a module that is in use.
+/// The time between runs: applying levels and ending guests, including the wait for a module that is in use.
 const BETWEEN: Duration = Duration::from_secs(600);
 
 impl Plan {
-    /// The time limit of one attempt at a run, including its guests' start, preparation and warm-up:
-    /// `order.run_limit`, or the sum of the limits of all these.
+    /// The time limit of one attempt at a run, including the guests' start, preparation and warm-up: `order.run_limit`,
+    /// or the sum of their limits.
     pub(crate) fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &dyn Workload) -> Duration {
         let derived = || {
             let steps = workload.steps(&Scene::default());
@@ -27,7 +27,7 @@ impl Plan {
         self.order.run_limit.map_or_else(derived, crate::Span::duration)
     }
 
-    /// The longest time without progress of a study that works.
+    /// The longest time without progress in a study that is not stuck.
     pub(crate) fn longest_standstill(&self) -> Duration {
         let arms = self.arms();
         let guests = arms.iter().filter_map(|arm| self.guests_of(arm).ok());

@@ -6,7 +6,7 @@ use super::{Arm, Plan};
 use guests::{GuestPlan, merged};
 
 impl Plan {
-    /// The numbers of guests of this arm; those of the plan if its guests are not valid.
+    /// The numbers of guests of this arm; those of the plan if the arm's guests are not valid.
     #[must_use]
     pub fn counts_of(&self, arm: &Arm) -> Vec<u32> {
         self.guests_of(arm).map_or_else(|_| self.guests.counts(), |guests| guests.counts())

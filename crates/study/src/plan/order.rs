@@ -58,7 +58,8 @@ pub struct Until {
 }
 
 impl super::Plan {
-    /// The most blocks that are run; with a time budget only, the largest number.
+    /// The largest number of blocks: of the stop rule, or else the limit for any study; without a stop rule, the
+    /// repeats.
     pub fn most_blocks(&self) -> u32 {
         let until = self.order.until.as_ref();
         until.and_then(|until| until.blocks).unwrap_or(self.order.repeats).max(self.order.repeats)

@@ -20,7 +20,7 @@ pub struct Problem {
 pub struct BadPlan {
     /// The file, or the shipped plan's name.
     pub file: String,
-    /// One or more.
+    /// The problems, at least one.
     pub problems: Vec<Problem>,
 }
 

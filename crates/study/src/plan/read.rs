@@ -1,4 +1,4 @@
-//! Reads a plan's file.
+//! Reading a plan's file.
 
 use toml::de::{DeTable, DeValue};
 
@@ -8,8 +8,8 @@ impl Plan {
     /// Reads and checks a plan; `file` is its name in messages.
     ///
     /// # Errors
-    /// Every problem with its line, its field and the expectation. Only the first one if the text is not TOML
-    /// or a value has the wrong type.
+    /// Every problem, with its line, its field and the expectation. Only the first one if the text is not TOML or a
+    /// value has the wrong type.
     pub fn read(text: &str, file: &str) -> Result<Self, BadPlan> {
         let bad = |problems| BadPlan { file: file.to_owned(), problems };
         let plan: Self = from_toml(text).map_err(|problem| bad(vec![problem]))?;
@@ -45,7 +45,7 @@ fn line(text: &str, offset: usize) -> usize {
     1 + text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count()
 }
 
-/// The position of a field's value; if it is absent, of the table that would contain it.
+/// The position of a field's value, or of the table that would contain it.
 fn place(table: &DeTable<'_>, field: &str) -> Option<usize> {
     let mut found = None;
     let mut table = Some(table);

@@ -1,4 +1,4 @@
-//! The plan's schema for editors and other programs.
+//! The JSON Schema of plans, for editors and other programs.
 
 use serde_json::Value;
 

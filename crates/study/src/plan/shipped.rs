@@ -17,7 +17,7 @@ macro_rules! shipped {
     };
 }
 
-/// All of them, each in full size and in a size for laboratories.
+/// All shipped plans, each in full size and in a size for laboratories.
 pub const SHIPPED: [Shipped; 27] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
@@ -54,7 +54,7 @@ impl Shipped {
         SHIPPED.into_iter().find(|shipped| shipped.name == name)
     }
 
-    /// Parses it.
+    /// Parses the plan.
     ///
     /// # Errors
     /// None for those in [`SHIPPED`], all of which a test reads.
@@ -88,7 +88,7 @@ mod tests {
         let mut files: Vec<_> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            // Files that a plan installs on its host are in a folder with the plan's name.
+            // Skip the directories with files that plans install on their hosts.
             .filter(|name| name.ends_with(".toml"))
             .collect();
         files.sort();

@@ -1,4 +1,4 @@
-//! Exits by the accessed I/O port, or by the accessed page of addresses without memory.
+//! Exits by the accessed I/O port, or by the accessed page of MMIO addresses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,11 +7,10 @@ use exits::{Access, Profile};
 
 use crate::{Better, Combine, Metric, Unit};
 
-/// The most places with a figure of their own. A guest that writes to a trapped frame buffer touches
-/// thousands of pages.
+/// The most places with their own figures. A guest that writes to a trapped frame buffer accesses thousands of pages.
 pub(crate) const MOST_PLACES: usize = 48;
-/// Bytes of addresses that form one place: a device's registers are in a few pages, and a figure for each
-/// register would be too many.
+/// The size of the address range of a place: a device's registers are in a few pages, and a figure for each register
+/// would be too many.
 const PAGE: u64 = 4096;
 
 /// The target of a guest's access.
@@ -40,12 +39,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// Accesses a second by place, loads and stores together: `accesses.port.0x20`, `accesses.mmio.0xfec00000`.
-/// The totals of all ports and all addresses are `accesses.port` and `accesses.mmio`. The second value has a
-/// warning if some places have no figure of their own, or some accesses no place.
+/// Accesses a second by place, reads and writes together: `accesses.port.0x20`, `accesses.mmio.0xfec00000`. The totals
+/// of all ports and all addresses are `accesses.port` and `accesses.mmio`. The second value contains a warning if there
+/// were too many places for a figure each, or if the place of some accesses is unknown.
 ///
-/// Accesses are not exits: one exit may have several, and one that KVM handles without an event (a cached
-/// ioeventfd address) has none.
+/// Accesses are not exits: an exit may have several accesses, and an exit that KVM handles without an event (a write to
+/// an ioeventfd on its fast MMIO bus) has none.
 pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> (Vec<Metric>, Vec<String>) {
     if elapsed_ns == 0 {
         return (Vec::new(), Vec::new());

@@ -1,5 +1,4 @@
-//! VM exits over a run: counted by eBPF, by KVM's own statistics if eBPF cannot be used, or by xentrace on a
-//! Xen host.
+//! VM exits over a run: counted with eBPF, or by KVM's own statistics if eBPF cannot be used, or with xentrace on Xen.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -34,14 +33,14 @@ pub(super) struct Counted {
     profile: Profile,
     names: BTreeMap<u32, String>,
     accesses: bool,
-    /// Keeps the kernel's accounting of the programs' run time enabled.
+    /// Keeps the kernel's statistics of the programs' run time enabled.
     _measuring: Option<OwnedFd>,
     warnings: Vec<String>,
 }
 
 impl ExitSource {
-    /// Starts to count the exits of these guests, or of all VMs if there are none, and if `accesses` is set
-    /// those by port and address. On a Xen host it counts those of all domains.
+    /// Starts to count the exits of these guests, or of all VMs if there are none; with `accesses` also by port and
+    /// address. On a Xen host counts those of all domains.
     pub(super) fn start(root: &Path, guests: &[SampledGuest], accesses: bool) -> Self {
         if let Some(traced) = Traced::start(root, accesses) {
             return match traced {
@@ -106,7 +105,7 @@ impl ExitSource {
         Ok(())
     }
 
-    /// CPU time so far of other threads and processes that count, but for the programs in the kernel.
+    /// The CPU time that other threads and processes have spent on counting so far, without the programs in the kernel.
     pub(super) fn cpu_time(&self) -> Duration {
         match self {
             Self::Traced(traced) => traced.cpu_time(),
@@ -114,7 +113,7 @@ impl ExitSource {
         }
     }
 
-    /// Stops counting. `elapsed_ns` is the duration of the count.
+    /// Stops counting after `elapsed_ns`.
     pub(super) fn finish(self, elapsed_ns: u64) -> ExitsSeen {
         match self {
             Self::Counted(counted) => counted.finish(elapsed_ns),
@@ -143,7 +142,7 @@ impl Counted {
             Ok(last) => profile.merge(&last),
             Err(error) => warnings.push(format!("The last exits are missing: {}", in_words(&error))),
         }
-        // By its own clock, which stops while nothing is counted.
+        // Prefer the profile's own span, which excludes times without counting.
         let elapsed_ns = profile.span.map_or(elapsed_ns, exits::Span::length_ns);
         let lost = profile.losses.lost_exits;
         if lost > 0 {
@@ -209,7 +208,7 @@ fn statistics(before: &[VmStatistics], after: &[VmStatistics], why: &str) -> Exi
     let total = rates
         .get("exits")
         .map(|&value| Metric { better: Better::Lower, ..metric("exits.total".into(), value) });
-    // Also those that did not count, for they do in other runs.
+    // Including counters that did not change: in other runs they may.
     let others = rates.iter().filter(|(name, _)| *name != "exits");
     let others = others.map(|(name, &value)| metric(format!("kvm.{name}"), value));
     ExitsSeen { metrics: total.into_iter().chain(others).collect(), warnings, profile: None, cost_ns: None }

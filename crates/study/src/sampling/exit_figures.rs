@@ -9,7 +9,7 @@ use crate::{Better, Combine, Metric, Unit};
 pub(super) struct ExitsSeen {
     pub(super) metrics: Vec<Metric>,
     pub(super) warnings: Vec<String>,
-    /// With the instruction set; `None` if only KVM's statistics were available.
+    /// The profile and its instruction set; `None` if only KVM's statistics were available.
     pub(super) profile: Option<(exits::Isa, Profile)>,
     /// Run time of the programs in the kernel, in nanoseconds.
     pub(super) cost_ns: Option<u64>,

@@ -25,9 +25,9 @@ pub(super) struct Figures {
 /// The CPU time of sampling.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
-    /// The threads that read, and xentrace.
+    /// Of the sampling threads and of xentrace.
     pub(super) threads: Duration,
-    /// The programs in the kernel; `None` if unknown.
+    /// Of the programs in the kernel; `None` if unknown.
     pub(super) programs: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ impl Figures {
         [self.spent.warnings(), self.struck.warnings(), self.threads.warnings()].concat()
     }
 
-    /// The figures over a duration; none if it is zero.
+    /// The figures over `elapsed_ns`; none if that is zero.
     pub(super) fn metrics(&self, elapsed_ns: u64, cost: Cost) -> Vec<Metric> {
         if elapsed_ns == 0 {
             return Vec::new();
@@ -90,7 +90,7 @@ impl Figures {
         metrics
     }
 
-    /// Run times in percent of all CPUs; and the shares of the vCPUs' own time in which they ran, were in the
+    /// Run times in percent of all CPUs, and for vCPUs the shares of their lifetime in which they ran, were in the
     /// guest, and waited for a CPU.
     fn of_threads(&self, all_ns: f64) -> Vec<Metric> {
         let mut metrics = Vec::new();

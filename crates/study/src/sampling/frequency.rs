@@ -11,7 +11,7 @@ use crate::{Better, Combine, Metric, Unit};
 pub(super) struct FrequencyFiles(Vec<(u32, PathBuf)>);
 
 impl FrequencyFiles {
-    /// The files of the host below `root`; `Err` is the reason why there are none.
+    /// Finds the files of the host below `root`; `Err` is the reason why there are none.
     pub(super) fn find(root: &Path) -> Result<Self, String> {
         let home = root.join("sys/devices/system/cpu");
         let names = fs::read_dir(&home).into_iter().flatten().flatten().map(|entry| entry.file_name());
@@ -31,7 +31,7 @@ impl FrequencyFiles {
         if files.is_empty() { Err(why()) } else { Ok(Self(files)) }
     }
 
-    /// The current frequencies in kilohertz by CPU, without those that are offline.
+    /// The current frequencies in kilohertz by CPU, except for offline CPUs.
     pub(super) fn read(&self) -> BTreeMap<u32, u64> {
         let read =
             |(cpu, file): &(u32, PathBuf)| Some((*cpu, fs::read_to_string(file).ok()?.trim().parse().ok()?));
@@ -57,7 +57,7 @@ impl Frequencies {
         }
     }
 
-    /// Mean, lowest and highest over CPUs and readings, in hertz.
+    /// The mean, the lowest and the highest frequency over all CPUs and readings, in hertz.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let Some((low, high)) = self.range else { return Vec::new() };
         let metric = |name: &str, khz: f64| Metric {

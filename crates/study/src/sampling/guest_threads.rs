@@ -10,7 +10,7 @@ use host::vms::{Vm, Vms};
 use super::SampledGuest;
 use super::thread::{ThreadTimes, Work};
 
-/// A thread: the guest's index among those given, and the thread ID.
+/// A thread: the index of its guest in the list of guests, and the thread ID.
 pub(super) type ThreadKey = (usize, i32);
 
 /// One reading of all guests' threads.
@@ -28,12 +28,12 @@ struct Tracked {
     name: String,
     process: i32,
     known: BTreeMap<i32, Work>,
-    /// Workers of vhost that are kernel processes.
+    /// vhost workers that are kernel threads outside the guest's process.
     beside: Vec<i32>,
 }
 
 impl GuestThreads {
-    /// Determines once the work of each thread; returns what could not be determined.
+    /// Determines the work of each thread; also returns warnings about what could not be determined.
     pub(super) fn find(root: &Path, guests: &[SampledGuest]) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
         let found = if guests.is_empty() { Ok(Vms::default()) } else { Vms::discover(root) };
@@ -90,7 +90,7 @@ impl Tracked {
         Self { name: guest.name.clone(), process: guest.process, known, beside }
     }
 
-    /// The work of a thread; that of a later thread is determined by its name.
+    /// The work of a thread; if it was created later, by its name.
     fn work(&self, root: &Path, tid: i32) -> Work {
         if let Some(&work) = self.known.get(&tid) {
             return work;
@@ -135,7 +135,7 @@ impl ThreadsSpent {
                 None => self.went_back += 1,
             }
         }
-        // QEMU's workers come and go: the whole time of one that started in the interval belongs to it.
+        // QEMU's worker threads come and go: count the whole time of one that was created in the interval.
         for (key, (work, times)) in after.iter().filter(|(key, _)| !before.contains_key(key)) {
             if *work == Work::Emulator {
                 self.by_work.entry((key.0, *work)).or_default().add(times);

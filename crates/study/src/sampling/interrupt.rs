@@ -3,7 +3,7 @@
 use exits::counted;
 use std::collections::BTreeMap;
 
-/// Counts since boot of one source.
+/// The counts of one source since boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SourceCounts {
     /// The kernel's description: chip, type and device of an interrupt line, or the meaning of a special
@@ -13,14 +13,14 @@ pub(super) struct SourceCounts {
     pub(super) each: BTreeMap<u32, u64>,
 }
 
-/// One reading: sources by their labels, which are IRQ numbers (`24`) or the kernel's short names (`LOC`).
+/// One reading: sources by label, which is an IRQ number (`24`) or the kernel's short name (`LOC`).
 pub(super) type Interrupts = BTreeMap<String, SourceCounts>;
 
-/// Error counters among the lines, which are not interrupts (arch/x86/kernel/irq.c, `arch_show_interrupts`).
+/// Lines with error counters instead of interrupts (arch/x86/kernel/irq.c, `arch_show_interrupts`).
 const NO_INTERRUPTS: [&str; 2] = ["ERR", "MIS"];
 
-/// Parses `/proc/interrupts`: a line of CPUs, then a line for each source. Damaged lines are left out; `None`
-/// without the line of CPUs.
+/// Parses `/proc/interrupts`: a heading with the CPUs, then a line for each source. Skips damaged lines; `None` without
+/// the heading.
 pub(super) fn parse(text: &str) -> Option<Interrupts> {
     let mut lines = text.lines();
     let cpus: Option<Vec<u32>> =
@@ -45,7 +45,7 @@ pub(super) fn parse(text: &str) -> Option<Interrupts> {
     Some(interrupts)
 }
 
-/// The numbers of interrupts between readings.
+/// The numbers of interrupts, summed over the intervals between readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Struck {
     /// By label.
@@ -55,11 +55,11 @@ pub(super) struct Struck {
 }
 
 impl Struck {
-    /// Adds the increases between two readings, on CPUs that are in both.
+    /// Adds the increases between two readings, for CPUs that both contain.
     pub(super) fn add(&mut self, before: &Interrupts, after: &Interrupts) {
         for (label, later) in after {
             let none = BTreeMap::new();
-            // A line that was set up between the readings started at 0.
+            // An IRQ that was requested between the readings started at 0.
             let earlier = before.get(label).map_or(&none, |source| &source.each);
             for (cpu, count) in &later.each {
                 let base = earlier.get(cpu).copied();

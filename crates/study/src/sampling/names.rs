@@ -1,4 +1,4 @@
-//! The names of the figures of sampling, for checks before a run.
+//! The names of sampled figures, to check plans before a run.
 
 /// Names of the host's figures and of the guests' own CPU time. A name that ends with `.*` stands for a
 /// family: exits by reason, accesses by port and page, interrupts by the kernel's names, KVM's counters.
@@ -48,7 +48,7 @@ pub const SAMPLED: [&str; 43] = [
     "guest.idle",
 ];
 
-/// Tests whether sampling may give a figure of this name.
+/// Tests whether sampling can produce a figure of this name.
 pub fn is_sampled(name: &str) -> bool {
     SAMPLED.iter().any(|known| match known.strip_suffix('*') {
         Some(family) => name.len() > family.len() && name.starts_with(family),

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Span;
 
-/// The shortest interval: reading a host with hundreds of processors takes some ten milliseconds.
+/// The shortest interval: reading a host with hundreds of CPUs takes about ten milliseconds.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// The longest interval: the kernel's counts of exits are read each time, and would show no course over time
-/// otherwise.
+/// The longest interval: the counts of exits are also read at this interval, and the raw samples should show their
+/// course over time.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The samples of the host while a workload runs. By default all except accesses, every second.
@@ -60,7 +60,7 @@ pub struct BadInterval {
 }
 
 impl SamplePlan {
-    /// Checks the interval, which the types alone do not.
+    /// Checks the interval, beyond what its type guarantees.
     ///
     /// # Errors
     /// [`BadInterval`].

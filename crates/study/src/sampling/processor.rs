@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::{Better, Combine, Metric, Unit};
 
-/// The columns of a `cpu` line, in their order (proc_stat(5); fs/proc/stat.c, `show_stat`).
+/// The columns of a `cpu` line in order (proc_stat(5); fs/proc/stat.c, `show_stat`).
 pub(super) const STATES: [&str; 10] =
     ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice"];
 const USER: usize = 0;
@@ -24,9 +24,9 @@ pub(super) type Ticks = [u64; STATES.len()];
 /// One reading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Processors {
-    /// The sum over all processors, including those that are offline.
+    /// The sum over all CPUs, including offline ones.
     pub(super) all: Ticks,
-    /// Those that are online, by number.
+    /// The online CPUs, by number.
     pub(super) each: BTreeMap<u32, Ticks>,
     /// Context switches since boot.
     pub(super) context_switches: Option<u64>,
@@ -41,7 +41,7 @@ pub struct NoProcessorTimes {
 }
 
 impl Processors {
-    /// Parses the text of `place`. Damaged lines are left out, except for the first, which is needed.
+    /// Parses a text from `place`. Skips damaged lines, except for the line of the sum, which is required.
     pub(super) fn parse(text: &str, place: &'static str) -> Result<Self, NoProcessorTimes> {
         let (mut all, mut read) = (None, Self::default());
         for line in text.lines() {
@@ -90,8 +90,8 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// Adds the time between two readings: the sum over the CPUs that were online in both, because the
-    /// counters of a CPU stand still, or jump, while it is offline.
+    /// Adds the time between two readings, for CPUs that were online in both: the counters of an offline CPU stop or
+    /// jump.
     pub(super) fn add(&mut self, before: &Processors, after: &Processors) {
         for (number, earlier) in &before.each {
             match after.each.get(number) {
@@ -111,7 +111,7 @@ impl Spent {
         for (at, state) in STATES.into_iter().enumerate() {
             match after[at].checked_sub(before[at]) {
                 Some(more) => grown[at] = more,
-                // idle and iowait of a CPU without a tick are computed when they are read, and can go back
+                // idle and iowait of a tickless CPU are computed when they are read, and can go backwards
                 // (kernel/time/tick-sched.c, `get_cpu_iowait_time_us`).
                 None => *self.went_back.entry(state).or_default() += 1,
             }
@@ -119,11 +119,11 @@ impl Spent {
         self.ticks.iter_mut().zip(grown).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Ticks by state, where each tick is in one state only.
+    /// Ticks by state with each tick counted once: `guest` is not in `user` too.
     fn alone(&self) -> Ticks {
         let mut alone = self.ticks;
-        // Over the whole time: a reading can come between the updates of the two counters, which the next one
-        // compensates.
+        // Subtract the totals, not each interval: a reading may fall between the updates of the two counters, which the
+        // next reading makes up for.
         alone[USER] = alone[USER].saturating_sub(alone[GUEST]);
         alone[NICE] = alone[NICE].saturating_sub(alone[GUEST_NICE]);
         alone

@@ -24,8 +24,7 @@ const AFTER: &str = "cpu  1120 110 540 8100 310 15 25 80 700 55\n\
 #[test]
 fn guest_time_is_contained_in_user_and_counts_once() {
     let spent = spent(BEFORE, AFTER);
-    // Total ticks: 120 user, of which 100 guest; 10 nice, of which 5 guest; 40, 100, 10, 5, 5, 10. The sum is
-    // 300.
+    // Ticks: 120 user, of which 100 guest; 10 nice, of which 5 guest_nice; then 40, 100, 10, 5, 5, 10. The sum is 300.
     let metrics = spent.metrics("cpu.", Combine::Single);
     let percent = |ticks: f64| ticks / 3.0;
     for (name, ticks) in [
@@ -54,7 +53,7 @@ fn a_guest_has_the_same_figures_under_its_own_name() {
     let metrics = guest_processor_time(BEFORE, AFTER).unwrap();
     assert!((value(&metrics, "guest.busy") - 60.0).abs() < 1e-9);
     assert!(metrics.iter().all(|metric| metric.combine == Combine::Mean));
-    // Some containers show only the line of the sum.
+    // In some containers there is only the line of the sum.
     let metrics = guest_processor_time("cpu 10 0 10 80", "cpu 20 0 10 170 0").unwrap();
     assert_eq!(value(&metrics, "guest.busy"), 10.0);
     let error = guest_processor_time("sh: cat: not found", AFTER).unwrap_err().to_string();

@@ -14,7 +14,7 @@ use super::table::Table;
 use super::thread::Work;
 use super::{SamplePlan, SampledGuest};
 
-/// The sources of a reading that are available.
+/// The available sources of a reading.
 pub(super) struct Sources {
     root: PathBuf,
     processors: bool,
@@ -35,8 +35,7 @@ pub(super) struct Reading {
 }
 
 impl Sources {
-    /// The sources that the plan asks for on the host below `root`, and warnings about those that are
-    /// missing.
+    /// Finds the sources that the plan asks for on the host below `root`; also returns warnings about missing ones.
     pub(super) fn find(plan: &SamplePlan, root: &Path, guests: &[SampledGuest]) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
         let threads = plan.threads.then(|| {

@@ -18,8 +18,7 @@ use super::table::Table;
 use super::{PROFILE, SamplePlan, SampledGuest, Samples};
 use crate::Metric;
 
-/// Samples the host from its start until [`Self::finish`]. If it is dropped before, it stops and discards its
-/// samples.
+/// Samples the host until [`Self::finish`]. If it is dropped before, it stops and discards its samples.
 #[derive(Debug)]
 pub struct Sampler {
     /// Dropping it ends the thread.
@@ -29,8 +28,8 @@ pub struct Sampler {
 
 /// The samples of the host over a run.
 ///
-/// `host.parquet` has the raw samples and `exits.json` the profile of VM exits, if they could be counted by
-/// reason.
+/// [`Samples::write`] writes the raw samples to `host.parquet`, and the profile of VM exits, if they could be counted
+/// by reason, to `exits.json`.
 #[derive(Debug, Default)]
 pub struct HostSamples {
     metrics: Vec<Metric>,
@@ -41,8 +40,8 @@ pub struct HostSamples {
 }
 
 impl Sampler {
-    /// Starts the sampler, and returns when all sources are set up and were read once: all later events are
-    /// in the samples. Sources that cannot be sampled are in the warnings.
+    /// Starts the sampler. Returns once all sources are set up and were read once, so no later event is missed.
+    /// Warnings name the sources that cannot be sampled.
     ///
     /// # Errors
     /// If the thread cannot be created.
@@ -52,7 +51,7 @@ impl Sampler {
         let (plan, root, guests) = (plan.clone(), root.to_owned(), guests.to_vec());
         let thread = std::thread::Builder::new().name("sampler".to_owned());
         let thread = thread.spawn(move || sample(&plan, root, &guests, &ready, &stopped))?;
-        // The result of a thread that ended before holds the reason.
+        // If the thread has already ended, its result contains the reason.
         let _ = begun.recv();
         Ok(Self { stop, thread })
     }

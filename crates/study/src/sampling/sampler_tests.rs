@@ -3,7 +3,7 @@ use crate::sampling::is_sampled;
 use crate::sampling::table::tests::rows_of;
 use std::fs;
 
-/// A host of two CPUs with a guest of two vCPUs, an I/O thread and a vhost worker of the kernel.
+/// A host with two CPUs, and a guest with two vCPUs, an I/O thread and a vhost worker in the kernel.
 pub(crate) const GUEST: &str = "
 == /proc/stat
 cpu  1000 0 500 8000 300 0 0 0 600 0
@@ -92,7 +92,7 @@ fn what_changes_between_two_readings_is_in_the_figures_and_in_the_table() {
     let samples = sampler.finish();
     let metrics = samples.metrics();
     assert_eq!(samples.warnings(), Vec::<String>::new());
-    // Plans may ask only for figures that exist.
+    // Every figure must be in the list that plans are checked against.
     let unknown = metrics.iter().find(|metric| !is_sampled(&metric.name));
     assert_eq!(unknown, None);
     for (name, expected) in [

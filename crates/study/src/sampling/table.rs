@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-/// `value` is as it was read: counters count since boot, and exits since the start of sampling.
+/// The table's schema. `value` is as it was read: counters since boot, exits since the start of sampling.
 const SCHEMA: &str = "message host_samples {
     required int64 time_ns (INTEGER(64, false));
     required binary source (STRING);
@@ -21,10 +21,10 @@ const SCHEMA: &str = "message host_samples {
 }";
 /// Version of the table's format.
 const FORMAT: u32 = 1;
-/// The number of rows that are kept uncompressed: 1.3 MiB.
+/// The most rows in memory before they are compressed as a row group: 1.3 MiB.
 const GROUP: usize = 1 << 16;
 
-/// One value. The texts are indices into the list of texts.
+/// One value; `texts` are indices into [`Table::texts`].
 #[derive(Debug, Clone, Copy)]
 struct Row {
     time_ns: u64,

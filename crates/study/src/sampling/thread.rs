@@ -1,4 +1,4 @@
-//! The CPU time of a thread, and its waiting time.
+//! The CPU time of a thread, and the time it waited for a CPU.
 
 use std::fs;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::path::Path;
 /// The work of a thread for its guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Work {
-    /// Runs this vCPU.
+    /// Runs the vCPU with this number.
     Vcpu(u32),
-    /// QEMU's I/O thread.
+    /// An I/O thread of QEMU.
     IoThread,
     /// A worker of vhost.
     Vhost,
@@ -31,15 +31,15 @@ impl Work {
 /// One reading, counted since the thread's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ThreadTimes {
-    /// Time on a CPU, nanoseconds; for a vCPU including its guest's.
+    /// Time on a CPU in nanoseconds; for a vCPU this includes guest time.
     pub(super) run_ns: u64,
-    /// Ready to run and waiting for a CPU, nanoseconds.
+    /// Time on a run queue, waiting for a CPU, in nanoseconds.
     pub(super) wait_ns: u64,
-    /// In user space, guests' time included, clock ticks.
+    /// Time in user space in clock ticks, including guest time.
     pub(super) user: u64,
-    /// In the kernel, clock ticks.
+    /// Time in the kernel in clock ticks.
     pub(super) system: u64,
-    /// Running a guest, clock ticks.
+    /// Guest time in clock ticks.
     pub(super) guest: u64,
     /// Its start in clock ticks since boot, which distinguishes threads that had the same ID.
     pub(super) start: u64,

@@ -1,4 +1,4 @@
-//! VM exits over a run on a host of Xen: by xentrace.
+//! VM exits over a run on a Xen host, counted with xentrace.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// Starts xentrace if this is the control domain of a Xen; `None` if it is not, `Err` if xentrace cannot
-    /// be started.
+    /// Starts xentrace if this is a control domain of Xen, otherwise returns `None`. `Err` if xentrace cannot be
+    /// started.
     pub(super) fn start(root: &Path, accesses: bool) -> Option<Result<Self, String>> {
         let root = if root == Path::new("/") { Root::live() } else { Root::directory(root) };
         let control = XenControl::read(&root)?;

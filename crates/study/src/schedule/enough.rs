@@ -21,14 +21,14 @@ pub enum Enough {
     Narrow,
     /// The time budget is used up.
     Budget,
-    /// The plan's largest number of blocks is reached.
+    /// The largest number of blocks is reached: the plan's, or that of any study.
     Blocks,
 }
 
-/// The reason to stop after the first `blocks`, if any; `spent` is the time since the start of the study without pauses. Runs
-/// of later blocks do not count.
+/// The reason to stop after the first `blocks`, if any; `spent` is the time since the start of the study, without
+/// pauses. Runs of later blocks are ignored.
 ///
-/// The plan's repeats are always made.
+/// The number of blocks in `order.repeats` is always run.
 pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option<Enough> {
     if blocks < plan.order.repeats {
         return None;
@@ -49,20 +49,20 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
 /// The figures of a run, by name.
 type Figures = BTreeMap<String, f64>;
 
-/// Tests whether the interval of each figure is narrow in each arm of the plan, also in one whose runs all failed.
+/// Tests whether the interval of each figure is narrow enough in every arm of the plan, even if all runs of one failed.
 fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterator<Item = &'a Run>) -> bool {
     let figures: BTreeMap<&Cell, Figures> = runs.map(|run| (&run.cell, figures(run, names))).collect();
     let counts = |arm: &Arm| plan.counts_of(arm);
     let (baseline, others): (Vec<Arm>, Vec<Arm>) =
         plan.arms().into_iter().partition(|arm| plan.is_baseline(arm));
     let of_baseline: Vec<u32> = baseline.iter().flat_map(counts).collect();
-    // By number of guests and workload.
+    // The figures that occur, by number of guests and workload.
     let mut seen: BTreeMap<(u32, &str), BTreeSet<&str>> = BTreeMap::new();
     for (cell, figures) in &figures {
         let names = figures.keys().map(String::as_str);
         seen.entry((cell.guests, &cell.workload)).or_default().extend(names);
     }
-    // Without this check, a name that no run has would satisfy the rule at once.
+    // The figures that were compared: otherwise a name that no run has would satisfy the rule at once.
     let mut compared = BTreeSet::new();
     for arm in &others {
         let planned = counts(arm);
@@ -75,7 +75,7 @@ fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterat
                 if !pairs.is_empty() {
                     compared.insert(metric);
                 }
-                // Of what never counts in one of the arms there is no relative change, however many blocks there are.
+                // A figure that is always 0 in one arm has no relative change, and more blocks would not help.
                 let has_none = pairs.is_empty() && is_enough(blocks.len());
                 let is_narrow = || width(&pairs).is_some_and(|width| width <= percent);
                 if !(has_none || is_enough(pairs.len()) && is_narrow()) {
@@ -91,7 +91,7 @@ fn is_enough(blocks: usize) -> bool {
     blocks >= LEAST_FOR_WIDTH as usize
 }
 
-/// The width from end to end, in percentage points, as in the report.
+/// The width of the interval from end to end in percentage points, as in the report.
 fn width(pairs: &[[f64; 2]]) -> Option<f64> {
     interval_of_ratios(pairs).map(Interval::width)
 }
@@ -117,13 +117,13 @@ fn blocks<'a>(
     by_block.into_values().filter_map(|[baseline, arm]| Some([baseline?, arm?])).collect()
 }
 
-/// The values of the baseline and of the arm in each block where both are positive.
+/// The values of the baseline and of the arm, in blocks in which both are positive.
 fn pairs(blocks: &[[&Figures; 2]], metric: &str) -> Vec<[f64; 2]> {
     let both = blocks.iter().filter_map(|[baseline, arm]| Some([*baseline.get(metric)?, *arm.get(metric)?]));
     both.filter(|pair| pair.iter().all(|&value| value > 0.0)).collect()
 }
 
-/// The figures of a run that the rule uses: those named, else the guests' that have a better direction.
+/// The figures of a run that the rule considers: the named ones, otherwise those of guests with a better direction.
 fn figures(run: &Run, names: &[String]) -> Figures {
     let wanted = |metric: &Metric, of_guest: bool| match names {
         [] => of_guest && metric.better != Better::Neither,

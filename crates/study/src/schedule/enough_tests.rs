@@ -78,7 +78,7 @@ fn an_arm_with_too_few_pairs_is_not_narrow_and_one_without_any_neither() {
     assert_eq!(enough(&plan, 8, Duration::ZERO, &without(3, 8)), None);
     assert_eq!(enough(&plan, 13, Duration::ZERO, &without(8, 13)), Some(Enough::Narrow));
     assert_eq!(enough(&plan, 8, Duration::ZERO, &without(0, 8)), None);
-    // Such a study ends too.
+    // The limit of blocks still ends such a study.
     assert_eq!(enough(&plan, 40, Duration::ZERO, &without(0, 40)), Some(Enough::Blocks));
 }
 
@@ -127,7 +127,7 @@ fn exits_for_each_unit_of_work_can_be_narrow() {
     let with_exits = |spread: f64| -> Vec<Run> {
         let mut runs = runs(8, spread);
         for run in &mut runs {
-            // As many exits in both arms, so that those for each unit follow the work.
+            // The same rate of exits in both arms, so exits for each unit depend on the work.
             let exits = Metric { name: "exits.total".to_owned(), value: 1000.0, ..run.guests[0][0].clone() };
             run.host.push(exits);
             run.guests[0][0].name = "work.events".to_owned();

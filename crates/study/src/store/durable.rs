@@ -1,4 +1,4 @@
-//! Files that are on the disk before their names are visible.
+//! Files that are synced before they are visible under their names.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use files::{Directory, Missing, Replacement};
 
 use super::StoreError;
 
-/// Writes a file completely or not at all, in a folder that nobody else can change or exchange.
+/// Writes a file completely or not at all, in a folder that nobody else can change or replace.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = Directory::below(folder, Path::new(""), Missing::Refused).map_err(files::Error::into_io);
@@ -21,7 +21,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     written.map_err(StoreError::file("Could not write", path))
 }
 
-/// Syncs a folder and all files below it to the disk. Links are not part of a run.
+/// Syncs a folder and all files below it. Skips links, which are not part of a run.
 pub(super) fn sync_tree(folder: &Path) -> Result<(), StoreError> {
     let failed = |path: &Path| StoreError::file("Could not sync to the disk", path);
     for entry in fs::read_dir(folder).map_err(failed(folder))? {

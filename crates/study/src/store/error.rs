@@ -21,7 +21,7 @@ pub enum StoreError {
     /// Others can put files into the folder, or could have put a link in its place.
     #[error(transparent)]
     Place(files::Error),
-    /// The folder is on the other side of a connection, which failed.
+    /// The connection to the machine with the folder failed.
     #[error(transparent)]
     Link(Box<dyn std::error::Error + Send + Sync>),
     /// A run belongs to another plan.
@@ -32,13 +32,13 @@ pub enum StoreError {
         /// The part that the plan lacks.
         why: String,
     },
-    /// It holds no study.
+    /// The folder does not contain a study.
     #[error("{} is not the result of a study: it has no readable study.json, and no readable plan.toml with a run", folder.display())]
     NoStudy {
         /// The folder.
         folder: PathBuf,
     },
-    /// A newer program wrote it.
+    /// A newer version wrote the folder.
     #[error("{} has format {found}; this exitless reads format {}; use a newer one", folder.display(), super::STUDY_FORMAT)]
     Format {
         /// The folder.
@@ -46,7 +46,7 @@ pub enum StoreError {
         /// Its format.
         found: u64,
     },
-    /// It holds files that do not belong to a study.
+    /// The folder contains files that do not belong to a study.
     #[error("{} holds {found:?}, which does not belong to a study; name an empty folder, or one that does not exist", folder.display())]
     Strange {
         /// The folder.
@@ -54,13 +54,13 @@ pub enum StoreError {
         /// One of the files.
         found: String,
     },
-    /// Another process writes it.
+    /// Another process is writing the folder.
     #[error("Another exitless process is writing {}; wait until it ends", folder.display())]
     Busy {
         /// The folder.
         folder: PathBuf,
     },
-    /// Its target and host are not known.
+    /// `study.json` is damaged, so the target and the host are unknown.
     #[error(
         "study.json in {0} is damaged; its runs can be reported (`exitless experiment report {0}`) and not \
          continued: use another folder", folder.display()
@@ -69,7 +69,7 @@ pub enum StoreError {
         /// The folder.
         folder: PathBuf,
     },
-    /// It holds a study of another plan.
+    /// The folder contains a study of another plan.
     #[error(
         "{} holds a study of another plan, which differs in: {}. Give the same plan, or another folder", folder.display(),
         fields.join("; ")
@@ -80,7 +80,7 @@ pub enum StoreError {
         /// Fields that differ, with both values.
         fields: Vec<String>,
     },
-    /// It was started on another target.
+    /// The study was started on another target.
     #[error("The study in {} was started with --target {then}, not {now}; give the same target, or another folder", folder.display())]
     OtherTarget {
         /// The folder.
@@ -90,7 +90,7 @@ pub enum StoreError {
         /// The target on which it was to continue.
         now: String,
     },
-    /// The host is another one, or the version of exitless.
+    /// The host or the version of exitless is not the one that the study was started with.
     #[error(
         "The host or the version of exitless differs from that of the runs in {}: {}. Such runs must not be compared; \
          to continue nevertheless, which is recorded, give --allow-unlike", folder.display(), differences(unlike)
@@ -104,7 +104,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Tests whether another command line alone fixes it.
+    /// Tests whether another command line would avoid the error.
     pub fn is_usage(&self) -> bool {
         !matches!(self, Self::File { .. } | Self::Link(_) | Self::Stranger { .. })
     }

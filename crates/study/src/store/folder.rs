@@ -1,4 +1,4 @@
-//! Reads a study's result folder.
+//! Reading a study's result folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,8 @@ pub struct StudyFolder {
     pub folder: PathBuf,
     /// The study.
     pub study: Study,
-    /// Its description is that of `study.json`. If that is damaged, it is put together from other files.
+    /// The study is from `study.json`. Otherwise that file is damaged, and the study was reconstructed from other
+    /// files.
     pub is_described: bool,
     /// Complete runs, by their position in the order.
     pub runs: Vec<KeptRun>,
@@ -40,8 +41,8 @@ pub struct KeptRun {
 }
 
 impl StudyFolder {
-    /// Reads the whole folder. A run that is damaged, or that does not belong to this study, is left out with
-    /// a warning that names the file and the byte.
+    /// Reads the whole folder. Leaves out runs that are damaged or do not belong to this study, with a warning that
+    /// names the file and the byte.
     ///
     /// # Errors
     /// If there is no study, or one that a newer program wrote.
@@ -70,7 +71,7 @@ impl StudyFolder {
             };
             note(warnings, kept, why)
         });
-        // The end of a study is found by the positions of failed runs; these follow from the seed.
+        // Whether a study is complete depends on the positions of failed runs, which follow from the seed.
         let is_described = self.is_described;
         let misplaced = |run: &Run| {
             let at = run.position;
@@ -81,7 +82,7 @@ impl StudyFolder {
     }
 }
 
-/// Records the reason against a run, if any; tests whether there is none.
+/// Adds a warning if there is a reason to leave out a run; returns true if there is none.
 fn note(warnings: &mut Vec<String>, kept: &KeptRun, why: Option<String>) -> bool {
     if let Some(why) = &why {
         warnings.push(format!("{}: left out: {why}", kept.folder.display()));
@@ -89,7 +90,8 @@ fn note(warnings: &mut Vec<String>, kept: &KeptRun, why: Option<String>) -> bool
     why.is_none()
 }
 
-/// The reason why a run does not belong to the plan, if any. Its position follows from the seed, which may not be known.
+/// The reason why a run does not belong to the plan, if any. Ignores the position, which follows from the seed, which
+/// may be unknown.
 pub(super) fn stranger(run: &Run, plan: &Plan, asked: &Asked) -> Option<String> {
     let cell = &run.cell;
     if !plan.workloads.iter().any(|workload| workload.name == cell.workload) {
@@ -108,7 +110,7 @@ pub(super) fn stranger(run: &Run, plan: &Plan, asked: &Asked) -> Option<String> 
     (!asked.has_cell(cell)).then(|| format!("the plan has no block {} of it with {}", cell.block, guests()))
 }
 
-/// Tests whether a name below `failed` is that of a damaged run, which was moved there to be made again.
+/// Tests whether a name below `failed` is that of a damaged run that was moved there, and is to be repeated.
 fn was_damaged(name: &str) -> bool {
     let is_number = |rest: &str| rest.strip_prefix('.').is_some_and(|number| number.parse::<u32>().is_ok());
     name.rsplit_once(DAMAGED).is_some_and(|(_, rest)| rest.is_empty() || is_number(rest))
@@ -129,7 +131,7 @@ fn kept(folder: &Path, place: &str, warnings: &mut Vec<String>) -> Result<Vec<Ke
     Ok(runs)
 }
 
-/// The content of `study.json`, or the facts that are known without it; tests also whether it is the former.
+/// The content of `study.json` and true, or what is known without it and false.
 fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<(Study, bool), StoreError> {
     let path = folder.join(STUDY);
     let damage = match json::read::<Value>(&path) {

@@ -1,4 +1,4 @@
-//! Reads files of a result, and compares their contents.
+//! Reading the JSON files of a result, and comparing their contents.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use serde_json::Value;
 /// The largest accepted file, far above the size of any `run.json` or `study.json`.
 const LARGEST: u64 = 64 << 20;
 
-/// Reads a file of JSON; the error names the byte at which it is damaged.
+/// Reads a JSON file; the error names the byte at which it is damaged.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     let bytes = bytes(path).map_err(|error| format!("{}: could not be read: {error}", path.display()))?;
     serde_json::from_slice(&bytes).map_err(|error| {
@@ -35,7 +35,7 @@ pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The offset of a position. Lines and columns are counted from 1.
+/// The byte offset of a line and a column, which are counted from 1.
 fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
     let before: usize =
         bytes.split_inclusive(|&byte| byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();

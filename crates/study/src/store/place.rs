@@ -1,4 +1,4 @@
-//! Where a result folder is: a directory into which nobody else can put anything.
+//! The directory of a result: one into which nobody else can put anything.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,15 @@ use super::StoreError;
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(super) directory: Directory,
-    /// A path that leads nowhere else while this lives, also where others can exchange a directory above.
+    /// The folder's path. It goes through the descriptor if others can replace a directory above, so it cannot be
+    /// redirected.
     pub(crate) path: PathBuf,
 }
 
 impl Place {
-    /// Finds the folder, or makes it.
+    /// Opens or creates the folder.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
-        // By the name that was given, and not by that of a descriptor.
+        // Report the path that the user gave, not that of a descriptor.
         let refused = |error| match error {
             Error::Open { source, .. } => StoreError::file("Could not create", folder)(source),
             Error::Owner { owner, expected, .. } => {
@@ -29,7 +30,7 @@ impl Place {
             error => StoreError::Place(error),
         };
         let directory = Directory::open(folder, Missing::Made(0o755)).map_err(refused)?;
-        // The folder alone: the directories above may be anybody's.
+        // Check only the folder: the directories above may be writable by others.
         Directory::trusted(&directory.itself(), Path::new(""), Missing::Refused).map_err(refused)?;
         let ours = directory.is_ours().map_err(StoreError::file("Could not read", folder))?;
         let path = if ours { folder.to_owned() } else { directory.itself() };
@@ -37,7 +38,7 @@ impl Place {
     }
 }
 
-/// A path as it is without this process's descriptors, for messages.
+/// A path with a descriptor resolved to the directory's path, for messages.
 pub(super) fn shown(path: &Path) -> PathBuf {
     let descriptors = Path::new("/proc/self/fd");
     let named = || {

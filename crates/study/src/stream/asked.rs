@@ -34,7 +34,7 @@ impl Asked {
         self.slot(cell).is_some_and(|slot| slot.position == position)
     }
 
-    /// Tests whether the schedule has this cell, whatever the seed is.
+    /// Tests whether the schedule has this cell, which does not depend on the seed.
     pub(crate) fn has_cell(&self, cell: &Cell) -> bool {
         self.slot(cell).is_some()
     }
@@ -44,7 +44,7 @@ impl Asked {
         (cell.block < self.blocks).then(|| slots().find(|slot| slot.cell == *cell)).flatten()
     }
 
-    /// Tests whether a run of this cell at this position is still to be made after the runs of `past`.
+    /// Tests whether a run of this cell at this position is still missing from `past`, and may be attempted again.
     pub fn lacks(&self, cell: &Cell, position: u32, past: &Past) -> bool {
         self.has(cell, position)
             && past.tried(position).now < self.attempts

@@ -1,4 +1,4 @@
-//! Frames: a letter, a length of four bytes (little endian), and so many bytes.
+//! Frames: a letter, a length of four bytes (little endian), and that many bytes.
 
 use std::io::{self, Read, Write};
 
@@ -7,9 +7,9 @@ use serde::de::DeserializeOwned;
 
 /// The marker line before the first frame.
 const BEGIN: &[u8] = b"exitless-study-stream 1\n";
-/// The most bytes before the marker: greetings of a login shell.
+/// The most bytes before the marker, such as greetings of a login shell.
 const LONGEST_GREETING: usize = 64 << 10;
-/// The largest message, which is a run's record; that of hundreds of guests has some 100 KiB.
+/// The largest message. The largest ones are records of runs, some 100 KiB for hundreds of guests.
 const LARGEST_MESSAGE: u32 = 64 << 20;
 /// The largest chunk of a file.
 pub const LARGEST_CHUNK: u32 = 1 << 20;
@@ -20,16 +20,16 @@ const CHUNK: u8 = b'C';
 /// The reason why a stream ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// It broke off.
+    /// The stream broke off.
     #[error("The connection was lost{}", after(said))]
     Broken {
         /// The text before the first frame, if no frame arrived.
         said: String,
     },
-    /// It could not be read or written.
+    /// The stream could not be read or written.
     #[error("The connection failed")]
     Failed(#[source] io::Error),
-    /// It contains bytes that are not a frame.
+    /// The stream contains an invalid frame.
     #[error("Invalid frame at byte {offset} of the connection: {what}")]
     Damaged {
         /// Bytes since the start of the stream.
@@ -120,7 +120,7 @@ impl<R: Read> Reader<R> {
         Ok(Self { inner, offset: said.len() as u64 })
     }
 
-    /// The next message.
+    /// Reads the next message.
     ///
     /// # Errors
     /// [`StreamError`]; an unknown message counts as damage.
@@ -132,7 +132,7 @@ impl<R: Read> Reader<R> {
         serde_json::from_slice(&bytes).map_err(damaged)
     }
 
-    /// The next chunk of a file.
+    /// Reads the next chunk of a file.
     ///
     /// # Errors
     /// [`StreamError`].
@@ -165,7 +165,7 @@ impl<R: Read> Reader<R> {
             );
             return Err(damaged(what));
         }
-        // Grows as bytes arrive, so that a length alone allocates no memory.
+        // Let the buffer grow as bytes arrive, so that a false length does not allocate memory.
         let mut bytes = Vec::new();
         let read = Read::by_ref(&mut self.inner).take(u64::from(length)).read_to_end(&mut bytes);
         read.map_err(StreamError::Failed)?;

@@ -1,4 +1,4 @@
-//! The side with the result folder.
+//! The receiving side of a stream, which has the result folder.
 
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
@@ -11,7 +11,7 @@ use crate::store::{Store, StoreError};
 
 /// The most files of one run.
 const MOST_FILES: usize = 10_000;
-/// The most bytes of one run: tools' output and samples have some megabytes.
+/// The most bytes of one run; usually the tools' output and the samples are a few megabytes.
 const LARGEST_RUN: u64 = 8 << 30;
 
 /// A completely received item.
@@ -23,7 +23,7 @@ pub enum Received {
     Run(Box<Run>),
 }
 
-/// Receives the next message; a run is received with all its files and stored in `store`, if it was asked for and
+/// Receives the next message. A run is received with all its files and stored in `store`, if it was requested and
 /// `past` lacks it.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ pub fn receive<R: Read>(
     let folder = store.unfinished()?;
     let taken = take_files(reader, &files, &folder, begin).and_then(|()| Ok(store.keep(&run, &folder)?));
     if taken.is_err() {
-        // The folder may be gone already; otherwise the next opening of the store removes it.
+        // Ignore errors: the folder may be gone, and the next writer removes what is left.
         let _ = fs::remove_dir_all(&folder);
     }
     taken.map(|()| Received::Run(run))
@@ -92,10 +92,10 @@ fn take_file<R: Read>(reader: &mut Reader<R>, length: u64, path: &Path) -> Resul
     Ok(())
 }
 
-/// The path below the folder; `None` if it leads out of it.
+/// The path below the folder; `None` if it would leave the folder.
 fn inside(folder: &Path, path: &str) -> Option<PathBuf> {
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    // The receiver writes the record itself.
+    // Refuse run.json, which the receiver writes itself.
     (plain && !path.is_empty() && path != "run.json" && !path.contains('\0')).then(|| folder.join(path))
 }
 

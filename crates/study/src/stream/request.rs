@@ -1,4 +1,4 @@
-//! The request to the side with the guests.
+//! The request to the machine with the guests.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,12 +10,11 @@ use crate::plan::Plan;
 pub struct Request {
     /// [`super::STREAM_FORMAT`].
     pub format: u32,
-    /// Identifies the study: a server that an earlier connection left behind is ended before the same study
-    /// continues.
+    /// Identifies the study, so that a server that is left over from an earlier connection can be ended first.
     pub study: String,
     /// The plan in full.
     pub plan: Plan,
-    /// The seed of the orders.
+    /// The seed of the random orders.
     pub seed: u64,
     /// The existing runs.
     pub past: Past,

@@ -1,4 +1,4 @@
-//! The side with the guests.
+//! The sending side of a stream, which has the guests.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write};
@@ -10,7 +10,7 @@ use crate::engine::{Sink, StudyProgress};
 use crate::record::Run;
 use crate::store::StoreError;
 
-/// A result folder on the other side of a connection. Runs are in `place` until they are sent.
+/// A result folder on the other side of a connection. Runs stay in `place` until they are sent.
 #[derive(Debug)]
 pub struct Link<W> {
     writer: Arc<Mutex<Writer<W>>>,
@@ -33,7 +33,7 @@ impl<W: Write> Link<W> {
         said(&self.writer, message)
     }
 
-    /// A function that sends a sign of life, for use in another thread. It waits between the parts of a run.
+    /// A function for another thread that sends a sign of life. It blocks while a run is being sent.
     pub fn alive(&self) -> impl Fn() -> Result<(), StreamError> + Send + use<W>
     where
         W: Send,
@@ -59,8 +59,8 @@ impl<W: Write> Link<W> {
                 let most = u64::from(LARGEST_CHUNK).min(left);
                 source.by_ref().take(most).read_to_end(&mut chunk).map_err(failed())?;
                 if chunk.is_empty() {
-                    // The file became shorter, which no file of a finished run does; the run is kept as
-                    // complete.
+                    // The file became shorter while it was sent, though no process should still write it. Pad it with
+                    // zeros: its length has already been sent.
                     chunk = vec![0; usize::try_from(most).unwrap_or(0)];
                 }
                 left -= chunk.len() as u64;
@@ -108,7 +108,7 @@ impl<W: Write> Sink for Link<W> {
     }
 
     fn progress(&mut self, progress: &StudyProgress) {
-        // A broken connection is noticed when the next run is sent.
+        // Ignore errors: sending the next run reports a broken connection.
         let _ = self.say(&Message::Progress(progress.clone()));
     }
 }

@@ -14,22 +14,22 @@ use crate::store::StudyFolder;
 /// Format version of [`SuiteOutcome`].
 pub const SUITE_FORMAT: u32 = 1;
 
-/// The studies of a suite that were made, by their names; errors of folders that could not be read, as text.
+/// The studies of a suite that have been run, by name, or as text the errors of folders that could not be read.
 pub type SuiteFolder = BTreeMap<String, Result<MadeStudy, String>>;
 
-/// A study that was made.
+/// A study that has been run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MadeStudy {
     /// The contents of its folder.
     pub collected: Collected,
-    /// Its findings, or as text why it has none.
+    /// Its findings, or as text the reason why there are none.
     pub findings: Result<Findings, String>,
-    /// Runs of different hosts are compared.
+    /// Runs of different hosts may be compared.
     pub allow_unlike: bool,
 }
 
 impl MadeStudy {
-    /// Analyses a study, whose runs of one arm must be from one host unless `allow_unlike` is set.
+    /// Analyses a study. The runs of one arm must be from one host, unless `allow_unlike` is set.
     pub fn new(collected: Collected, allow_unlike: bool) -> Self {
         let findings = analyse(&collected, allow_unlike).map_err(|error| error.to_string());
         Self { collected, findings, allow_unlike }
@@ -39,7 +39,7 @@ impl MadeStudy {
 /// A suite's studies with their figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SuiteOutcome {
-    /// Version of this form.
+    /// [`SUITE_FORMAT`].
     pub format: u32,
     /// The suite's name.
     pub name: String,
@@ -79,7 +79,7 @@ pub struct FigureOutcome {
     pub published: Published,
     /// The measured one; `None` if there is no such comparison.
     pub measured: Option<Measured>,
-    /// The relation of the two; `None` if one is missing.
+    /// Their relation; `None` if one of them is missing.
     pub agreement: Option<Agreement>,
 }
 
@@ -90,13 +90,13 @@ pub struct Measured {
     pub unit: Unit,
     /// The levels of the baseline and the arm, in that unit.
     pub levels: [f64; 2],
-    /// The change is in points, as the figure is a percentage; else in percent of the baseline.
+    /// The figure is a percentage, so the change is in points; otherwise it is in percent of the baseline.
     pub in_points: bool,
     /// The change.
     pub change: f64,
     /// Its 95 % interval; `None` with fewer than three repeats.
     pub interval: Option<Interval>,
-    /// The number of blocks, or the smaller number of repeats of two hosts.
+    /// The number of blocks; between two studies the smaller number of repeats.
     pub repeats: usize,
 }
 
@@ -106,13 +106,13 @@ pub struct Measured {
 pub enum Agreement {
     /// The interval and the published range overlap.
     Agrees,
-    /// They do not, and both changes have the same sign.
+    /// They do not overlap, but both changes have the same sign.
     SameSign,
-    /// The interval excludes zero, and the published range includes it, without a change of this sign.
+    /// The interval excludes zero; the published range includes zero, but no change with the interval's sign.
     OnlyHere,
     /// The interval excludes zero, and the published change has the other sign.
     OtherSign,
-    /// The interval includes zero, and not the published change.
+    /// The interval includes zero, but not the published change.
     NotSeen,
     /// There are too few repeats for an interval.
     TooFew,
@@ -124,7 +124,7 @@ pub fn outcome(suite: &Suite, folder: &SuiteFolder) -> SuiteOutcome {
     SuiteOutcome { format: SUITE_FORMAT, name: suite.name.clone(), title: suite.title.clone(), studies }
 }
 
-/// Reads the studies of a suite from its result's folder. Those that were not begun are left out. `allow_unlike` as in
+/// Reads the studies of a suite from its result folder, without those that were not started. `allow_unlike` is that of
 /// [`MadeStudy::new`].
 pub fn read(suite: &Suite, folder: &Path, allow_unlike: bool) -> SuiteFolder {
     let begun =
@@ -165,7 +165,7 @@ fn of_study(study: &SuiteStudy, folder: &SuiteFolder) -> StudyOutcome {
     }
 }
 
-/// The measured figures of a study, and the doubts about them.
+/// The measured figures of a study, and warnings about them.
 struct Compared {
     measured: Vec<Option<Measured>>,
     warnings: Vec<Warning>,
@@ -194,7 +194,7 @@ fn compared(study: &SuiteStudy, made: &MadeStudy, folder: &SuiteFolder) -> Resul
         measured(row.figure.unit, row.levels, row.change?)
     };
     let measured = study.figures.iter().map(between).collect();
-    // No baseline is needed here: an arm is compared with itself.
+    // Ignore warnings about the baseline: each arm is compared with itself.
     let unlike =
         difference.warnings.into_iter().flatten().filter(|one| matches!(one, Warning::Unlike { .. }));
     let damage = before.collected.damage.iter().chain(&made.collected.damage);
@@ -202,7 +202,7 @@ fn compared(study: &SuiteStudy, made: &MadeStudy, folder: &SuiteFolder) -> Resul
     Ok(Compared { measured, warnings: unlike.chain(damage).collect() })
 }
 
-/// The figure in the comparison of an arm with the baseline.
+/// The measured change from the baseline to the arm of a published figure.
 fn within(published: &Published, findings: &Findings) -> Option<Measured> {
     let figure = findings
         .figures
@@ -220,8 +220,8 @@ fn has_levels(arms: &[Arm], arm: usize, published: &Published) -> bool {
     arms.get(arm).is_some_and(|arm| is_part(&published.arm, &arm.levels))
 }
 
-/// The change in percent of the baseline, or in points. Changes of counts, some of which are zero, are differences:
-/// they and their ends are divided by the baseline's level.
+/// The change in percent of the baseline, or in points. Counts of which some are zero are compared by difference; the
+/// change and the ends of its interval are then divided by the baseline's level.
 fn measured(unit: Unit, levels: [f64; 2], change: Contrast) -> Option<Measured> {
     let in_points = change.scale == Scale::Difference && unit == Unit::Percent;
     let of_baseline = |value: f64| match change.scale {

@@ -45,7 +45,7 @@ fn agreements(outcome: &SuiteOutcome) -> Vec<Option<Agreement>> {
 
 #[test]
 fn a_measured_change_is_held_against_the_published_one() {
-    // The synthetic gain is 3 %, and the loss of windows complete.
+    // In the synthetic study throughput rises by 3 %, and exits for interrupt windows disappear.
     let figures = vec![
         published("throughput", &[3.1]),
         published("throughput", &[0.5, 2.9]),

@@ -1,14 +1,14 @@
-//! A stream of bytes that another thread reads.
+//! A stream of bytes that arrives in chunks from another thread.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// The longest delay before a signal is noticed.
+/// The time after which a read without data returns.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The stream of a [`Connection`](super::Connection): a read without data returns `WouldBlock` after a
-/// moment, so that the reader can look for signals.
+/// The stream of a [`Connection`](super::Connection). A read without data soon returns `WouldBlock`, so that the reader
+/// can check for signals.
 #[derive(Debug)]
 pub struct Chunks {
     receiver: Receiver<Vec<u8>>,
@@ -17,12 +17,12 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Reads from `receiver`; the stream ends when the sender is gone.
+    /// Reads from `receiver`; the stream ends when the sender is dropped.
     pub fn new(receiver: Receiver<Vec<u8>>) -> Self {
         Self { receiver, chunk: Vec::new(), taken: 0 }
     }
 
-    /// Discards the next chunk, if one arrives within a moment: a sender must not be kept waiting.
+    /// Discards the next chunk, if one arrives soon, so that the sender does not block.
     pub fn discard(&mut self) {
         let _ = self.receiver.recv_timeout(LOOK);
     }

@@ -1,4 +1,4 @@
-//! The side with the result folder: requests missing runs, and reconnects when a connection breaks.
+//! The side with the result folder, which requests missing runs, and reconnects when a connection breaks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use crate::store::{Store, StoreError};
 use crate::stream::{Asked, Message, Reader, Received, Request, STREAM_FORMAT, StreamError, receive};
 use live::pause;
 
-/// The time limit of the first message: a laboratory has to boot, or an earlier server has to end its guests.
+/// The time limit of the first message: a laboratory has to boot, or an earlier server has to stop its guests.
 const FIRST_WORD: Duration = Duration::from_secs(300);
-/// The time limit of other messages. The other side sends a sign of life every 2 s of its clock, for which an emulated
-/// host needs up to 24 s of its emulator's time.
+/// The time limit of other messages. The other side sends a sign of life every 2 s of its clock, which can be up to 24
+/// s of its emulator's time.
 const SILENCE: Duration = Duration::from_secs(120);
-/// The time limit of the answer to the request to stop: the other side undoes its changes and ends its guests.
+/// The time limit of the answer to a request to stop: the other side undoes its changes and stops its guests.
 const LAST_WORD: Duration = Duration::from_secs(300);
 /// The most connections in a row without a run before the study is given up.
 const MOST_FRUITLESS: u32 = 10;
@@ -37,13 +37,13 @@ pub enum Event<'a> {
 /// The end of a coordinated study.
 #[derive(Debug, thiserror::Error)]
 pub enum CoordinateError {
-    /// The result folder.
+    /// An error of the result folder.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No connection could be made.
+    /// No connection could be established.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// Every connection broke before it delivered a run.
+    /// Too many connections in a row broke before they delivered a run.
     #[error(
         "{MOST_FRUITLESS} connections in a row delivered no run; the last one: {0}. Completed runs are kept; run the same command to continue"
     )]
@@ -66,27 +66,27 @@ pub struct Settings<'a> {
     pub study: &'a str,
     /// The emulator of the target's processors, if they are emulated.
     pub emulated: Option<&'a str>,
-    /// The study may continue although the host differs.
+    /// The study may continue even if the host differs.
     pub allow_unlike: bool,
     /// The time limits of a connection.
     pub patience: Patience,
 }
 
-/// The times to wait for a message before the connection is closed, of the other side's ([`Connection::time`]).
+/// The times to wait for messages before the connection is closed, in the other side's time ([`Connection::time`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For the marker before the first message, whatever comes before it.
+    /// For the marker before the first message, even if other data arrive.
     pub first_word: Duration,
     /// For any other message.
     pub silence: Duration,
     /// For a message that reports progress.
     pub standstill: Duration,
-    /// For the end of the stream after the request to stop, whatever comes before it.
+    /// For the end of the stream after a request to stop, even if data arrive.
     pub last_word: Duration,
 }
 
 impl Patience {
-    /// The times for a study that works.
+    /// The times for a study that is not stuck.
     pub fn of(plan: &Plan) -> Self {
         Self {
             first_word: FIRST_WORD,
@@ -97,11 +97,11 @@ impl Patience {
     }
 }
 
-/// Requests from `remote` the runs that `store` lacks, until all are there, connections fail repeatedly, or
-/// `stop` is set.
+/// Requests the runs that `store` lacks from `remote`, until none are missing, connections fail repeatedly, or `stop`
+/// is set.
 ///
 /// # Errors
-/// [`CoordinateError`]; complete runs are in the folder in any case.
+/// [`CoordinateError`]; complete runs are stored in any case.
 pub fn coordinate(
     store: &mut Store,
     remote: &mut dyn Remote,
@@ -137,7 +137,7 @@ pub fn coordinate(
         if session.brought > 0 {
             (fruitless, rest) = (0, FIRST_PAUSE);
         }
-        // A connection that the user ends is not a failed run.
+        // If the user ended the connection, the run in progress has not failed.
         if stop.load(Ordering::Relaxed) {
             return Ok(interrupted());
         }
@@ -173,7 +173,7 @@ impl From<StoreError> for Broke {
 struct Session<'a> {
     store: &'a mut Store,
     settings: Settings<'a>,
-    /// The study's host was recorded in this process.
+    /// The study's host has been recorded by this process.
     begun: bool,
     in_progress: Option<StudyProgress>,
     brought: u32,
@@ -248,7 +248,7 @@ impl Session<'_> {
                     if format != STREAM_FORMAT {
                         return Err(Ended::Broke(Broke::End(CoordinateError::Version(version))));
                     }
-                    // After a reboot of a machine or a laboratory, its host must still be the same.
+                    // On later connections the host must still be the same: the machine may have rebooted.
                     if !self.begun {
                         let begun = self.store.begin(
                             &fingerprint,
@@ -274,7 +274,7 @@ impl Session<'_> {
                 Received::Message(Message::End { conclusion: Err(why) }) => {
                     return Err(Ended::Broke(Broke::End(CoordinateError::Stopped(why))));
                 }
-                // `receive` returns runs separately.
+                // Handled above: `receive` returns runs as `Received::Run`.
                 Received::Message(Message::Run { .. } | Message::Alive) => {}
             }
         }
@@ -290,11 +290,11 @@ impl Session<'_> {
         }
     }
 
-    /// Records that a connection was lost during a run: a run that always crashes its host must not be tried
-    /// for ever.
+    /// Records a failed attempt at the run during which the connection was lost, so that a run that always crashes its
+    /// host is not repeated forever.
     fn blame(&mut self, why: &str) -> Result<(), StoreError> {
         let Some(progress) = self.in_progress.take() else { return Ok(()) };
-        // It may also be lost before the first run that is left, or with one that is not to be tried again.
+        // Not if the reported run needs no further attempt: the connection was then lost between runs.
         if !self.asked.lacks(&progress.cell, progress.position, self.past) {
             return Ok(());
         }
@@ -322,18 +322,17 @@ impl From<StreamError> for Ended {
     }
 }
 
-/// A connection that asks the other side to stop as soon as the flag is set. A read returns within a moment,
-/// or with the other side's answer.
+/// A connection that asks the other side to stop once the flag is set. Reads from it obey the time limits.
 struct Watched<'a> {
     inner: Option<Box<dyn Connection>>,
     stop: &'a AtomicBool,
     patience: Patience,
     made: Instant,
-    /// The marker before the first message has come.
+    /// The marker before the first message has been received.
     greeted: bool,
-    /// The other side's time at which data came last.
+    /// The other side's time when data last arrived.
     heard: Duration,
-    /// The other side's time at which it was asked to stop.
+    /// The other side's time when it was asked to stop.
     asked: Option<Duration>,
 }
 
@@ -343,7 +342,7 @@ impl Watched<'_> {
         self.inner.as_ref().and_then(|inner| inner.time()).unwrap_or_else(|| self.made.elapsed())
     }
 
-    /// The reason to wait no longer, also for data that come: there may be no end of them.
+    /// The limit that has expired, if any. Checked even while data arrive: they may never end.
     fn late(&self) -> Option<String> {
         if !self.greeted && self.now() > self.patience.first_word {
             return Some(format!("it did not begin within {} s", self.patience.first_word.as_secs()));
@@ -351,7 +350,7 @@ impl Watched<'_> {
         self.goes_on().then(|| format!("it did not end within {} s", self.patience.last_word.as_secs()))
     }
 
-    /// Tests whether the other side goes on although its time to stop is over.
+    /// Tests whether the other side is still sending after the limit for its stop.
     fn goes_on(&self) -> bool {
         self.asked.is_some_and(|asked| self.now().saturating_sub(asked) > self.patience.last_word)
     }
@@ -374,7 +373,7 @@ impl std::io::Read for Watched<'_> {
             let read = inner.read(bytes);
             let now = self.now();
             match read {
-                // Connections return now and then so that the flag is checked.
+                // Reads return `WouldBlock` at short intervals, so that the flag can be checked.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     if self.greeted && now.saturating_sub(self.heard) > self.patience.silence {
                         return timed_out(format!("it was silent for {} s", self.patience.silence.as_secs()));

@@ -19,26 +19,26 @@ fn plan() -> Plan {
     Plan::read(TEXT, "small.toml").unwrap()
 }
 
-/// The script of a connection: so many runs, and then a break, or the end.
+/// The behaviour of a connection: some runs and then a break, or the end.
 #[derive(Clone, Copy)]
 enum Does {
     Runs(usize),
     Nothing,
     Unreachable,
     OtherHost,
-    /// Sends something, then nothing more, without an end.
+    /// Sends something, then nothing more, but stays open.
     Silent,
-    /// Sends signs of life only, without an end.
+    /// Sends only signs of life, forever.
     Idle,
-    /// Sends progress of the same run, without an end.
+    /// Sends progress of one run, forever.
     Busy,
-    /// Sends greetings of a shell, without an end.
+    /// Sends greetings of a shell, forever.
     Greeting,
     /// Sends progress of a run that the schedule does not have.
     Elsewhere,
-    /// Sends failed runs of the first position, without an end.
+    /// Sends failed runs of the first position, forever.
     Failing,
-    /// Makes all runs, but gets on slowly: longer than any limit here, and by its own time not.
+    /// Makes all runs, but takes longer than any limit here; by its own clock it is in time.
     Starved,
 }
 
@@ -111,7 +111,7 @@ fn whole(message: &Message) -> Vec<u8> {
     bytes.split_off(begin.len())
 }
 
-/// The first messages of a stream that ends with these failed runs of the first position.
+/// The start of a stream, up to and including this number of failed runs of the first position.
 fn failing(runs: usize) -> Vec<u8> {
     let place = tempfile::tempdir().unwrap();
     let mut bytes = Vec::new();
@@ -152,7 +152,7 @@ impl std::io::Read for Endless {
     }
 }
 
-/// Bytes of a machine that has a hundredth of the time.
+/// The bytes of a machine on which time passes a hundred times more slowly.
 struct Starved {
     said: std::io::Cursor<Vec<u8>>,
     made: Instant,
@@ -301,7 +301,7 @@ fn a_link_that_falls_silent_or_stands_still_is_broken_off_and_made_again() {
     assert_eq!(ended.unwrap().enough, Some(Enough::Repeats));
     assert!(warnings[0].contains("it was silent for"), "{warnings:?}");
     assert!(warnings[1].contains("made no progress"), "{warnings:?}");
-    // Each delivered one run; the run that was started after it counts as tried.
+    // Each connection delivered one run; the run in progress after it counts as tried.
     assert_eq!(machine.asked[2].past.runs.len(), 2);
     assert_eq!(StudyFolder::open(folder.path()).unwrap().failed.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! The side with the guests: receives a request, makes the runs, and sends them.
+//! The side with the guests, which receives a request, makes the runs, and sends them.
 
 mod alone;
 
@@ -14,8 +14,8 @@ use alone::{Alone, PATIENCE};
 use crate::engine::{Rig, carry_out};
 use crate::stream::{Link, Message, Reader, Request, STREAM_FORMAT, StreamError, Writer};
 
-/// The interval of signs of life while there is nothing else to send, by this host's clock. A second of an emulated host
-/// with four busy CPUs takes up to 12 s of its emulator's time, by which the other side measures its patience.
+/// The interval of signs of life while there is nothing else to send, by this host's clock. For an emulated host with
+/// four busy CPUs a second takes up to 12 s of its emulator's time, which the other side's limits are in.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
 
 /// The reason why a request cannot be served.
@@ -48,11 +48,11 @@ pub enum ServeError {
     Busy,
 }
 
-/// Reads a request from `input`, makes the runs with `rig`, and writes them to `output`. Files are in `place`
-/// until then.
+/// Reads a request from `input`, makes the runs with `rig`, and writes them to `output`. Files are in `place` until
+/// they are sent.
 ///
 /// # Errors
-/// [`ServeError`]; later errors are the stream's last message.
+/// [`ServeError`]; an error of the study itself is sent as the last message instead.
 pub fn serve(
     input: impl Read,
     output: impl Write + Send,
@@ -87,10 +87,10 @@ pub fn serve(
     Ok(())
 }
 
-/// Runs `act`, and sends signs of life during it.
+/// Runs `act`, and sends signs of life meanwhile.
 fn heard<T>(alive: impl Fn() -> Result<(), StreamError> + Send, act: impl FnOnce() -> T) -> T {
     thread::scope(|scope| {
-        // Dropped also if `act` panics, which ends the thread.
+        // Dropping the sender ends the thread, also if `act` panics.
         let (_at_work, over) = mpsc::channel::<()>();
         scope.spawn(move || {
             while over.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) && alive().is_ok() {}

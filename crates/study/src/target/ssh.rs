@@ -1,4 +1,4 @@
-//! A machine that is reached by ssh. This binary is copied there if it is not there yet.
+//! A machine that is reached over ssh. This binary is copied there if necessary.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
@@ -14,18 +14,18 @@ use sha2::{Digest as _, Sha256};
 use super::{Chunks, Connection, Remote, RemoteError};
 use crate::stream::{Request, Writer};
 
-/// Status of ssh for its own failures (ssh(1), "EXIT STATUS").
+/// The exit status of ssh for its own failures (ssh(1), "EXIT STATUS").
 const SSH_FAILED: i32 = 255;
-/// Status of the script that looks for the binary.
+/// The exit status of our script if the binary is missing.
 const NOT_THERE: i32 = 3;
 /// The bytes of the remote standard error that are kept for messages.
 const LAST_WORDS: usize = 4096;
-/// The time within which standard error ends with ssh. A master connection that ssh left in the background holds it
-/// (ssh_config(5), ControlPersist).
+/// The time to wait for the end of standard error after ssh has ended. A master connection in the background may hold
+/// it open (ssh_config(5), ControlPersist).
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
-/// The time limit of a command that only looks, with the connection and the login.
+/// The time limit of a short command, including the connection and the login.
 const LOOK: Duration = Duration::from_secs(120);
-/// The time limit of the copy of this binary: 20 MB over a slow line.
+/// The time limit for copying this binary: 20 MB over a slow line.
 const COPY: Duration = Duration::from_secs(600);
 /// The most bytes that a login shell prints on standard output.
 const MOST_PRINTED: usize = 64 << 10;
@@ -35,11 +35,11 @@ const MOST_PRINTED: usize = 64 << 10;
 pub struct Ssh {
     destination: String,
     port: Option<u16>,
-    /// A configuration file of ssh to use instead of the user's.
+    /// A configuration file for ssh to use instead of the user's.
     config: Option<PathBuf>,
-    /// The program of ssh.
+    /// The ssh program.
     client: PathBuf,
-    /// The arguments with which the program serves.
+    /// The arguments that make the binary serve a study.
     serve: Vec<String>,
     /// The path of the binary on the machine, once known.
     program: Option<String>,
@@ -57,7 +57,7 @@ impl Ssh {
         if let Some(config) = &self.config {
             command.arg("-F").arg(config);
         }
-        // A study runs unattended, so a connection that died silently must be noticed.
+        // A study runs unattended, so a dead connection must be detected.
         for option in
             ["BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=10", "ServerAliveCountMax=3"]
         {
@@ -70,7 +70,7 @@ impl Ssh {
         command
     }
 
-    /// Finds or copies this binary.
+    /// The remote path of this binary, which is copied there if it is missing.
     fn program(&mut self) -> Result<String, RemoteError> {
         if let Some(program) = &self.program {
             return Ok(program.clone());
@@ -90,7 +90,7 @@ impl Ssh {
         Ok(program)
     }
 
-    /// Runs a script with this input to its end; returns the remote status.
+    /// Runs a script with this input until it exits, and returns its exit status.
     fn finish(&self, script: &str, input: &[u8], limit: Duration) -> Result<i32, RemoteError> {
         let unreachable = |why: &str| {
             RemoteError::Unreachable(format!("{} cannot be reached: {}", self.destination, why.trim()))
@@ -110,9 +110,9 @@ impl Ssh {
     }
 }
 
-/// The script that writes its input, of so many bytes, to `program`.
+/// The script that writes its input of `length` bytes to `program`.
 fn copying(folder: &str, program: &str, length: usize) -> String {
-    // The input of a connection that broke off ends as if it were whole.
+    // Check the length: if the connection breaks, the input ends as usual.
     format!(
         "umask 077 && mkdir -p {folder} && cat >{program}.$$ && [ $(wc -c <{program}.$$) -eq {length} ] && \
          chmod 700 {program}.$$ && mv {program}.$$ {program} || {{ rm -f {program}.$$; exit 1; }}"
@@ -131,11 +131,12 @@ impl Remote for Ssh {
         let mut child = command.spawn().map_err(not_started)?;
         let (stop, stopped) = mpsc::channel::<()>();
         if let Some(mut stdin) = child.stdin.take() {
-            // A machine that reads nothing is given up when it says nothing. If it reads no more, its stream ends.
+            // May block: if the machine does not read, the limits for its answers apply, and if it closes its input,
+            // its stream ends.
             thread::spawn(move || {
                 if stdin.write_all(&sent).is_ok() {
                     drop(sent);
-                    // The other side stops when its input ends.
+                    // Keep the input open: its end asks the other side to stop.
                     let _ = stopped.recv();
                 }
             });
@@ -158,7 +159,7 @@ impl Remote for Ssh {
 
 struct SshConnection {
     child: Child,
-    /// The other side's input is closed after the request when this is dropped.
+    /// Dropping it closes the other side's input, once the request is written.
     open: Option<mpsc::Sender<()>>,
     chunks: Chunks,
     said: Option<LastWords>,
@@ -190,7 +191,7 @@ impl Drop for SshConnection {
     }
 }
 
-/// The end of an output that another thread reads: the log of a long study is not kept.
+/// The last bytes of an output that another thread reads: the log of a long study would be too large to keep.
 struct LastWords {
     kept: Arc<Mutex<Vec<u8>>>,
     /// Disconnected at the end of the output.
@@ -215,7 +216,7 @@ impl LastWords {
         Self { kept, over }
     }
 
-    /// The end of what was printed, also if the output is still held open.
+    /// The last bytes, even if another process still holds the output open.
     fn taken(self) -> String {
         let _ = self.over.recv_timeout(LAST_WORDS_WITHIN);
         let words = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

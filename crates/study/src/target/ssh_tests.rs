@@ -1,4 +1,4 @@
-//! Programs in the place of ssh, on this machine.
+//! Tests with local programs in place of ssh.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::stream::STREAM_FORMAT;
 const PLAN: &str = include_str!("../plan/small.toml");
 const LONG: Duration = Duration::from_secs(60);
 
-/// An ssh that runs this script instead. Its own script is its last argument.
+/// A mock of ssh that runs this script; the remote command is the script's last argument.
 fn ssh(folder: &Path, script: &str) -> Ssh {
     let client = folder.join("ssh");
     fs::write(&client, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -21,7 +21,7 @@ fn ssh(folder: &Path, script: &str) -> Ssh {
     Ssh { client, program: Some("exitless".to_owned()), ..Ssh::new("there", None, None, Vec::new()) }
 }
 
-/// A request that no pipe holds.
+/// A request that is larger than a pipe's buffer.
 fn request() -> Request {
     let cell = Cell { block: 0, arm: [].into(), guests: 1, workload: "first".to_owned() };
     let runs = vec![Run::begun(cell, 0, 0); 2000];

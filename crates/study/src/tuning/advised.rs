@@ -1,4 +1,4 @@
-//! The next change to try, by the causes of the exits of the best so far.
+//! The next change to try, from the causes of the exits of the best configuration so far.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub enum LeftTo {
     Windows,
 }
 
-/// Changes that were tried, so that none is tried twice.
+/// The changes that were tried, so that none is tried twice.
 #[derive(Debug, Default)]
 pub(super) struct Tried {
     guests: Vec<GuestPlan>,
@@ -78,7 +78,7 @@ pub(super) struct Found {
     pub(super) left: Vec<Left>,
 }
 
-/// The highest-ranked change that the plan can make and that was not tried.
+/// The highest-ranked change that the plan can express and that was not tried, and those that it cannot express.
 ///
 /// # Errors
 /// If the guests' definition or the table cannot be read.
@@ -120,7 +120,7 @@ pub(super) fn next(
     Ok(found)
 }
 
-/// The open fixes that save time, by cost of the device, then by thoroughness.
+/// The open fixes that save enough time, sorted by cost of the device, then by effect.
 fn ranked<'a>(advice: &'a Advice<'a>, worth: f64) -> Vec<(&'a Device, &'a Cure, AdvisedFor)> {
     let observed = advice.observed_ns.max(1) as f64;
     let mut ranked = Vec::new();
@@ -148,7 +148,7 @@ fn ranked<'a>(advice: &'a Advice<'a>, worth: f64) -> Vec<(&'a Device, &'a Cure, 
 /// The settings of guests that apply a fix, if the plan can express it and it changes the guests.
 fn made(best: &Best, cure: &Cure, definition: &Definition) -> Option<toml::Table> {
     let GuestPlan::Qemu(plan) = &best.guests else { return None };
-    // The guests run the guest image, which is Linux.
+    // The guest image runs Linux.
     if cure.windows {
         return None;
     }

@@ -24,7 +24,7 @@ fn best() -> Best {
     Best::of(&TuningPlan::read(PLAN, "small.toml").unwrap().base)
 }
 
-/// Ports with exits a second and the handling time of each exit.
+/// A recording of exits by port: each port with its exits a second and the handling time of an exit.
 fn recorded(ports: &[(u16, u64, u64)]) -> Recorded {
     let mut all = Recorded::default();
     for &(port, count, each_ns) in ports {
@@ -54,7 +54,7 @@ fn the_change_for_the_costliest_device_is_tried_first_and_each_once() {
     let (change, _) = found(&exits, &tried).next.unwrap();
     assert_eq!(change.level.name, "pic-irqchip-on");
     tried.add(&change, best().with(&change.level).ok().as_ref());
-    // The PIT's fix is the same setting, and its exits cost too little.
+    // The fix for the PIT is a setting that was tried already, and its exits cost too little.
     assert!(found(&exits, &tried).next.is_none());
 }
 
@@ -79,7 +79,7 @@ fn what_only_the_guest_or_the_host_can_change_is_left_with_its_text() {
     assert!(of("quiet").changes[0].starts_with("guest: quiet or loglevel=4"));
     assert_eq!(of("virtio-console").by, LeftTo::Definition);
     assert_eq!(of("apic-in-guest").device, "PIC (i8259)");
-    // This one is tried.
+    // The tuning can try this fix itself.
     assert!(!left.iter().any(|one| one.advised.cure == "irqchip-on"));
 }
 

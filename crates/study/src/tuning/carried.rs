@@ -1,4 +1,4 @@
-//! Applies changes that were kept in guests to the definition of the VM that the guests stand for.
+//! Applying the changes that were kept in the guests to the definition of the VM that they represent.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::overlay::definition_of;
 use super::plan::TuningPlan;
 use guests::{Aio, DiskBus, GuestPlan, Irqchip, NetBackend, NetModel, Pit, QemuPlan};
 
-/// A VM's definition with the changes of a tuning. Both are texts: nothing is written, and no VM is changed.
+/// A VM's definition with the changes of a tuning. This is only text: no file is written, and no VM is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
     /// The definition with the kept changes.
@@ -24,16 +24,16 @@ pub struct Carried {
     pub left: Vec<String>,
 }
 
-/// The reason why guests cannot stand for a VM.
+/// The reason why guests cannot represent a VM.
 #[derive(Debug, thiserror::Error)]
 pub enum Unlike {
     /// The plan's guests are not started for the study.
     #[error("The plan's guests are not of kind \"qemu\": only those can resemble a definition")]
     Kind,
-    /// The definition cannot be read, or its form cannot be changed.
+    /// The definition cannot be read, or definitions of its form cannot be edited.
     #[error(transparent)]
     Definition(#[from] domain::Error),
-    /// It is Xen's.
+    /// The definition is for Xen.
     #[error("{0} is for Xen: only definitions of QEMU and libvirt can be tuned")]
     Xen(String),
     /// The resulting guests are not valid.
@@ -47,7 +47,7 @@ pub enum Unlike {
 }
 
 impl TuningPlan {
-    /// The plan with guests like the VM of `definition`, and the differences that remain.
+    /// The plan with guests that resemble the VM of `definition`, and notes on the remaining differences.
     ///
     /// # Errors
     /// [`Unlike`]
@@ -93,7 +93,7 @@ pub fn carried(
     Ok(Carried { text: String::from_utf8_lossy(&bytes).into_owned(), notes, left })
 }
 
-/// Changes of a definition that correspond to the differences, and the differences without one.
+/// The changes of a definition that correspond to the differences of the guests, and the differences that have none.
 fn differences(
     before: &QemuPlan,
     after: &QemuPlan,
@@ -118,7 +118,7 @@ fn differences(
     (changes, left(before, after))
 }
 
-/// Changes of timers and features, which the plan also sets by QEMU's arguments.
+/// Changes of timers and CPU features, which a plan can also set by QEMU's arguments.
 fn of_machine(before: &QemuPlan, after: &QemuPlan) -> Vec<DefinitionChange> {
     let (Ok(before), Ok(after)) = (definition_of(before), definition_of(after)) else { return Vec::new() };
     let mut changes = Vec::new();
@@ -151,7 +151,7 @@ fn of_machine(before: &QemuPlan, after: &QemuPlan) -> Vec<DefinitionChange> {
     changes
 }
 
-/// Devices of the same kind and model as the one for which the plan's stands.
+/// The devices of the same kind and model as `one`, which the plan's device represents.
 fn like(definition: &Definition, kind: DeviceKind, one: Option<&Device>) -> Vec<usize> {
     let model = one.map(|device| device.model.as_str());
     let is = |device: &Device| device.kind == kind && Some(device.model.as_str()) == model;
@@ -210,7 +210,7 @@ fn of_interfaces(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -
     changes
 }
 
-/// Settings of the plan that differ and that no change of a definition corresponds to.
+/// Settings of the plan that differ, and that no change of a definition corresponds to.
 fn left(before: &QemuPlan, after: &QemuPlan) -> Vec<String> {
     let rest = |plan: &QemuPlan| {
         let mut plan = plan.clone();

@@ -108,7 +108,7 @@ fn kept_changes_are_made_in_the_xml_and_nothing_besides() {
     let left = ["guests.kernel_arguments became [\"quiet\"]; a definition has no such change."];
     assert_eq!(carried.left, left);
     assert!(carried.notes.iter().any(|note| note.contains("needs the driver")), "{:?}", carried.notes);
-    // Guests like the tuned definition equal the tuned guests.
+    // Guests that resemble the tuned definition are equal to the tuned guests.
     let (again, _) = like(&carried.text);
     let again = guests(&again);
     assert_eq!(again.machine, "pc,hpet=off");

@@ -4,8 +4,8 @@ use super::step::Best;
 use crate::factor::Level;
 use guests::{GuestPlan, qemu_definition};
 
-/// The settings of the host, then the definition of the first guest: QEMU's command line with an option and
-/// its value on each line, or the plan's table if the guests are not started by QEMU here.
+/// The settings of the host, then the definition of the first guest: QEMU's command line with one option per line, or
+/// the plan's table if the guests are not started by QEMU here.
 pub(super) fn definition(best: &Best) -> Vec<String> {
     let mut lines = of_host(&best.host);
     match &best.guests {

@@ -1,4 +1,4 @@
-//! A tuning's result folder, which is identified by the files that were given.
+//! A tuning's result folder, which is identified by the files that were given for the tuning.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ pub struct TuningFolder {
 }
 
 impl TuningFolder {
-    /// Creates the folder, or opens that of the same tuning: `given` are the files that identify it, each
-    /// with its text, the plan first.
+    /// Creates the folder, or opens the existing one of the same tuning. `given` are the files that identify the
+    /// tuning, with their texts, the plan first.
     ///
     /// # Errors
     /// If the folder holds a tuning of other files or something else, if others can put files into it, or if it cannot be
@@ -23,8 +23,8 @@ impl TuningFolder {
         let place = Place::open(folder)?;
         let known = given.first().is_some_and(|(name, _)| place.path.join(name).is_file());
         if known {
-            // A file that a stopped writer did not write contradicts nothing, and no step was made before all
-            // files existed.
+            // Missing files are not a difference: the writer may have been stopped before it wrote all of them, and no
+            // step was made before that.
             let differs = |(name, text): &&(&str, &str)| {
                 fs::read_to_string(place.path.join(name)).is_ok_and(|known| known != *text)
             };

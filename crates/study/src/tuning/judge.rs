@@ -4,7 +4,7 @@ use super::outcome::{Judged, Ruling};
 use super::plan::Rules;
 use crate::analysis::{Figure, Finding, Findings};
 
-/// Figures that are reported in addition to the deciding ones.
+/// Figures that are reported in addition to those that decide.
 const BESIDE: [&str; 4] = ["exits.total", "accesses.port", "accesses.mmio", "cpu.busy"];
 
 /// The ruling on a study of two arms, and its figures, the deciding ones first.

@@ -1,5 +1,4 @@
-//! Guests that resemble a VM as far as a plan can express it: they stand for it, so that the VM itself is not
-//! changed.
+//! Guests that represent a VM, as far as a plan can express its properties, so that the VM itself is not changed.
 
 use domain::{Accelerator, Backend, Definition, Device, DeviceKind, FeatureState, Irqchip, TickPolicy};
 use toml::{Table, Value};
@@ -11,17 +10,17 @@ use guests::QemuPlan;
 pub(super) struct Likeness {
     /// The table `guests` that sets them.
     pub(super) over: Table,
-    /// The properties that they lack, a sentence each.
+    /// The properties that the guests lack, as sentences.
     pub(super) notes: Vec<String>,
 }
 
-/// The disk of a definition for which the plan's stands: the first that is neither a CD nor a floppy.
+/// The disk of a definition that the plan's disk represents: the first that is neither a CD nor a floppy.
 pub(super) fn disk(definition: &Definition) -> Option<&Device> {
     let is = |device: &&Device| device.kind == DeviceKind::Disk && bus(&device.model).is_some();
     definition.devices.iter().find(is)
 }
 
-/// The network interface of a definition for which the plan's stands: the first.
+/// The network interface of a definition that the plan's interface represents: the first.
 pub(super) fn interface(definition: &Definition) -> Option<&Device> {
     definition.devices.iter().find(|device| device.kind == DeviceKind::Network)
 }
@@ -37,8 +36,8 @@ fn bus(model: &str) -> Option<&'static str> {
     }
 }
 
-/// Merges the definition's machine, timers, CPU features, disk and interface over the plan's. The size of the
-/// guests and their workloads remain the plan's.
+/// Merges the definition's machine, timers, CPU features, disk and interface over those of the plan. The guests' size
+/// and workloads remain those of the plan.
 pub(super) fn likeness(plan: &QemuPlan, definition: &Definition) -> Likeness {
     let mut like = Likeness { over: Table::new(), notes: Vec::new() };
     like.machine(definition);
@@ -70,7 +69,7 @@ impl Likeness {
             return;
         }
         match definition.irqchip_in_force() {
-            // QEMU's default for these machines.
+            // QEMU's default for these machine types.
             Irqchip::Kernel if kind != "microvm" => {}
             Irqchip::Kernel => self.put("irqchip", "on"),
             Irqchip::Split => self.put("irqchip", "split"),
@@ -149,7 +148,7 @@ impl Likeness {
             () if plan.kernel.is_some() && interface.model.starts_with("e1000") => "e1000",
             () if plan.kernel.is_some() && interface.model.starts_with("rtl8139") => "rtl8139",
             () => {
-                // QEMU emulates each of these in user space, register by register.
+                // A replacement of the same kind: QEMU emulates its registers in user space too.
                 self.note(format!(
                     "The guest image's kernel has no driver for {}; vmxnet3 replaces it.",
                     interface.model

@@ -13,7 +13,7 @@ use guests::GuestPlan;
 /// Format version of [`Tuning`].
 pub const TUNING_FORMAT: u32 = 1;
 
-/// The result of a tuning, so far or at its end.
+/// The result of a tuning, which may still be running.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
     /// Version of this format.
@@ -44,7 +44,7 @@ pub struct Tuning {
     pub after: Vec<String>,
     /// The plan's table of guests with the kept changes.
     pub guests: Option<GuestPlan>,
-    /// The definition of the VM that the guests stand for, with the kept changes.
+    /// The definition of the VM that the guests represent, with the kept changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<TunedDefinition>,
 }
@@ -75,7 +75,7 @@ pub struct Step {
     pub advised: Option<AdvisedFor>,
     /// The ruling.
     pub ruling: Ruling,
-    /// The study's verdict, or the reason why there is none.
+    /// The study's verdict, or the reason why it has none.
     pub sentence: String,
     /// The study's folder below the result's; `None` if nothing was measured.
     pub folder: Option<String>,
@@ -120,7 +120,7 @@ pub struct Judged {
     pub unit: Unit,
     /// The better direction.
     pub better: Better,
-    /// The ruling depends on it; other figures are only reported, but main figures must not get worse.
+    /// The ruling depends on this figure. Others are only reported, except that main figures must not get worse.
     pub decides: bool,
     /// The level without the change: the mean, or the geometric mean if figures are compared by ratio.
     pub before: Option<f64>,

@@ -1,4 +1,4 @@
-//! Converts a change of a VM's definition to settings of a plan's guests.
+//! Conversion of changes of a VM's definition to settings of a plan's guests.
 
 use domain::{Definition, DefinitionChange, FeatureState, NoFiles, Text};
 use toml::{Table, Value};
@@ -14,12 +14,12 @@ pub(super) fn definition_of(plan: &QemuPlan) -> Result<Definition, String> {
     domain::qemu::read(&text, &NoFiles).map_err(|error| error.to_string())
 }
 
-/// The table `guests` that makes these changes; empty if the guests have them already.
+/// The table `guests` that makes these changes; empty if the guests already have them.
 ///
 /// # Errors
 /// The first change that a plan cannot express.
 pub(super) fn overlay(plan: &QemuPlan, changes: &[DefinitionChange]) -> Result<Table, String> {
-    // In turn, because two may affect one setting.
+    // Apply one after the other, because two may affect the same setting.
     let (mut over, mut now) = (Table::new(), plan.clone());
     for change in changes {
         let one = settings(&now, change)?;
@@ -33,7 +33,7 @@ pub(super) fn overlay(plan: &QemuPlan, changes: &[DefinitionChange]) -> Result<T
     Ok(if now == *plan { Table::new() } else { over })
 }
 
-/// The settings for one change. Devices that every guest has, for its agent and its files, are not changed.
+/// The settings for one change. Devices that every guest has for its agent and its root disk are not changed.
 fn settings(plan: &QemuPlan, change: &DefinitionChange) -> Result<Table, String> {
     let definition = definition_of(plan)?;
     let of = |position: usize| {
@@ -105,7 +105,7 @@ fn in_words(change: &DefinitionChange) -> String {
     serde_json::to_string(change).unwrap_or_default()
 }
 
-/// Replaces the value of one of several comma-separated options.
+/// Replaces the options with these names in a comma-separated list by `option`.
 fn with_option(options: &str, names: &[&str], option: &str) -> String {
     let name =
         |part: &str| part.split('=').next().unwrap_or_default().trim_start_matches(['+', '-']).to_owned();

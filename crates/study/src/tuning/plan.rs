@@ -1,4 +1,4 @@
-//! The plan of a tuning: that of a study, with candidate changes instead of factors.
+//! The plan of a tuning: a study's plan with candidate changes instead of factors.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ impl Default for Rules {
 pub struct Candidate {
     /// The reason why it may help, in a sentence.
     pub why: String,
-    /// The change as a level; its name is that of the change.
+    /// The change, as a level with the change's name.
     pub level: Level,
 }
 
@@ -117,8 +117,8 @@ impl TuningPlan {
         if problems.is_empty() { Ok(plan) } else { Err(bad(problems)) }
     }
 
-    /// All faults that can be found without a machine. Each change is checked alone: conflicts with kept
-    /// changes are found when it is tried.
+    /// All problems that can be found without a machine. Each change is checked alone: conflicts with kept changes show
+    /// only when it is tried.
     pub(super) fn check(&self) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
         let mut add = |field: String, what: String| {
@@ -170,8 +170,8 @@ impl TuningPlan {
         problems
     }
 
-    /// Problems with the requirements of advice: exits with ports and addresses, and a definition that can be
-    /// changed.
+    /// Problems with the requirements of advice: exits must be sampled with ports and addresses, and the guests need a
+    /// definition that can be changed.
     fn advice_problems(&self) -> Vec<(&'static str, String)> {
         let Some(advised) = &self.rules.advised else { return Vec::new() };
         let mut problems = Vec::new();

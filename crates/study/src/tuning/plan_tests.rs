@@ -54,7 +54,7 @@ fn what_cannot_be_tried_is_refused_by_name() {
         ),
         ("test = \"cpu\"", "test = \"gpu\"", "gpu"),
         ("[[workloads]]", "[tune]\njudge = [\"exits.total\", \"speed\"]\n[[workloads]]", "speed"),
-        // sysbench counts events.
+        // The work of sysbench is in events, not requests.
         (
             "[[workloads]]",
             "[tune]\njudge = [\"exits-per-event.HLT\", \"exits-per-request.HLT\"]\n[[workloads]]",

@@ -12,16 +12,16 @@ use crate::store::{StoreError, StudyFolder};
 /// Exits of runs of one arm, all guests together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recorded {
-    /// The exits, as of one VM: each run had other processes.
+    /// The exits, merged as if of one VM: each run had other processes.
     pub profile: Profile,
     /// The total time over all runs, in nanoseconds.
     pub observed_ns: u64,
 }
 
-/// The number of the VM in [`Recorded::profile`] that stands for the guests.
+/// The number of the VM that represents all guests in [`Recorded::profile`].
 pub(super) const GUESTS: u32 = 0;
 
-/// The reason why there are no exits to advise by.
+/// The reason why there are no recorded exits.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
     /// The folder cannot be read.

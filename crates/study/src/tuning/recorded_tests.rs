@@ -44,7 +44,7 @@ fn the_exits_of_a_study_are_those_of_the_arm_alone() {
         let of_run = profile(100 + number as u32, port, 5, 1000);
         let file = std::fs::File::create(kept.folder.join(PROFILE)).unwrap();
         write_profile(file, &Header::default(), &of_run, Packing::None).unwrap();
-        // Its factor does not have the name that a tuning's has.
+        // Give the factor the name that it has in a tuning.
         let path = kept.folder.join("run.json");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace(&format!("\"{}\"", factor.name), "\"change\"")).unwrap();

@@ -1,4 +1,4 @@
-//! The loop.
+//! The tuning loop.
 
 use exits::counted;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use crate::schedule::Schedule;
 pub enum Measured {
     /// All its runs are complete.
     Findings(Box<Findings>),
-    /// Runs failed for good, and the rest has no findings.
+    /// Runs failed for good, and there are no findings without them.
     Failed(String),
     /// It was interrupted: the same tuning continues from it.
     Interrupted,
@@ -36,12 +36,12 @@ pub enum Seen {
     Interrupted,
 }
 
-/// Carries out the steps' studies, each in its own folder, which keeps the runs of earlier sessions.
+/// Runs the studies of the steps, each in its own folder, which keeps the runs of earlier sessions.
 pub trait Measuring {
     /// The reason why the tuning cannot continue.
     type Error;
 
-    /// Carries out the step's study, or the missing part of it.
+    /// Runs the step's study, or the missing part of it.
     ///
     /// # Errors
     /// If no further step is possible.
@@ -57,9 +57,8 @@ pub trait Measuring {
     fn tried(&mut self, so_far: &Tuning);
 }
 
-/// Tries one change after the other: those that the plan lists, then those that are advised for the exits of
-/// the best so far. Existing measurements are not repeated, so that the order of the kept changes is the same
-/// after an interruption.
+/// Tries one change after the other: those that the plan lists, then those that are advised for the exits of the best
+/// configuration so far. Stored measurements are reused, so an interrupted tuning continues with the same decisions.
 ///
 /// # Errors
 /// Those of `measuring`.
@@ -97,7 +96,7 @@ type Going = Option<()>;
 struct Loop<'p> {
     plan: &'p TuningPlan,
     best: Best,
-    /// The runs of the best so far: the study's folder, the study and the arm.
+    /// The runs of the best configuration so far: the study's folder, the study and the arm.
     source: Option<(String, Plan, String)>,
     tried: Tried,
     tuning: Tuning,
@@ -185,7 +184,7 @@ impl Loop<'_> {
         })
     }
 
-    /// Tries advised changes in turn, each by the exits of the best so far.
+    /// Tries advised changes one after the other, each chosen by the exits of the best configuration so far.
     fn advised<M: Measuring>(&mut self, rules: &Advised, measuring: &mut M) -> Result<Going, M::Error> {
         for number in 0..=rules.steps {
             let (folder, study, arm) = self
@@ -207,7 +206,7 @@ impl Loop<'_> {
                     return Ok(Some(()));
                 }
             };
-            // The remaining advice is for the state at the end.
+            // Replaced in each round, so that the advice in the result is that for the final state.
             self.tuning.left = found.left;
             match found.next {
                 None => return Ok(Some(())),
@@ -233,7 +232,7 @@ impl Loop<'_> {
         if !self.plan.rules.confirm || self.tuning.kept.len() < 2 {
             return Ok(Some(()));
         }
-        // The plan was valid with each of them.
+        // Cannot fail: each kept change was valid.
         let Ok(study) = confirmation(&self.plan.base, &self.best) else { return Ok(Some(())) };
         let step = Step {
             name: TUNED.to_owned(),
@@ -269,8 +268,8 @@ pub struct Preview {
     pub runs: u64,
 }
 
-/// The guest's definition, and the steps that the plan lists, each applied to the baseline, because the kept
-/// changes are not known.
+/// The guest's definition, and the steps that the plan lists. Each is applied to the baseline, because it is not yet
+/// known which changes will be kept.
 #[must_use]
 pub fn preview(plan: &TuningPlan) -> (Vec<String>, Vec<Preview>) {
     let best = Best::of(&plan.base);
@@ -299,7 +298,8 @@ fn folder_of_baseline() -> String {
     "steps/0-baseline".to_owned()
 }
 
-/// The study's verdict concerns main figures; if other figures decide, it could contradict the ruling.
+/// The sentence of a step: the study's verdict, unless other figures than the main ones decide, which it could
+/// contradict.
 fn said(plan: &TuningPlan, verdict: String) -> String {
     match &plan.rules.judge[..] {
         [] => verdict,

@@ -9,7 +9,7 @@ use crate::analysis::synthetic::{Made, study};
 struct Script {
     gives: VecDeque<Option<f64>>,
     asked: Vec<String>,
-    /// Ports with exits a second that take a tenth of a millisecond each, by the run's folder and arm.
+    /// Ports with exits a second, each handled in 0.1 ms, by the folder and arm of the run.
     exits: Vec<(&'static str, u16, u64)>,
     told: usize,
 }

@@ -18,7 +18,7 @@ macro_rules! shipped {
     };
 }
 
-/// All of them, each in full size and in a size for laboratories.
+/// All shipped tunings, each in full size and in a size for laboratories.
 pub const SHIPPED_TUNING: [ShippedTuning; 4] =
     shipped!["tune-old-guest", "tune-old-guest-lab", "tune-advised", "tune-advised-lab"];
 

@@ -1,4 +1,4 @@
-//! One step as a study: the best so far, without and with one more change.
+//! One step as a study: the best configuration so far, without and with one more change.
 
 use serde::Deserialize as _;
 
@@ -13,7 +13,7 @@ pub(super) const TUNED: &str = "tuned";
 /// The name of the factor of each step.
 pub(super) const FACTOR: &str = "change";
 
-/// The best so far.
+/// The best configuration so far.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Best {
     /// The guests with the kept changes.
@@ -29,7 +29,7 @@ impl Best {
         Self { guests: base.guests.clone(), host: empty(BEFORE) }
     }
 
-    /// With one more change.
+    /// The configuration with one more change.
     ///
     /// # Errors
     /// If the guests are not valid with it.
@@ -44,17 +44,17 @@ impl Best {
         Ok(Self { guests, host: both(&self.host, change) })
     }
 
-    /// A level with the complete settings, so that it is independent of the plan's guests.
+    /// A level with all settings of the guests, so that it does not depend on those of the plan.
     fn level(&self, name: &str) -> Result<Level, String> {
         let guests = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
         Ok(Level { name: name.to_owned(), guests, ..self.host.clone() })
     }
 }
 
-/// The study of one change on top of the best so far.
+/// The study of one more change of the best configuration so far.
 ///
 /// # Errors
-/// If the change conflicts with the best so far.
+/// If the change conflicts with earlier ones.
 pub(super) fn step(base: &Plan, best: &Best, change: &Level) -> Result<Plan, String> {
     let after = best.with(change)?;
     let level = Level { inhibit: change.inhibit, ..after.level(&change.name)? };
@@ -69,7 +69,7 @@ pub(super) fn confirmation(base: &Plan, best: &Best) -> Result<Plan, String> {
     Ok(study(base, &Best::of(base), best.level(TUNED)?, TUNED))
 }
 
-/// The baseline alone, run once with each workload: for the exits that advice needs before the first
+/// A study of the baseline alone, with one run of each workload, for the exits that advice needs before the first
 /// comparison.
 pub(super) fn baseline(base: &Plan) -> Plan {
     let mut study = base.clone();
@@ -83,7 +83,7 @@ pub(super) fn baseline(base: &Plan) -> Plan {
 }
 
 fn study(base: &Plan, before: &Best, after: Level, name: &str) -> Plan {
-    // The guests are those of the arm before, so the level needs no table for them.
+    // The study's guests are those of the first arm, so its level needs no `guests`.
     let levels = vec![Level { name: BEFORE.to_owned(), ..before.host.clone() }, after];
     let mut study = base.clone();
     study.title = format!("{}: {name}", study.title);
@@ -108,6 +108,9 @@ pub(super) fn empty(name: &str) -> Level {
 }
 
 /// The host's settings of both levels, the second overriding the first.
+///
+/// `inhibit` is not among them: its settings are those of the guests, which a later change may override. Only the step
+/// that tries it checks its effect.
 fn both(first: &Level, second: &Level) -> Level {
     let mut level = first.clone();
     for (module, parameters) in &second.module_parameters {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::Metric;
 
-/// The longest part of an output that a message shows, in characters.
+/// The most characters of an output in a message.
 const SHOWN: usize = 200;
 
 /// The time for which a client waits for its server, in seconds.
@@ -36,15 +36,15 @@ pub(super) trait Adapter {
 
     fn steps(&self, setting: &Setting<'_>) -> Steps;
 
-    /// Parses the figures; every step has ended with status 0.
+    /// Parses the figures. Called only if all steps except servers have exited with status 0.
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood>;
 
-    /// The unit of its work; `None` if its figures are already for each operation, or if only the plan knows.
+    /// The unit of the tool's work; `None` if its figures are already for each operation, or if only the plan knows it.
     fn work_unit(&self) -> Option<WorkUnit> {
         None
     }
 
-    /// The reason why its settings keep it from reporting its work.
+    /// The reason why the tool cannot report its work with these settings.
     fn why_no_work(&self) -> Option<&'static str> {
         None
     }
@@ -76,9 +76,9 @@ pub(super) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// The first lines of a script that works in its own folder. Several guests may be one machine, so each
-    /// has its own. `$TMPDIR` and `/var/tmp` are open to all users, who could have put links there, so the folder above must
-    /// be the user's own. Servers that give up root read in it.
+    /// The first lines of a script that works in its own folder; one for each guest, because several guests may be one
+    /// machine. Other users may put links into `$TMPDIR` and `/var/tmp`, so the folder above must belong to this user.
+    /// It is readable by all, for servers that drop root.
     pub(super) fn enter_folder(&self) -> String {
         let own = format!("{}-{}", self.name, self.scene.guest);
         format!(
@@ -89,7 +89,7 @@ impl Setting<'_> {
         )
     }
 
-    /// A port that no other guest uses, because several guests may be one machine.
+    /// A port for this guest's server. No other guest uses it, because several guests may be one machine.
     pub(super) fn port(&self, first: u16) -> u16 {
         let guest = u16::try_from(self.scene.guest).unwrap_or(u16::MAX);
         first.checked_add(guest).unwrap_or(first)
@@ -112,7 +112,7 @@ impl Setting<'_> {
         Step { name, place, script, limit: self.limit }
     }
 
-    /// A step that is quick, or lasts as long as the measured one.
+    /// A step that is short, or runs during the measured step.
     pub(super) fn short_step(&self, name: &'static str, place: Place, script: String) -> Step {
         Step { name, place, script, limit: self.limit.max(Duration::from_secs(120)) }
     }
@@ -120,12 +120,12 @@ impl Setting<'_> {
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// A guest without a network address is this machine, or is not reached by TCP.
+/// The address, or loopback for a guest without one: it is this machine, or its workloads do not use the network.
 fn address(address: Option<IpAddr>) -> String {
     address.map_or_else(|| LOOPBACK.to_owned(), |address| address.to_string())
 }
 
-/// Waits until a server listens. Uses bash, because dash has no sockets.
+/// The script that waits until a server listens. It needs bash, because dash cannot open sockets.
 pub(super) fn wait_for(address: &str, port: u16) -> String {
     let probe = format!("exec 3<>/dev/tcp/{address}/{port}");
     let rounds = SERVER_WAIT * 10;
@@ -136,13 +136,13 @@ pub(super) fn wait_for(address: &str, port: u16) -> String {
     )
 }
 
-/// This program's path, for steps on the host, where the engine runs.
+/// This program's path as a shell word, for steps on the host.
 pub(super) fn own_program() -> String {
     let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("exitless"));
     format!("\"${{EXITLESS:-{}}}\"", path.display().to_string().replace(['"', '$', '`', '\\', '}'], "?"))
 }
 
-/// Runs `exitless load` with these arguments. Status 1 means that requests were lost, which is a figure and
+/// The command that runs `exitless load` with these arguments. Its status 1 means lost requests, which are a figure and
 /// not a failure.
 pub(super) fn load(arguments: &[String]) -> String {
     let line = shell::line(arguments.iter().map(String::as_str));
@@ -180,7 +180,7 @@ impl<'a> Text<'a> {
         &self.output.stdout
     }
 
-    /// The error that `expected` was not found, with the line that was there instead.
+    /// The error that `expected` is missing, with the line that was found instead.
     pub(super) fn not_understood(&self, expected: impl Into<String>, found: &str) -> NotUnderstood {
         NotUnderstood {
             tool: self.tool,
@@ -190,7 +190,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The same error if no line can be named: it shows the last line, at which the tool stopped.
+    /// The error that `expected` is missing from the whole output; shows the last line, where the tool stopped.
     pub(super) fn missing(&self, expected: impl Into<String>) -> NotUnderstood {
         let last = |text: &'a str| text.lines().rev().find(|line| !line.trim().is_empty());
         let found = last(self.stdout()).or_else(|| last(&self.output.stderr)).unwrap_or_default();
@@ -213,7 +213,7 @@ fn shown(found: &str) -> String {
     }
 }
 
-/// Figures by description.
+/// Figures that are checked against their descriptions.
 pub(super) struct Figures {
     described: Vec<MetricDescription>,
     found: Vec<Metric>,
@@ -239,7 +239,7 @@ impl Figures {
         }
     }
 
-    /// All figures, in the order of their descriptions; a described figure that is missing is an error.
+    /// All figures in the order of their descriptions; an error if one is missing.
     pub(super) fn all(mut self, text: &Text<'_>) -> Result<Vec<Metric>, NotUnderstood> {
         let place = |name: &str| self.described.iter().position(|described| described.covers(name));
         self.found.sort_by_key(|metric| place(&metric.name));

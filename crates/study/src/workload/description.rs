@@ -8,8 +8,8 @@ use crate::{Better, Combine, Metric, Unit};
 /// The description of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricDescription {
-    /// The name as in [`Metric`]. A name that ends with `.*` stands for a family whose members are known only after a
-    /// run, such as exits by reason.
+    /// The name, as in [`Metric`]. A name that ends with `.*` is a family whose members are known only after a run,
+    /// such as exits by reason.
     pub name: String,
     /// The unit, as in [`Metric`].
     pub unit: Unit,
@@ -66,7 +66,7 @@ impl MetricDescription {
         }
     }
 
-    /// The figure with its value; `name` must be [covered](Self::covers).
+    /// A figure of this description; `name` must be [covered](Self::covers).
     pub fn metric(&self, name: &str, value: f64) -> Metric {
         Metric { name: name.to_owned(), unit: self.unit, better: self.better, combine: self.combine, value }
     }

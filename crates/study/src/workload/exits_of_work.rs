@@ -25,8 +25,8 @@ pub(crate) fn work(guests: &[Metric]) -> Option<(WorkUnit, f64)> {
     work.filter(|(_, amount)| amount.is_finite() && *amount > 0.0)
 }
 
-/// The exits for each unit of work of a run, if the workload reports its work. They are all of the time for which the host was
-/// sampled, so they include those of the tool's start and end.
+/// The exits of a run for each unit of work, if the workload reports its work. They are from the whole time of
+/// sampling, so exits of the tool's start and end are included.
 pub(crate) fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
     let Some((unit, amount)) = work else { return Vec::new() };
     let rates = run.host.iter().filter(|metric| metric.unit == Unit::PerSecond);

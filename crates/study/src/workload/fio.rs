@@ -145,7 +145,7 @@ impl Fio {
         shell::line(words)
     }
 
-    /// Tests whether it runs for some time before it takes figures.
+    /// Tests whether fio runs for some time before it measures.
     fn has_ramp(&self) -> bool {
         match &self.job_file {
             Some(text) => text.contains("ramp_time"),
@@ -219,7 +219,7 @@ impl Adapter for Fio {
 
     fn steps(&self, setting: &Setting<'_>) -> Steps {
         let enter = self.enter(setting);
-        // Creates the files without measuring.
+        // Create the files only.
         let prepare = format!("{enter}{} >/dev/null && sync\n", self.command(&["--create_only=1"]));
         Steps {
             prepare: vec![setting.short_step(PREPARE, Place::Guest, prepare)],

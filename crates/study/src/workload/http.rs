@@ -136,7 +136,7 @@ impl Http {
                 let mut words = vec!["ab", "-q"];
                 words.extend(self.keep_alive.then_some("-k"));
                 let seconds = seconds.to_string();
-                // -t sets the number of requests too, so -n comes after it.
+                // -n must follow -t, which sets the number of requests too.
                 words.extend([
                     "-c",
                     &connections,
@@ -172,7 +172,7 @@ impl Http {
     }
 }
 
-/// ab allocates 32 bytes for each before it starts.
+/// The most requests of ab, which allocates 32 bytes for each before it starts.
 const MOST_REQUESTS: u32 = 2_000_000;
 
 impl Adapter for Http {

@@ -97,14 +97,14 @@ struct Known {
     name: &'static str,
     /// The number for -i.
     number: u8,
-    /// The end of its line in the throughput mode; `None` if that mode has no such figure.
+    /// The end of its line in throughput mode; `None` if that mode has no such figure.
     throughput: Option<&'static str>,
     /// Its two words in the heading of the table; `None` if the table has no such column.
     column: Option<(&'static str, &'static str)>,
 }
 
 impl IozoneTest {
-    /// Numbers from `iozone -h`, names as version 3.489 prints them.
+    /// All tests, with numbers from `iozone -h` and names as version 3.489 prints them.
     const KNOWN: [Known; 18] = [
         known(Self::Write, "write", 0, Some("initial writers"), Some(("", "write"))),
         known(Self::Rewrite, "rewrite", 0, Some("rewriters"), Some(("", "rewrite"))),
@@ -155,8 +155,7 @@ impl Iozone {
         (0..self.processes.unwrap_or(1)).map(|process| format!("file-{process}")).collect()
     }
 
-    /// The command line with these tests. Files are kept (-w), because later steps read files of earlier
-    /// ones.
+    /// The command line for these tests. Files are kept (-w), because later steps read the files of earlier ones.
     fn command(&self, numbers: impl IntoIterator<Item = u8>) -> String {
         let mut words: Vec<String> = vec!["iozone".to_owned(), "-w".to_owned()];
         let kibibytes = |size: Size| format!("{}k", size.bytes() / 1024);
@@ -165,7 +164,7 @@ impl Iozone {
         for number in numbers {
             words.extend(["-i".to_owned(), number.to_string()]);
         }
-        // Outside the throughput mode pread and pwrite are extension tests.
+        // Except in throughput mode, pread and pwrite are extension tests.
         let flags = [
             (self.direct, "-I"),
             (self.flush, "-e"),
@@ -220,15 +219,14 @@ impl Adapter for Iozone {
         demand(self.processes.is_none_or(|count| count <= 256), "processes", "must be at most 256")
     }
 
-    /// A limit for a disk shared by many guests that gives this one a megabyte a second. Both tests of a pair
-    /// are run.
+    /// A limit that assumes a megabyte a second, from a disk that many guests share. Both tests of a pair are run.
     fn limit(&self) -> Duration {
         let passes = 2 * self.numbers().len() as u64 * u64::from(self.processes.unwrap_or(1));
         Duration::from_secs(600 + (self.file_size.bytes() >> 20).saturating_mul(passes))
     }
 
     fn typical(&self) -> Duration {
-        // A page cache is faster, a disk shared by many guests slower.
+        // A page cache is faster, and a disk that many guests share is slower.
         let passes = 2 * self.numbers().len() as u64 * u64::from(self.processes.unwrap_or(1));
         Duration::from_secs(1 + (self.file_size.bytes() >> 20).saturating_mul(passes) / 200)
     }
@@ -265,7 +263,7 @@ impl Adapter for Iozone {
         Some(WorkUnit::Mebibyte)
     }
 
-    /// The bytes that its tests cover, including the second tests of pairs, which always run.
+    /// The bytes that the tests process, including the second tests of pairs, which always run.
     fn work(&self, _: &Printed<'_>) -> Result<f64, NotUnderstood> {
         let numbers = self.numbers();
         let is_run = |test: &&Known| {

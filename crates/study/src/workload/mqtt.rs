@@ -17,12 +17,12 @@ const RUN: &str = "mqtt-clients";
 
 /// MQTT's default port; the following ones are for further guests.
 const FIRST_PORT: u16 = 1883;
-/// Linux has 28,232 ports of an address for connections to one port, and finds a free one quickly in the
-/// first half.
+/// The most connections to one port: Linux has 28,232 local ports for them, and finds free ones quickly in the first
+/// half.
 const CONNECTIONS_OF_A_PORT: u32 = 12_000;
 const BETWEEN_PORTS: u16 = 1000;
 const MOST_LISTENERS: u32 = 60;
-/// The broker's open files other than connections.
+/// The number of open files of the broker besides connections.
 const SPARE_FILES: u32 = 100;
 
 /// Settings of messages through a broker.
@@ -77,13 +77,13 @@ const fn ten_seconds() -> Span {
 }
 
 impl Mqtt {
-    /// Connections and messages per second of one guest's broker.
+    /// The connections, and the messages per second, of one guest's broker.
     fn part(&self, guests: u32) -> (u32, u32) {
         let parts = if self.divide { guests.max(1) } else { 1 };
         (self.connections.div_ceil(parts), self.rate.div_ceil(parts))
     }
 
-    /// The broker's ports: a client's machine has a limited number of ports for each.
+    /// The broker's ports: several, because the client's machine has a limited number of local ports for each.
     fn ports(&self, setting: &Setting<'_>) -> Vec<u16> {
         let connections = self.part(setting.scene.guests).0.saturating_add(self.subscribers);
         let first = setting.port(FIRST_PORT);
@@ -146,7 +146,7 @@ impl Adapter for Mqtt {
     }
 
     fn limit(&self) -> Duration {
-        // Connections are opened before the measurement begins.
+        // The time for opening the connections, before the measurement.
         let opening = Duration::from_millis(u64::from(self.connections));
         self.duration.duration() * 2 + opening + Duration::from_secs(180)
     }

@@ -156,7 +156,7 @@ impl Netperf {
         if self.test.is_stream() {
             if let Some(size) = self.message_size {
                 let size = size.bytes().to_string();
-                // In TCP_MAERTS the remote side sends, and its size is the second one.
+                // In TCP_MAERTS the remote side sends; its size is the second value.
                 let both = if self.test == NetperfTest::TcpMaerts { format!("{size},{size}") } else { size };
                 words.extend(["-m".to_owned(), both]);
             }
@@ -238,10 +238,10 @@ impl Adapter for Netperf {
         if self.cpu {
             let meaning = "CPU of the guest that is not idle, by netperf";
             described.push(MetricDescription::share_of_cpu("cpu.guest", meaning));
-            // Each client measures the whole host, so only the largest value counts.
+            // Every client measures the whole host, so the values are averaged and not added.
             let meaning = "CPU of the host that is not idle, by netperf";
             let (unit, better) = (Unit::Percent, Better::Lower);
-            // The table of UDP_STREAM lacks the CPU time of the receiver.
+            // The table of UDP_STREAM does not contain the CPU time of the receiver.
             described.push(MetricDescription::new("cpu.host", unit, better, Combine::Mean, meaning));
         }
         described

@@ -72,7 +72,7 @@ fn what_could_not_be_measured_is_no_figure() {
     assert!(error.expected.contains("THROUGHPUT_UNITS") && error.found.contains("could not"), "{error}");
     let error = not_understood(&settings("tcp-rr", ""), &fixture("netperf-tcp-stream-omni.out"));
     assert_eq!(error.found, "THROUGHPUT_UNITS=10^6bits/s");
-    // The table of another test has other columns.
+    // Tables of different tests have different columns.
     let error = not_understood(&settings("tcp-stream", CLASSIC), &fixture("netperf-udp-stream-classic.out"));
     assert_eq!(error.expected, "a row of 9 numbers");
     let other = settings("tcp-maerts", "message_size = \"1K\"");

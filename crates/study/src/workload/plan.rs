@@ -140,7 +140,7 @@ impl Workload for WorkloadPlan {
 
     fn parse(&self, outputs: &Outputs) -> Result<Vec<Metric>, NotUnderstood> {
         let adapter = self.tool.adapter();
-        // A signal ends a server after the measured step, so its status means nothing.
+        // Ignore the status of servers: a signal ends them after the measured step.
         let served: Vec<&str> = self.steps(&Scene::default()).serve.iter().map(|step| step.name).collect();
         for (step, output) in &outputs.steps {
             if output.status != 0 && !served.contains(&step.as_str()) {

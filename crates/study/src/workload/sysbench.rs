@@ -91,7 +91,7 @@ impl Sysbench {
         self.options.get(name).map(String::as_str)
     }
 
-    /// The command line; preparing and running must agree on the options of the files.
+    /// The command line, with the same options of files for preparing and for running.
     fn command(&self, what: &str) -> String {
         let mut words = vec!["sysbench".to_owned(), self.test.name().to_owned()];
         words.push(format!("--threads={}", self.threads));
@@ -122,7 +122,7 @@ impl Adapter for Sysbench {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         };
         demand(self.options.keys().all(word), "options", "must have names such as file-total-size")?;
-        // These change the output format, or have fields of their own.
+        // Options that change the output format, or that are fields of their own.
         let own = ["threads", "time", "events", "percentile", "thread-locks", "thread-yields", "histogram"];
         let taken = own.iter().find(|name| self.options.contains_key(**name));
         demand(taken.is_none(), "options", &format!("must not have {}", taken.unwrap_or(&"")))?;

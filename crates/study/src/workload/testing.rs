@@ -25,14 +25,14 @@ pub(super) fn refused(settings: &str) -> String {
     }
 }
 
-/// Outputs in which the measured step printed `stdout`.
+/// The outputs if the measured step printed `stdout`.
 pub(super) fn outputs(plan: &WorkloadPlan, stdout: &str) -> Outputs {
     let step = plan.steps(&Scene::default()).run[0].name.to_owned();
     let output = Output { stdout: stdout.to_owned(), ..Output::default() };
     Outputs { steps: [(step, output)].into() }
 }
 
-/// The figures without that of the work, which has its own tests.
+/// The parsed figures, except for that of the work, which has its own tests.
 pub(super) fn parsed(plan: &WorkloadPlan, stdout: &str) -> Result<Vec<(String, f64)>, NotUnderstood> {
     let mut metrics = plan.parse(&outputs(plan, stdout))?;
     metrics.retain(|metric| WorkUnit::of_metric(&metric.name).is_none());

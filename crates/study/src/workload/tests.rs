@@ -44,7 +44,7 @@ fn plans() -> impl Iterator<Item = (WorkloadPlan, String)> {
     PLANS.iter().map(|(settings, name)| (plan(settings), printed(name)))
 }
 
-/// The output of this program's own tools, made from their types.
+/// A synthetic output of this program's own tools.
 fn printed(name: &str) -> String {
     match name {
         "probe-eoi.json" => probed(Measure::Eoi, Arm::On),
@@ -183,7 +183,7 @@ proptest! {
         }
     }
 
-    /// An output that is cut, or with other bytes in it, gives the same figures or an error.
+    /// A truncated or overwritten output gives the same figures or an error.
     #[test]
     fn a_damaged_output_panics_nowhere(which in 0..PLANS.len(), cut in 0.0..1.0f64, length in 0..40usize, by in ".{0,8}") {
         let (plan, whole) = plans().nth(which).unwrap();

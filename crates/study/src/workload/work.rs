@@ -21,7 +21,7 @@ pub enum WorkUnit {
 const WORK: &str = "work.";
 
 impl WorkUnit {
-    /// All of them.
+    /// All units.
     pub const ALL: [Self; 6] =
         [Self::Event, Self::Operation, Self::Request, Self::Message, Self::Transaction, Self::Mebibyte];
 
@@ -45,7 +45,7 @@ impl WorkUnit {
         }
     }
 
-    /// With its article: "an event", "a MiB".
+    /// The singular with its article: "an event", "a MiB".
     pub fn each(self) -> &'static str {
         match self {
             Self::Event => "an event",
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use load::Protocol;
 
-    /// The work in a tool's output, with its metric.
+    /// The figure of the work in a tool's output.
     fn work(settings: &str, printed: &str) -> Result<(String, f64), NotUnderstood> {
         let plan = plan(settings);
         let metrics = plan.parse(&outputs(&plan, printed))?;
@@ -131,7 +131,7 @@ mod tests {
                 "work.messages",
                 980.0,
             ),
-            // Both tests of a pair are run if one of it is requested.
+            // IOzone runs both tests of a pair if one is requested.
             (iozone("tests = [\"random-read\"]"), fixture("iozone-direct.out"), "work.mebibytes", 8.0),
         ];
         for (settings, printed, name, amount) in cases {

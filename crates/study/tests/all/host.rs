@@ -1,4 +1,4 @@
-//! Sampling on this machine; most tests need KVM, which laboratories have.
+//! Sampling of this machine; most tests need KVM, which laboratories have.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

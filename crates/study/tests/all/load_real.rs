@@ -14,13 +14,13 @@ struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // By SIGTERM, which nginx forwards to its workers.
+        // SIGTERM, not SIGKILL: nginx then ends its workers.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
 }
 
-/// The server of a workload's own steps, on a free port in `folder`.
+/// Starts the server with the steps of a workload, on a free port in `folder`.
 fn serve(plan: &str, port: &str, program: &str, folder: &Path) -> Option<(Server, SocketAddr)> {
     if !Path::new("/usr/sbin").join(program).exists() {
         println!("not tested: {program} is not installed");

@@ -1,4 +1,4 @@
-//! Coverage of a study's intervals, and false alarms of its gates, over simulated studies.
+//! Simulated studies: the coverage of the intervals, and the false alarms of the gates.
 //!
 //! The methods that were not chosen are simulated too. `cargo test -p study --test all -- study_coverage
 //! --nocapture` prints the tables of `stats::contrast`.
@@ -27,7 +27,7 @@ struct Scenario {
     run: [f64; 2],
     /// Degrees of freedom of its distribution; `None` is normal.
     tails: Option<f64>,
-    /// Standard deviation of the effect that the arms of a block share.
+    /// Standard deviation of a block's effect that its arms share.
     block: f64,
     /// Standard deviation of a block's effect on one arm only.
     to_one_arm: f64,
@@ -44,7 +44,7 @@ const SCENARIOS: [Scenario; 5] = [
     Scenario { name: "the arms differ by block", to_one_arm: 0.03, ..USUAL },
 ];
 
-/// The logarithms of both arms in each block.
+/// Simulates the logarithms of a figure, for both arms in each block.
 fn simulated(scenario: Scenario, blocks: usize, random: &mut ChaCha8Rng) -> Vec<[f64; 2]> {
     (0..blocks)
         .map(|_| {
@@ -70,7 +70,7 @@ fn steps(blocks: &[[f64; 2]]) -> Vec<f64> {
     blocks.iter().map(|block| block[1] - block[0]).collect()
 }
 
-/// The interval of the analysis, from a study with these figures.
+/// The interval that the analysis gives for a study with these figures.
 fn chosen(blocks: &[[f64; 2]], _: &mut ChaCha8Rng) -> Interval {
     let findings = findings_of(blocks);
     findings.figures[0].points[0].comparisons[0].change.unwrap().interval.unwrap()
@@ -96,7 +96,7 @@ fn with_values(blocks: &[[f64; 2]], set: impl Fn(&mut Run, f64)) -> Findings {
         let run = &mut stored.run;
         let arm = usize::from(run.cell.arm["apicv"] == "on");
         set(run, blocks[run.cell.block as usize][arm]);
-        // Equal facts in all runs only take time to compare.
+        // Drop the facts: comparing equal ones only takes time.
         run.fingerprint = Fingerprint::default();
         run.guest_facts.clear();
     }
@@ -116,7 +116,7 @@ fn bootstrap(blocks: &[[f64; 2]], random: &mut ChaCha8Rng) -> Interval {
     Interval { low: at(0.025), high: at(0.975) }.map(percent)
 }
 
-/// Ignores that runs of one block are paired.
+/// The interval if pairing is ignored.
 fn not_paired(blocks: &[[f64; 2]], _: &mut ChaCha8Rng) -> Interval {
     let [before, after] =
         [0, 1].map(|arm| Moments::of(&blocks.iter().map(|block| block[arm]).collect::<Vec<_>>()).unwrap());
@@ -161,7 +161,7 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
     }
 }
 
-/// The simulation can fail: it catches a method whose intervals are too narrow.
+/// The simulation is able to detect a method whose intervals are too narrow.
 #[test]
 fn an_interval_that_is_too_sure_of_itself_is_caught() {
     assert!(coverage(bootstrap, USUAL, 3).0 < 85.0);
@@ -181,7 +181,7 @@ impl Counts {
             .map(|_| {
                 let block = self.scatter[0] * normal(random);
                 self.expected.map(|expected| {
-                    // So that the mean is the expected value.
+                    // Correct the mean of the log-normal distribution to the expected value.
                     let [of_block, of_run] = self.scatter.map(|scatter| scatter.powi(2) / 2.0);
                     let run = self.scatter[1] * normal(random);
                     let rate: f64 = expected * (block - of_block + run - of_run).exp();
@@ -192,7 +192,7 @@ impl Counts {
     }
 }
 
-/// The comparison of a figure of the host that counts these events in two seconds each.
+/// The comparison of a host figure with these numbers of events, each in two seconds.
 fn of_counts(blocks: &[[f64; 2]]) -> Contrast {
     let findings = with_values(blocks, |run, events| {
         run.guests[0].clear();
@@ -206,8 +206,8 @@ fn of_counts(blocks: &[[f64; 2]]) -> Contrast {
     findings.figures[0].points[0].comparisons[0].change.unwrap()
 }
 
-/// Few or no events in runs of arms with the same rate: the share of significant differences, and the
-/// coverage of the interval. For an arm without events: the share of significant differences.
+/// For arms with the same rate of few or no events: the share of significant differences, and the coverage of the
+/// interval. For an arm without events: the share of significant differences.
 #[test]
 fn counts_of_few_and_none_are_as_sure_as_they_say() {
     println!("| expected | scatter | blocks | held | p below 0.05 |");
@@ -245,8 +245,8 @@ fn counts_of_few_and_none_are_as_sure_as_they_say() {
     }
 }
 
-/// Studies with equal arms through the whole analysis: the number of comparisons with a p value below the
-/// level, and the number that pass all gates.
+/// The whole analysis of studies with equal arms: the number of comparisons with a p value below the level, and the
+/// number that pass all gates.
 #[test]
 fn arms_that_are_alike_are_told_apart_no_more_often_than_the_level_says() {
     for blocks in [4, 6, 8] {
@@ -269,7 +269,7 @@ fn arms_that_are_alike_are_told_apart_no_more_often_than_the_level_says() {
     }
 }
 
-/// The share of intervals that hold the truth, in percent, of studies that end as soon as their interval is `width`
+/// The share of intervals that contain the truth, in percent, for studies that end as soon as their interval is `width`
 /// points wide, but not before `least` blocks.
 fn coverage_where_width_ends_it(least: usize, width: f64) -> f64 {
     let mut random = ChaCha8Rng::seed_from_u64(11);

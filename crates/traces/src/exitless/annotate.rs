@@ -1,4 +1,4 @@
-//! Metadata in the message of a batch, for which arrow-ipc has no way.
+//! Adds metadata to the message of a batch, which arrow-ipc does not support.
 
 use arrow_ipc::{
     BodyCompression, BodyCompressionArgs, KeyValue, KeyValueArgs, Message, MessageArgs, MessageHeader,
@@ -7,8 +7,8 @@ use arrow_ipc::{
 use arrow_schema::ArrowError;
 use flatbuffers::FlatBufferBuilder;
 
-/// The same message of a record batch with one key in its `custom_metadata` (`format/Message.fbs` of Arrow), which
-/// readers that do not ask for it pass over.
+/// Copies the message of a record batch and adds one key to its `custom_metadata` (`format/Message.fbs` of Arrow),
+/// which other readers ignore.
 pub(super) fn with_metadata(message: &[u8], key: &str, value: &str) -> Result<Vec<u8>, ArrowError> {
     let no_batch = || ArrowError::IpcError("a message of exits is not a record batch".to_owned());
     let message = root_as_message(message).map_err(|_| no_batch())?;

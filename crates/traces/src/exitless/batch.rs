@@ -1,21 +1,21 @@
-//! The buffers of one batch: unpacked, and never longer than its rows need.
+//! The buffers of one batch, decompressed, with no more bytes than its rows need.
 
 use arrow_ipc::{CompressionType, RecordBatch};
 use zstd::bulk::Decompressor;
 
 use super::layout::{Numbers, Strings};
 
-/// Rows of a batch that are read at once; the writer's have 65,536.
+/// The most rows of a batch that are read; the writer's batches have 65,536.
 pub(super) const MOST_ROWS: usize = 1 << 20;
-/// Bytes of the texts of a column in a batch, or of a dictionary.
+/// The most bytes of a text column in a batch, or of a dictionary.
 const MOST_TEXT: u64 = 16 << 20;
-/// Writers may round lengths up to a cache line.
+/// Writers may pad lengths to a cache line.
 const PADDING: usize = 64;
 
-/// The defect of a batch.
+/// The reason why a batch is invalid.
 pub(super) type Wrong = String;
 
-/// One batch, of exits or of a dictionary.
+/// A batch of exits, or of a dictionary.
 pub(super) struct Batch<'m, 'z> {
     message: RecordBatch<'m>,
     body: &'m [u8],
@@ -24,7 +24,7 @@ pub(super) struct Batch<'m, 'z> {
     pub(super) rows: usize,
 }
 
-/// A column of numbers. Without any, all are missing.
+/// A column of numbers. If it is empty, all values are null.
 #[derive(Debug, Default)]
 pub(super) struct Column {
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) struct Column {
     validity: Validity,
 }
 
-/// A bit for each row that has a value; without bits, all have one.
+/// The validity bitmap; if it is empty, no value is null.
 #[derive(Debug, Default)]
 pub(super) struct Validity(Vec<u8>);
 
@@ -43,7 +43,7 @@ impl Validity {
 }
 
 impl Column {
-    /// The number in a row, zero-extended.
+    /// The number in a row, zero-extended; `None` if it is null.
     #[inline]
     pub(super) fn get(&self, row: usize) -> Option<u64> {
         let bytes = self.bytes.get(row * self.width..)?;
@@ -57,7 +57,7 @@ impl Column {
         self.validity.has(row).then_some(number)
     }
 
-    /// No number in any row.
+    /// Makes all values null.
     pub(super) fn clear(&mut self) {
         self.width = 0;
     }
@@ -71,10 +71,10 @@ pub(super) struct StringColumn {
 }
 
 impl StringColumn {
-    /// The text in a row, if there is one of characters.
+    /// The text in a row; `None` if it is null or not UTF-8.
     pub(super) fn get(&self, row: usize) -> Option<&str> {
         let start = usize::try_from(self.offsets.get(row)?).ok()?;
-        // The validity is that of the rows, of which there is one less than offsets.
+        // The bitmap has a bit for each row, but there is one more offset than rows.
         let end = usize::try_from(self.offsets.get_valid(row + 1)?).ok()?;
         std::str::from_utf8(self.text.get(start..end)?).ok()
     }
@@ -89,12 +89,12 @@ impl Column {
         }
     }
 
-    /// The offset behind the last of so many rows.
+    /// The offset with this index.
     pub(super) fn offset(&self, row: usize) -> Option<usize> {
         usize::try_from(self.get_valid(row)?).ok()
     }
 
-    /// Tests whether a row has a value.
+    /// Tests whether the value in a row is not null.
     pub(super) fn has(&self, row: usize) -> bool {
         self.validity.has(row)
     }
@@ -118,7 +118,7 @@ impl<'m, 'z> Batch<'m, 'z> {
         Ok(Self { message, body, packed, decompressor, rows })
     }
 
-    /// A column with so many rows.
+    /// Reads a column with this number of rows.
     pub(super) fn numbers(&mut self, place: Numbers, rows: usize, into: &mut Column) -> Result<(), Wrong> {
         self.check_rows(place.node, rows)?;
         into.width = place.width;
@@ -126,25 +126,26 @@ impl<'m, 'z> Batch<'m, 'z> {
         self.buffer(place.buffer + 1, rows * place.width, &mut into.bytes)
     }
 
-    /// Offsets of so many rows: one more, counting from zero to a length, which is returned.
+    /// Reads the offsets of this number of rows, which are one more, and returns the last one: the length of the
+    /// data.
     pub(super) fn offsets(&mut self, place: Numbers, rows: usize, into: &mut Column) -> Result<usize, Wrong> {
         self.check_rows(place.node, rows)?;
         into.width = place.width;
         self.validity(place.node, place.buffer, rows, &mut into.validity)?;
         if rows == 0 {
-            // Some writers leave out the one offset of no rows.
+            // Some writers omit the single offset if there are no rows.
             into.bytes.clear();
             return Ok(0);
         }
         self.buffer(place.buffer + 1, (rows + 1) * place.width, &mut into.bytes)?;
-        // Elements that overlap would be more than there is room for.
+        // Overlapping elements would exceed the memory that was allocated.
         if (0..rows).any(|row| into.offset(row) > into.offset(row + 1)) {
             return Err("offsets do not rise".to_owned());
         }
         into.offset(rows).ok_or_else(|| "an offset is beyond all memory".to_owned())
     }
 
-    /// A column of texts with so many rows.
+    /// Reads a text column with this number of rows.
     pub(super) fn strings(
         &mut self,
         place: Strings,
@@ -159,7 +160,7 @@ impl<'m, 'z> Batch<'m, 'z> {
         self.buffer(buffer + 2, length, &mut into.text)
     }
 
-    /// Rows of a node.
+    /// The number of rows of a node.
     pub(super) fn length(&self, node: usize) -> Result<usize, Wrong> {
         let node = self.message.nodes().filter(|nodes| node < nodes.len()).map(|nodes| *nodes.get(node));
         let length = node.and_then(|node| usize::try_from(node.length()).ok());
@@ -191,7 +192,7 @@ impl<'m, 'z> Batch<'m, 'z> {
         }
     }
 
-    /// The first `length` bytes of a buffer.
+    /// Reads the first `length` bytes of a buffer.
     fn buffer(&mut self, number: usize, length: usize, into: &mut Vec<u8>) -> Result<(), Wrong> {
         into.clear();
         if length == 0 {
@@ -209,7 +210,7 @@ impl<'m, 'z> Batch<'m, 'z> {
             into.extend_from_slice(stored.get(..length).ok_or_else(too_short)?);
             return Ok(());
         }
-        // The unpacked length comes first; -1 says that the buffer is not packed after all.
+        // The uncompressed length comes first; -1 means that the buffer is not compressed.
         let (prefix, data) = stored.split_first_chunk().ok_or_else(too_short)?;
         match usize::try_from(i64::from_le_bytes(*prefix)) {
             Err(_) => into.extend_from_slice(data.get(..length).ok_or_else(too_short)?),

@@ -1,4 +1,4 @@
-//! Exits as Arrow's columns.
+//! Converts exits to Arrow columns.
 
 use std::fmt::Display;
 use std::hash::Hash;
@@ -16,14 +16,14 @@ use rustc_hash::FxHashMap;
 use super::schema::{earlier_fields, earlier_item};
 use crate::{AccessRecord, ExitRecord};
 
-/// Texts that a dictionary keeps from batch to batch; one with more begins anew.
+/// The most texts that a dictionary keeps for the next batches; a larger one is restarted.
 const MOST_TEXTS: usize = 4096;
 
-/// Exits that wait to become a batch.
+/// Exits that wait for the next batch.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     exits: Vec<ExitRecord>,
-    /// Accesses of all of them, one after the other, and where those of each exit end.
+    /// The accesses of all exits, one after the other, and the end of those of each exit.
     accesses: Vec<AccessRecord>,
     ends: Vec<usize>,
 }
@@ -35,7 +35,7 @@ impl Waiting {
         self.ends.push(self.accesses.len());
     }
 
-    /// Rows and accesses, whichever are more.
+    /// The number of rows or of accesses, whichever is larger.
     pub(super) fn len(&self) -> usize {
         self.exits.len().max(self.accesses.len())
     }
@@ -57,7 +57,7 @@ impl Waiting {
     }
 }
 
-/// The dictionaries of a recording so far.
+/// The dictionaries of a recording, which grow with it.
 #[derive(Debug, Default)]
 pub(super) struct Dictionaries {
     isas: Texts<Isa>,
@@ -66,7 +66,7 @@ pub(super) struct Dictionaries {
 }
 
 impl Dictionaries {
-    /// The exits as a batch of this schema.
+    /// The exits as a batch with this schema.
     pub(super) fn batch(
         &mut self,
         schema: &Arc<Schema>,
@@ -98,7 +98,7 @@ impl Dictionaries {
     }
 }
 
-/// All accesses but the last of each exit; null for the many that have none.
+/// All accesses but the last of each exit; null if there are none, as for most exits.
 fn earlier(waiting: &Waiting) -> ArrayRef {
     let fields: Vec<Box<dyn arrow_array::builder::ArrayBuilder>> =
         vec![Box::new(StringBuilder::new()), Box::new(UInt64Builder::new())];
@@ -123,12 +123,12 @@ fn earlier(waiting: &Waiting) -> ArrayRef {
     Arc::new(lists.finish())
 }
 
-/// A dictionary that grows.
+/// A growing dictionary.
 #[derive(Debug)]
 struct Texts<T> {
     numbers: FxHashMap<T, i32>,
     texts: Vec<String>,
-    /// The texts as they were last; the same array is not written again.
+    /// The texts in the last batch; an unchanged array is not written again.
     values: Arc<StringArray>,
 }
 

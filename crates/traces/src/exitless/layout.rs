@@ -1,35 +1,35 @@
-//! The columns of a schema in a batch: the numbers of their nodes and buffers, which follow from the types of all
-//! columns before them (Arrow columnar format, "RecordBatch message").
+//! The indices of each column's nodes and buffers in a batch, which follow from the types of all columns before it
+//! (Arrow columnar format, "RecordBatch message").
 
 use arrow_ipc::{Field, Schema, Type};
 
 use super::schema::column;
 
-/// Types inside of types; a recording has three.
+/// The deepest nesting of types; a recording has three levels.
 const DEEPEST: usize = 16;
 
-/// A column of whole numbers.
+/// An integer column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Numbers {
     pub(super) node: usize,
     pub(super) buffer: usize,
-    /// Bytes of a number.
+    /// The size of a number in bytes.
     pub(super) width: usize,
 }
 
-/// Texts one after the other.
+/// The data of a text column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Strings {
     pub(super) node: usize,
     pub(super) buffer: usize,
-    /// Bytes of an offset.
+    /// The size of an offset in bytes.
     pub(super) width: usize,
 }
 
-/// A column of texts.
+/// A text column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Texts {
-    /// Numbers of texts in the dictionary of this number, whose offsets have so many bytes.
+    /// Indices into the dictionary with this ID, whose offsets have `width` bytes.
     Dictionary {
         indices: Numbers,
         id: i64,
@@ -38,17 +38,17 @@ pub(super) enum Texts {
     Plain(Strings),
 }
 
-/// The column of earlier accesses.
+/// The column of accesses before the last one of an exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Earlier {
-    /// Offsets of 4 bytes in `buffer + 1`.
+    /// 4-byte offsets are in `buffer + 1`.
     pub(super) node: usize,
     pub(super) buffer: usize,
     pub(super) access: Strings,
     pub(super) handling: Numbers,
 }
 
-/// The columns that are read. Further ones are passed over.
+/// The columns that are read; others are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) time: Option<Numbers>,
@@ -66,7 +66,7 @@ pub(super) struct Layout {
     pub(super) earlier: Option<Earlier>,
 }
 
-/// Nodes and buffers before the next column.
+/// The number of nodes and buffers before a column.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     node: usize,
@@ -74,7 +74,7 @@ struct Place {
 }
 
 impl Layout {
-    /// The layout of a schema, or what of it is not read.
+    /// The layout of a schema, or the reason why it cannot be read.
     pub(super) fn of(schema: &Schema<'_>) -> Result<Self, String> {
         let (mut layout, mut place) = (Self::default(), Place::default());
         for field in schema.fields().into_iter().flatten() {
@@ -143,7 +143,7 @@ fn width_in_bytes(bits: i32) -> Option<usize> {
 fn texts(field: &Field<'_>, place: Place) -> Option<Texts> {
     let strings = strings(field, place)?;
     let Some(dictionary) = field.dictionary() else { return Some(Texts::Plain(strings)) };
-    // Without a type, indices are signed and of 32 bits.
+    // By default, indices are signed 32-bit numbers.
     let width = dictionary.indexType().map_or(Some(4), |int| width_in_bytes(int.bitWidth()))?;
     let indices = Numbers { node: place.node, buffer: place.buffer, width };
     Some(Texts::Dictionary { indices, id: dictionary.id(), width: strings.width })
@@ -163,7 +163,7 @@ fn earlier(field: &Field<'_>, place: Place) -> Option<Earlier> {
     let item = children.iter().next().filter(|item| item.type_type() == Type::Struct_)?;
     let mut members = item.children()?.iter();
     let (access, handling) = (members.next()?, members.next()?);
-    // Behind the list's validity and offsets and the struct's validity.
+    // After the list's validity and offsets, and the struct's validity.
     let first = Place { node: place.node + 2, buffer: place.buffer + 3 };
     let second = after(&access, first, 0).ok()?;
     let plain = access.dictionary().is_none();
@@ -175,7 +175,7 @@ fn earlier(field: &Field<'_>, place: Place) -> Option<Earlier> {
     })
 }
 
-/// The position after a column.
+/// The place after a column.
 fn after(field: &Field<'_>, place: Place, depth: usize) -> Result<Place, String> {
     let name = field.name().unwrap_or_default();
     let unknown = || format!("column `{name}` is of a type that is not read; leave it out");

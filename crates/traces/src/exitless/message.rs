@@ -1,4 +1,4 @@
-//! The messages of an Arrow stream, one after the other (Arrow columnar format, "IPC Streaming Format").
+//! Reads the messages of an Arrow stream (Arrow columnar format, "IPC Streaming Format").
 
 use std::io::{self, Read};
 
@@ -8,12 +8,12 @@ use crate::Damage;
 
 /// The first bytes of every message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// No schema and no summary is as long: a thousand VMs have 40 KiB of names.
+/// The largest metadata that is read: longer than any schema or summary, where a thousand VMs have 40 KiB of names.
 const MOST_METADATA: u64 = 16 << 20;
-/// No batch that is read has as many bytes.
+/// The largest body that is read.
 const MOST_BODY: u64 = 256 << 20;
 
-/// Tests whether a recording starts as an Arrow stream does: with a message of a credible length.
+/// Tests whether the first bytes are an Arrow stream: a message with a plausible length.
 pub(super) fn begins(start: &[u8]) -> bool {
     let length =
         start.get(4..8).and_then(|bytes| bytes.first_chunk()).map(|&bytes| u32::from_le_bytes(bytes));
@@ -26,16 +26,16 @@ pub(super) fn begins(start: &[u8]) -> bool {
 pub(super) enum Next {
     /// A message: see [`Messages::message`] and [`Messages::body`].
     Message,
-    /// The mark that ends a stream.
+    /// The end-of-stream marker.
     End,
 }
 
-/// Reads messages. Memory grows with what was read, not with what a length claims.
+/// Reads messages. Memory grows with the bytes that were read, not with the lengths in the file.
 pub(super) struct Messages<R> {
     from: R,
-    /// Bytes read so far.
+    /// The number of bytes read so far.
     position: u64,
-    /// The start of the last message.
+    /// The offset of the last message.
     start: u64,
     metadata: Vec<u8>,
     body: Vec<u8>,
@@ -46,7 +46,7 @@ impl<R: Read> Messages<R> {
         Self { from, position: 0, start: 0, metadata: Vec::new(), body: Vec::new() }
     }
 
-    /// Bytes read so far.
+    /// The number of bytes read so far.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
@@ -56,7 +56,7 @@ impl<R: Read> Messages<R> {
         Damage { offset: self.start, what: what.into() }
     }
 
-    /// Reads the next message. Whatever is wrong with it, nothing after it can be found.
+    /// Reads the next message. After an error, no further message can be found.
     pub(super) fn next(&mut self) -> Result<Next, Damage> {
         self.start = self.position;
         let mut prefix = Vec::new();
@@ -106,7 +106,7 @@ impl<R: Read> Messages<R> {
         &self.body
     }
 
-    /// Tests whether nothing follows.
+    /// Tests whether the stream has ended.
     pub(super) fn is_at_the_end(&mut self) -> Result<bool, Damage> {
         let mut one = Vec::new();
         self.start = self.position;

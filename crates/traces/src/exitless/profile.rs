@@ -1,4 +1,4 @@
-//! A profile as a recording: sums of exits in constant space, for watching over hours.
+//! A profile as a recording: sums of exits in constant space, for recording over hours.
 
 use std::io::{BufReader, Read, Write};
 
@@ -10,27 +10,27 @@ use super::writer::WriteError;
 use crate::input::Input;
 use crate::{Error, Format, Options, Origin, Reading, Sink};
 
-/// The file's own name for its format.
+/// The value that identifies the format.
 const FORMAT: &str = "exitless-profile";
 /// Within one number fields are added, never changed.
 const VERSION: u32 = 1;
-/// Bytes that are read, unpacked: a hundred VMs that left the guest for fifteen reasons all the time have 50 MB.
+/// The most bytes that are read, uncompressed. A hundred VMs with fifteen busy exit reasons have 50 MB.
 const MOST: u64 = 256 << 20;
 
-/// Bytes that may be made of it. Those 50 MB become 180 MB; packed, a file can be small and hold much more.
+/// The most memory for the contents. The 50 MB above become 180 MB; a small compressed file can claim much more.
 const MOST_MADE: u64 = 512 << 20;
 
-/// The storage of a profile.
+/// The encoding of a profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Packing {
-    /// JSON that any tool reads.
+    /// JSON, readable by any tool.
     #[default]
     None,
-    /// The same, packed with zstd: about a tenth of it.
+    /// JSON, compressed with zstd to about a tenth.
     Zstd,
 }
 
-/// The form in files. The profile comes last, so that the rest lies within the first bytes.
+/// The form in files. The profile is last, so that the other fields are within the first bytes.
 #[derive(Serialize)]
 struct Stored<'p> {
     format: &'static str,
@@ -47,7 +47,7 @@ struct Stored<'p> {
     profile: &'p Profile,
 }
 
-/// The part of a file that is read.
+/// The fields of a file that are read.
 #[derive(Deserialize)]
 struct ReadBack {
     format: String,
@@ -65,7 +65,7 @@ struct ReadBack {
     profile: Profile,
 }
 
-/// The part of the host's fingerprint that tells recordings apart.
+/// The parts of the host's fingerprint that are compared.
 #[derive(Deserialize)]
 struct Host {
     #[serde(default)]
@@ -88,11 +88,11 @@ struct Processor {
     name: Option<String>,
 }
 
-/// Writes a profile as a recording of sums alone: `exitless report`, `diff` and `timeline` read it as they read
-/// single exits. A file of it is whole or useless, so write it beside its place and rename it.
+/// Writes a profile as a recording of sums, which `exitless report`, `diff` and `timeline` read like single exits. An
+/// incomplete file is useless, so write it next to its place and rename it.
 ///
 /// # Errors
-/// When `to` cannot take it.
+/// If writing to `to` fails.
 pub fn write_profile(
     to: impl Write,
     header: &Header,
@@ -136,7 +136,7 @@ fn cannot_store(source: std::io::Error) -> WriteError {
     WriteError::StoreProfile { source }
 }
 
-/// Tests whether a file starts as a profile does, even if it is indented or has its fields in alphabetical order.
+/// Tests whether the first bytes are a profile, even if it is indented or its fields are in alphabetical order.
 pub(crate) fn begins(start: &[u8]) -> bool {
     let quoted = [b"\"", FORMAT.as_bytes(), b"\""].concat();
     start.trim_ascii_start().starts_with(b"{") && start.windows(quoted.len()).any(|bytes| bytes == quoted)
@@ -185,7 +185,8 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
             ));
         }
         Err(error) => {
-            // We write one line, so that the column is the place; of other tools' lines the line is told too.
+            // We write a single line, where the column is the offset. For other tools' files, the error has the line
+            // too.
             let offset = if error.line() == 1 { error.column() as u64 } else { 0 };
             return Err(header_error(name, format!("a profile is broken ({error})"), offset));
         }
@@ -218,7 +219,7 @@ fn header_error(name: String, what: String, offset: u64) -> Error {
     Error::Header { name, what, offset, next: "a profile is whole or useless, so take another copy of it" }
 }
 
-/// The version by the first bytes: a later one may have a profile that cannot be parsed.
+/// The version in the first bytes: the rest of a later version may not be parseable.
 fn version(start: &[u8]) -> Option<u64> {
     let key = b"\"format_version\"";
     let at = start.windows(key.len()).position(|bytes| bytes == key)? + key.len();
@@ -227,7 +228,7 @@ fn version(start: &[u8]) -> Option<u64> {
     std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
 }
 
-/// Counts what is read.
+/// Counts the bytes that are read.
 struct Counted<R> {
     from: R,
     bytes: u64,

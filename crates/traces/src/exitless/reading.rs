@@ -1,4 +1,4 @@
-//! Reads a recording.
+//! Reads a recording of exits.
 
 use exits::counted;
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     let (header, layout) = match begin(&mut messages, &name) {
         Ok(begun) => begun,
         Err(error) => {
-            // The true cause of a stream that ends early.
+            // The real cause, if the stream ended because of an error.
             return Err(match failure.take() {
                 Some(source) => Error::Read { name, source },
                 None => error,
@@ -46,7 +46,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     for (&vm, name) in &header.names {
         profile.names.entry(vm).or_insert_with(|| name.clone());
     }
-    // Recorders name VMs without exits too.
+    // Recorders also name VMs without exits.
     let vms: BTreeSet<_> = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
     profile.names.retain(|vm, _| vms.contains(vm));
     let origin = Origin { bytes: messages.position(), ..header.origin };
@@ -89,7 +89,7 @@ fn begin(messages: &mut Messages<impl Read>, name: &str) -> Result<(Header, Layo
     Ok((metadata.header(), layout))
 }
 
-/// Pairs of keys and values of a message or a schema.
+/// The key-value pairs of a message or a schema.
 struct Metadata<'m>(Option<Vector<'m, ForwardsUOffset<KeyValue<'m>>>>);
 
 impl<'m> Metadata<'m> {
@@ -102,7 +102,7 @@ impl<'m> Metadata<'m> {
         let host: Option<serde_json::Value> =
             self.get(key::HOST).and_then(|json| serde_json::from_str(json).ok());
         let fact = |path: &str| Some(host.as_ref()?.pointer(path)?.as_str()?.to_owned());
-        // Xen's exits alone have times of its TSC.
+        // Only the times of Xen's exits are its TSC.
         let xen = self.get(key::CLOCK) == Some("TSC")
             || host.as_ref().is_some_and(|host| host.get("hypervisor").is_some());
         let origin = Origin {
@@ -121,19 +121,19 @@ impl<'m> Metadata<'m> {
     }
 }
 
-/// Takes batch after batch.
+/// Reads one batch after the other.
 struct Session<'s, S> {
     layout: Layout,
-    /// Offsets of the dictionaries that are needed.
+    /// The offset sizes of the dictionaries that are needed.
     dictionary_widths: FxHashMap<i64, usize>,
     dictionaries: Dictionaries,
     rows: Rows,
     decompressor: Option<Decompressor<'static>>,
     tally: Tally,
-    /// Offsets from the recording's beginning, and the beginning once it is known.
+    /// The options count from the recording's start, which is known later.
     options: Options,
     first_ns: Option<u64>,
-    /// The time span of the rows, for a recording that another tool wrote anew.
+    /// The span of the rows, for a recording that another tool has rewritten.
     seen: Option<Span>,
     exits: u64,
     summary: Option<Stored>,
@@ -168,7 +168,7 @@ impl<'s, S: Sink> Session<'s, S> {
                 MessageHeader::DictionaryBatch => self.dictionary(&message, messages.body()),
                 MessageHeader::RecordBatch => self.batch(&message, messages.body(), bytes),
                 MessageHeader::Schema => Err("another recording begins inside of this one".to_owned()),
-                // Nothing else belongs into a stream, and nothing else is needed.
+                // Other messages do not belong into a stream, and are not needed.
                 _ => Ok(()),
             };
             result.map_err(|what| messages.damage(what))?;

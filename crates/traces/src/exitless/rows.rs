@@ -1,4 +1,4 @@
-//! The rows of a batch as exits.
+//! Converts the rows of a batch to exits.
 
 use exits::{ExitReason, Vcpu};
 
@@ -7,7 +7,7 @@ use super::layout::{Earlier, Layout, Numbers};
 use super::texts::{Dictionaries, Meaning, TextColumn, read_if_there};
 use crate::{AccessRecord, ExitRecord};
 
-/// The columns of one batch; their memory serves the next one too.
+/// The columns of one batch; their memory is reused for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     time: Column,
@@ -23,11 +23,11 @@ pub(super) struct Rows {
     access_handling: Column,
     handling: Column,
     earlier: EarlierColumn,
-    /// The accesses of the row that was asked for last.
+    /// The accesses of the last requested row.
     accesses: Vec<AccessRecord>,
 }
 
-/// The lists of accesses before the last.
+/// The column of accesses before the last one of each exit.
 #[derive(Debug, Default)]
 struct EarlierColumn {
     is_there: bool,
@@ -36,11 +36,11 @@ struct EarlierColumn {
     handling: Column,
 }
 
-/// A row as it was read.
+/// A row.
 pub(super) struct Row<'r> {
     pub(super) exit: ExitRecord,
     pub(super) accesses: &'r [AccessRecord],
-    /// Accesses that make no sense to this version.
+    /// The number of accesses that this version does not know.
     pub(super) unknown: u64,
 }
 
@@ -79,12 +79,12 @@ impl Rows {
         self.earlier.read(layout.earlier, batch)
     }
 
-    /// Lets go of the dictionaries, which may change before the next batch.
+    /// Releases the dictionaries, which may change before the next batch.
     pub(super) fn release(&mut self) {
         [&mut self.isa, &mut self.reason, &mut self.access].into_iter().for_each(TextColumn::release);
     }
 
-    /// One row, `None` when its time or its reason makes no sense.
+    /// One row; `None` if its time or its reason is invalid.
     pub(super) fn get(&mut self, row: usize) -> Option<Row<'_>> {
         let small = |column: &Column| column.get(row).map(|number| number as u32);
         let mut unknown = 0;
@@ -98,7 +98,7 @@ impl Rows {
             }
         }
         let named = self.reason.get(row).and_then(|meaning| meaning.reason);
-        // A name that a later version gave to a number of which this one has no name.
+        // A name that only a later version has, for a number that has none here.
         let numbered = || {
             let isa = self.isa.get(row)?.isa?;
             Some(ExitReason { isa, code: small(&self.reason_code)? })
@@ -123,7 +123,7 @@ impl EarlierColumn {
         let rows = batch.rows;
         let offsets = Numbers { node: place.node, buffer: place.buffer, width: 4 };
         let length = batch.offsets(offsets, rows, &mut self.offsets)?;
-        // The length of the children is their own: a list may leave out some of them.
+        // The children may have more elements than the lists use.
         let children = batch.length(place.access.node)?;
         if children < length {
             return Err("a list has more elements than there are".to_owned());

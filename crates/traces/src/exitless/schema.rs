@@ -1,4 +1,4 @@
-//! The columns and the metadata of a recording.
+//! The columns and the metadata of a recording of exits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub(super) const FORMAT: &str = "exits";
 /// Within one number columns and keys are added, never changed.
 pub(super) const VERSION: u32 = 1;
 
-/// Names of the columns: those of the table of `exitless report --parquet`, and two of accesses.
+/// The names of the columns: those of `exitless report --parquet`, and two for accesses.
 pub(super) mod column {
     pub(crate) const TIME: &str = "time_ns";
     pub(crate) const VM: &str = "vm";
@@ -28,7 +28,7 @@ pub(super) mod column {
     pub(crate) const EARLIER: &str = "earlier_accesses";
 }
 
-/// Keys of the schema's metadata, and the one of every batch's.
+/// The keys of the schema's metadata, and the one in every batch.
 pub(super) mod key {
     pub(crate) const FORMAT: &str = "exitless.format";
     pub(crate) const FORMAT_VERSION: &str = "exitless.format_version";
@@ -44,29 +44,29 @@ pub(super) mod key {
     pub(crate) const SUMMARY: &str = "exitless.summary";
 }
 
-/// The facts that are known when a recording starts.
+/// Facts that are known at the start of a recording.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Header {
     /// The instruction set of the exits.
     pub isa: Option<Isa>,
     /// The host's name.
     pub host_name: Option<String>,
-    /// The host as far as it bears on virtual interrupts.
+    /// The properties of the host that matter for interrupt virtualization.
     pub host: Option<host::Fingerprint>,
     /// The command that records.
     pub command: Option<String>,
-    /// The clock of all times, as `clock_gettime(2)` names it: `CLOCK_MONOTONIC`.
+    /// The clock of all times by its name in `clock_gettime(2)`: `CLOCK_MONOTONIC`.
     pub clock: Option<String>,
-    /// When recording began, nanoseconds of that clock.
+    /// The start of the recording, nanoseconds of that clock.
     pub start_ns: Option<u64>,
-    /// When recording began, nanoseconds since 1970 (UTC).
+    /// The start of the recording, nanoseconds since 1970 (UTC).
     pub started_unix_ns: Option<u64>,
-    /// Names of the VMs that are there already.
+    /// The names of the VMs that are running at the start.
     pub names: BTreeMap<u32, String>,
 }
 
 impl Header {
-    /// The schema of a recording that begins with this.
+    /// The schema of a recording with this header.
     pub(super) fn schema(&self) -> Result<Schema, serde_json::Error> {
         let mut metadata = HashMap::new();
         let mut put = |key: &str, value: Option<String>| {
@@ -87,12 +87,12 @@ impl Header {
     }
 }
 
-/// A text of few different values.
+/// The type of text columns with few different values.
 fn dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// The fields of one of the accesses before the last one of an exit.
+/// The fields of an access before the last one of an exit.
 pub(super) fn earlier_fields() -> Fields {
     Fields::from(vec![
         Field::new(column::ACCESS, DataType::Utf8, false),

@@ -1,37 +1,37 @@
-//! The summary of a recording so far, final at its end.
+//! The summary of a recording so far; the last one is final.
 
 use std::collections::BTreeMap;
 
 use exits::{Losses, Span};
 use serde::{Deserialize, Serialize};
 
-/// A recorder's facts beside the exits. Every batch of a recording holds the newest, so that a cut recording has the
-/// last known ones.
+/// Facts besides the exits. Every batch contains the current ones, so that a truncated recording has those up to its
+/// end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The losses since the start.
     pub losses: Losses,
-    /// Names of VMs: those of the header and those that came later.
+    /// The names of the VMs in the header and of those that appeared later.
     pub names: BTreeMap<u32, String>,
-    /// The number of occurrences of each event since the start, by its name (`kvm:kvm_exit`). When it is empty, the
-    /// exits, if any, are counted as `kvm:kvm_exit`.
+    /// The number of occurrences of each event since the start, by name (`kvm:kvm_exit`). If it is empty, the number
+    /// of exits is used as that of `kvm:kvm_exit`.
     pub events: BTreeMap<String, u64>,
-    /// Until when was recorded, nanoseconds of the recording's clock, where that is later than the last exit.
+    /// The end of the recording, nanoseconds of its clock, if that is later than the last exit.
     pub last_ns: Option<u64>,
 }
 
-/// Its form in a batch.
+/// The form in a batch.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Stored {
-    /// Exits up to the end of this batch.
+    /// The number of exits up to and including this batch.
     pub(super) exits: u64,
-    /// From the beginning to the latest moment that is known of.
+    /// The span from the start to the latest known time.
     pub(super) span: Option<Span>,
     pub(super) losses: Losses,
     pub(super) names: BTreeMap<u32, String>,
     pub(super) events: BTreeMap<String, u64>,
 }
 
-/// The event that an exit is.
+/// The name of the event that each exit is.
 pub(super) const EXIT_EVENT: &str = "kvm:kvm_exit";

@@ -6,21 +6,21 @@ use rustc_hash::FxHashMap;
 use crate::bounded::AccessRoom;
 use crate::{AccessRecord, ExitRecord};
 
-/// Rows that any recording may have: a vCPU's exits of one reason.
+/// The number of rows, one per vCPU and reason, that any recording may have.
 const ROWS_AT_LEAST: u64 = 1024;
-/// Beyond them one row for so many bytes of the recording, so that few bytes do not take up much memory. Four exits
-/// take as much.
+/// Beyond that, one row per this number of bytes of the recording, so that a small file cannot use much memory. Four
+/// exits have this size.
 const BYTES_OF_A_ROW: u64 = 16;
 
-/// Triples of VM, number and thread that are found at once.
+/// The most triples of VM, number and thread that are cached.
 const MOST_TRIPLES: usize = 1 << 16;
 
-/// All vCPUs' exits so far.
+/// The exits of all vCPUs so far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// The vCPU of each triple that was seen.
+    /// The vCPU of each triple.
     by_triple: FxHashMap<Vcpu, usize>,
-    /// The vCPU that a thread, or without threads a number, is now.
+    /// The current vCPU of a thread, or of a number if there are no threads.
     by_identity: FxHashMap<Vcpu, usize>,
     latest: Option<(Vcpu, usize)>,
     vcpus: Vec<Counted>,
@@ -37,12 +37,12 @@ struct Counted {
     accesses: FxHashMap<Access, Exits>,
 }
 
-/// The recording has more different vCPUs and reasons than its size allows.
+/// The error of a recording with more vCPUs and reasons than its size allows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooManyRows;
 
 impl Tally {
-    /// Counts an exit of a recording of which so many bytes were read.
+    /// Counts an exit. `bytes` is the part of the recording that was read so far.
     pub(super) fn add(
         &mut self,
         exit: &ExitRecord,
@@ -82,7 +82,7 @@ impl Tally {
         one.handling_ns.into_iter().for_each(|ns| exits.handling.add(ns));
     }
 
-    /// The vCPU that a row names. A thread's number becomes known with its first entry, perhaps its VM too.
+    /// The vCPU of a row. The number of a thread's vCPU is known from its first entry on, and so may be its VM.
     fn vcpu(&mut self, vcpu: Vcpu) -> usize {
         if let Some((_, at)) = self.latest.filter(|(latest, _)| *latest == vcpu) {
             return at;
@@ -113,7 +113,7 @@ impl Tally {
             self.vcpus.len() - 1
         });
         self.by_identity.insert(identity, at);
-        // A thread that has another number in every row would fill it.
+        // A thread with another number in every row would fill the cache.
         if self.by_triple.len() >= MOST_TRIPLES {
             self.by_triple.clear();
         }
@@ -125,7 +125,7 @@ impl Tally {
     pub(super) fn finish(self) -> Profile {
         let mut profile = Profile::new();
         let mut vcpus = self.vcpus;
-        // In the profile's order, so that each goes to its end.
+        // In the profile's order, so that each vCPU is appended.
         vcpus.sort_by_key(|counted| counted.vcpu);
         for counted in vcpus {
             let vcpu = profile.vcpu(counted.vcpu);

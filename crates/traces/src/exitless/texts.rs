@@ -1,4 +1,4 @@
-//! Texts of a recording and what they mean: each is parsed once, not row by row.
+//! The texts of a recording and their meanings. Each is parsed once, not in every row.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use super::batch::{Batch, Column, StringColumn, Wrong};
 use super::layout::{Numbers, Strings, Texts};
 
-/// Texts of a dictionary; the writer's have no more than 70,000.
+/// The most texts of a dictionary; the writer's have at most 70,000.
 const MOST_TEXTS: usize = 1 << 17;
 
-/// The meaning of a text as a reason, an access or an instruction set; `None` if it has none.
+/// The meaning of a text as a reason, an access or an instruction set; `None` if it is not one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Meaning {
     pub(super) reason: Option<ExitReason>,
@@ -25,7 +25,7 @@ impl Meaning {
     }
 }
 
-/// The dictionaries of a stream, by number.
+/// The dictionaries of a stream, by ID.
 #[derive(Debug, Default)]
 pub(super) struct Dictionaries {
     by_id: FxHashMap<i64, Arc<Vec<Meaning>>>,
@@ -33,7 +33,7 @@ pub(super) struct Dictionaries {
 }
 
 impl Dictionaries {
-    /// Takes a dictionary's batch; `width` is that of its offsets.
+    /// Adds a dictionary batch; `width` is the size of its offsets.
     pub(super) fn take(
         &mut self,
         id: i64,
@@ -55,14 +55,14 @@ impl Dictionaries {
     }
 }
 
-/// A column of texts in one batch.
+/// A text column of one batch.
 #[derive(Debug, Default)]
 pub(super) struct TextColumn {
     numbers: Column,
-    /// The dictionary, if the column has one.
+    /// The dictionary, if the column uses one.
     dictionary: Option<Arc<Vec<Meaning>>>,
     strings: StringColumn,
-    /// Meanings of plain texts seen so far.
+    /// The meanings of the plain texts seen so far.
     known: FxHashMap<String, Meaning>,
     plain: Vec<Meaning>,
 }
@@ -93,18 +93,18 @@ impl TextColumn {
         }
     }
 
-    /// Lets go of the dictionary.
+    /// Releases the dictionary.
     pub(super) fn release(&mut self) {
         self.dictionary = None;
         self.plain.clear();
     }
 
-    /// The meaning of the text in a row; `None` when there is no text.
+    /// The meaning of the text in a row; `None` if there is no text.
     pub(super) fn get(&self, row: usize) -> Option<Meaning> {
         match &self.dictionary {
             Some(dictionary) => {
                 let number = usize::try_from(self.numbers.get(row)?).ok()?;
-                // A number that the dictionary does not have is a text that means nothing.
+                // An index beyond the dictionary is a text without a meaning.
                 Some(dictionary.get(number).copied().unwrap_or_default())
             }
             None => self.strings.get(row).and_then(|_| self.plain.get(row)).copied(),
@@ -124,7 +124,7 @@ fn meaning(known: &mut FxHashMap<String, Meaning>, text: &str) -> Meaning {
     meaning
 }
 
-/// The dictionaries' offsets by number, for those columns that are read.
+/// The offset sizes of the dictionaries of the columns that are read, by ID.
 pub(super) fn widths(columns: impl IntoIterator<Item = Option<Texts>>) -> FxHashMap<i64, usize> {
     let dictionary = |texts| match texts {
         Texts::Dictionary { id, width, .. } => Some((id, width)),
@@ -133,7 +133,7 @@ pub(super) fn widths(columns: impl IntoIterator<Item = Option<Texts>>) -> FxHash
     columns.into_iter().flatten().filter_map(dictionary).collect()
 }
 
-/// A column that is not in the schema has no value in any row.
+/// Reads a column. One that is not in the schema is null in every row.
 pub(super) fn read_if_there(
     place: Option<Numbers>,
     batch: &mut Batch<'_, '_>,

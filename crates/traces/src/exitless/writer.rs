@@ -1,4 +1,4 @@
-//! Writes a recording, batch by batch.
+//! Writes a recording of exits batch by batch.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use super::schema::{Header, key};
 use super::summary::{EXIT_EVENT, Stored, Summary};
 use crate::{AccessRecord, ExitRecord, Sink};
 
-/// Exits of a batch: 6 MiB while they wait.
+/// The number of exits per batch, which take 6 MiB while they wait.
 const BATCH: usize = 1 << 16;
-/// zstd's level 2: 8.5 bytes an exit instead of the 9.4 of level 1 in hardly more time; level 3 takes 8.7.
+/// zstd level 2: 8.5 bytes per exit in hardly more time than the 9.4 of level 1; level 3 needs 8.7.
 const LEVEL: i32 = 2;
-/// The end of an Arrow stream: a message without metadata.
+/// The end-of-stream marker: a message without metadata.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// The result of writing a recording.
+/// The amount that was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Exits in whole batches.
+    /// The number of exits in complete batches.
     pub exits: u64,
-    /// Exits that were given and are not in the recording: those after an error.
+    /// The number of exits that were passed to the writer after an error, and are not in the recording.
     pub not_written: u64,
-    /// Bytes up to the end of the last whole batch. What a file holds beyond them after an error is the torn part of
-    /// a batch: readers leave it out, and it may be cut off.
+    /// The size up to the end of the last complete batch. After an error, the file may have a partial batch behind
+    /// it, which readers ignore and which may be truncated.
     pub bytes: u64,
 }
 
-/// The reason why a recording is not whole.
+/// The reason why a recording is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -45,7 +45,7 @@ pub enum WriteError {
         written.bytes, written.exits, written.not_written
     )]
     Store {
-        /// The amount that was written before.
+        /// The amount that was written before the error.
         written: Written,
         /// The cause.
         #[source]
@@ -58,19 +58,20 @@ pub enum WriteError {
         #[source]
         source: io::Error,
     },
-    /// The exits have no form in the format.
+    /// The exits cannot be encoded.
     #[error("Cannot encode the recording")]
     Encode(#[from] ArrowError),
-    /// The summary cannot be written as JSON.
+    /// The summary cannot be encoded as JSON.
     #[error("Cannot describe the recording")]
     Describe(#[from] serde_json::Error),
 }
 
-/// Writes the exits that it is given as [`Sink`], in batches of 65,536, each with one call of
-/// [`Write::write_all`]: no buffer is needed between.
+/// Writes the exits that it receives as a [`Sink`], in batches of 65,536, each with one call of [`Write::write_all`]:
+/// no buffered writer is needed.
 ///
-/// [`Sink::exit`] cannot say that something went wrong: the first error is kept, ends the writing, and is returned
-/// by [`Self::flush`] or [`Self::finish`]. Without [`Self::finish`] a recording lacks its end, and readers say so.
+/// [`Sink::exit`] cannot return an error: the first one is kept, stops the writing, and is returned by
+/// [`Self::flush`] or [`Self::finish`]. Without [`Self::finish`] a recording has no end marker, and readers report
+/// that.
 #[derive(Debug)]
 pub struct Writer<W: Write + Send> {
     to: W,
@@ -88,10 +89,10 @@ pub struct Writer<W: Write + Send> {
 }
 
 impl<W: Write + Send> Writer<W> {
-    /// Begins a recording in `to`.
+    /// Starts a recording in `to`.
     ///
     /// # Errors
-    /// When `to` cannot take the first bytes.
+    /// If writing the first bytes fails.
     pub fn new(to: W, header: &Header) -> Result<Self, WriteError> {
         let options = IpcWriteOptions::default()
             .try_with_compression(Some(CompressionType::ZSTD))?
@@ -121,7 +122,7 @@ impl<W: Write + Send> Writer<W> {
         Ok(writer)
     }
 
-    /// Replaces the summary; the next batch holds the new one.
+    /// Replaces the summary; the next batch contains the new one.
     pub fn set_summary(&mut self, summary: Summary) {
         self.summary = summary;
     }
@@ -132,17 +133,17 @@ impl<W: Write + Send> Writer<W> {
         self.written
     }
 
-    /// Writes the exits that wait as a batch, however few: after it a cut loses nothing that was given before.
-    /// Does nothing when none wait.
+    /// Writes the waiting exits as a batch, however few, so that they are not lost if the file is cut later. Does
+    /// nothing if none are waiting.
     ///
     /// # Errors
-    /// When something could not be written, be it earlier; once.
+    /// If this or an earlier write failed; each error is returned once.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         if self.waiting.len() > 0 {
             self.write_batch();
         }
         match self.failure.take() {
-            // Since it failed, more exits were given.
+            // More exits were passed since it failed.
             Some(WriteError::Store { source, .. }) => Err(self.cannot_store(source)),
             Some(failure) => Err(failure),
             None if self.failed => Ok(()),
@@ -150,11 +151,11 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// Writes what waits, a last batch without exits that holds `summary`, and the end.
+    /// Writes the waiting exits, a last batch without exits that contains `summary`, and the end marker.
     ///
     /// # Errors
-    /// When something could not be written, be it much earlier. An error that [`Self::flush`] returned is not
-    /// returned again; [`Written::not_written`] tells of it.
+    /// If this or an earlier write failed. An error that [`Self::flush`] has returned is not returned again; see
+    /// [`Written::not_written`].
     pub fn finish(mut self, summary: Summary) -> Result<Written, WriteError> {
         self.summary = summary;
         self.flush()?;
@@ -187,7 +188,7 @@ impl<W: Write + Send> Writer<W> {
         self.waiting.clear();
     }
 
-    /// Encodes the waiting rows as messages: new dictionaries and the batch.
+    /// Encodes the waiting exits as messages: new dictionaries and the batch.
     fn encode(&mut self) -> Result<Vec<u8>, WriteError> {
         let batch = self.dictionaries.batch(&self.schema, &self.waiting)?;
         let (dictionaries, exits) = IpcDataGenerator::default().encode(
@@ -212,7 +213,7 @@ impl<W: Write + Send> Writer<W> {
         let first_ns = exits.iter().map(|exit| exit.time_ns).min();
         let end = |exit: &ExitRecord| exit.time_ns.saturating_add(exit.handling_ns.unwrap_or(0));
         let last_ns = exits.iter().map(end).max().max(self.summary.last_ns);
-        // The beginning stays as the first batch has it: moments asked for count from there.
+        // The start stays that of the first batch, because `--from` and `--to` count from it.
         self.span = match (self.span, first_ns.or(self.summary.last_ns), last_ns) {
             (Some(span), _, last_ns) => {
                 Some(Span { last_ns: span.last_ns.max(last_ns.unwrap_or(0)), ..span })

@@ -3,7 +3,7 @@ use crate::{Options, read_bytes};
 use exits::{Access, Direction, ExitReason, Vcpu};
 use proptest::prelude::*;
 
-/// A disk with room for so many bytes; what does not fit is written in part.
+/// A disk with this much room, which writes the part that fits.
 struct Disk {
     bytes: Vec<u8>,
     room: usize,

@@ -1,10 +1,11 @@
-//! Bytes that were read and not given out yet.
+//! Bytes that were read ahead.
 
 /// Bytes that were read, but not handed out yet.
 #[derive(Default)]
 pub(super) struct Ahead {
     pub(super) bytes: Vec<u8>,
-    /// So many of them were given out or passed over: moving the rest for each would take the square of the time.
+    /// The number of bytes that were handed out or skipped. They are not removed each time, which would take
+    /// quadratic time.
     passed: usize,
 }
 
@@ -14,18 +15,18 @@ impl Ahead {
         &self.bytes[self.passed..]
     }
 
-    /// Gives out the first `count` bytes, or all.
+    /// Skips the first `count` bytes, or all.
     pub(super) fn pass(&mut self, count: usize) {
         self.passed = (self.passed + count).min(self.bytes.len());
     }
 
-    /// Only this is ahead.
+    /// Replaces the contents.
     pub(super) fn replace(&mut self, rest: &[u8]) {
         self.clear();
         self.bytes.extend_from_slice(rest);
     }
 
-    /// Nothing is ahead.
+    /// Removes all bytes.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.passed = 0;

@@ -1,13 +1,13 @@
-//! `struct perf_event_attr`: what a sample of an event holds, and where.
+//! `struct perf_event_attr`, which determines the contents and the layout of an event's samples.
 //!
 //! Sources: `include/uapi/linux/perf_event.h`, `perf_event_open(2)`.
 
 use crate::bytes::{u32_at, u64_at};
 
-/// `PERF_ATTR_SIZE_VER0`: the first version's size, and the least there is.
+/// `PERF_ATTR_SIZE_VER0`, the size of the first version and the smallest valid one.
 pub(super) const SMALLEST: usize = 64;
 
-/// Bits of `sample_type`, in the header's words.
+/// Bits of `sample_type`, in the order of the header.
 mod sample {
     pub(super) const IP: u64 = 1 << 0;
     pub(super) const TID: u64 = 1 << 1;
@@ -38,25 +38,25 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 /// `PERF_TYPE_TRACEPOINT`.
 const TRACEPOINT: u32 = 2;
 
-/// Which event, and what its samples hold.
+/// An event, and the contents of its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Attribute {
     kind: u32,
-    /// The tracepoint's number.
+    /// The tracepoint's ID.
     pub(super) config: u64,
     sample_type: u64,
     read_format: u64,
     flags: u64,
 }
 
-/// The offsets in samples of an event, in bytes from the record's header on.
+/// The offsets in an event's samples, in bytes from the start of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Layout {
     pub(super) identity: Option<u16>,
     pub(super) thread: Option<u16>,
     pub(super) time: Option<u16>,
     pub(super) cpu: Option<u16>,
-    /// The tracepoint's bytes, or what lies before them when that has no fixed size.
+    /// The offset of the raw data, or of the parts of variable size before it.
     pub(super) raw: Option<u16>,
     read: Option<u64>,
     callchain: bool,
@@ -70,7 +70,7 @@ pub(super) struct Layout {
 pub(super) const HEADER: usize = 8;
 
 impl Attribute {
-    /// Reads the parts that every version has.
+    /// Reads the fields that every version has.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             kind: u32_at(bytes, 0)?,
@@ -126,7 +126,7 @@ impl Attribute {
 }
 
 impl Layout {
-    /// The tracepoint's bytes in a sample.
+    /// The raw data of a sample.
     #[inline]
     pub(super) fn raw<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let mut at = usize::from(self.raw?);
@@ -137,7 +137,7 @@ impl Layout {
         record.get(at + 4..)?.get(..length)
     }
 
-    /// The offset of the tracepoint's bytes, after their length, if it is the same for all samples.
+    /// The offset of the raw data, after its length, if it is the same for all samples.
     pub(super) fn fixed_raw(&self) -> Option<u16> {
         self.raw.filter(|_| self.read.is_none() && !self.callchain)
     }
@@ -193,7 +193,7 @@ mod tests {
         let group = read::GROUP | read::ID | read::TOTAL_TIME_ENABLED;
         let layout = attribute(sample::READ | sample::CALLCHAIN | sample::RAW, group).layout();
         let mut record = vec![0; HEADER];
-        // Two values with their identities and the time; three addresses; five bytes.
+        // Two values with their IDs and the time; three addresses; five bytes.
         for word in [2, 100, 1, 10, 2, 20, 3, 0xa, 0xb, 0xc] {
             record.extend(u64::to_le_bytes(word));
         }

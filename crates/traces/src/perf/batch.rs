@@ -1,4 +1,4 @@
-//! The events of a chunk, thread by thread.
+//! The decoded events of a chunk, by thread.
 
 use exits::Span;
 
@@ -6,31 +6,31 @@ use crate::decoder::Counts;
 use crate::event::Event;
 use crate::run::Run;
 
-/// A record that is not an event but has its place among them.
+/// A record that is not an event, but whose place among them matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Note {
-    /// All buffers were read once.
+    /// All buffers were read once (`PERF_RECORD_FINISHED_ROUND`).
     Round,
-    /// The buffer of this processor was full and so many records found no room; its last event before was at
-    /// `after_ns`, unless that is in an earlier chunk.
+    /// The buffer of this CPU was full and `count` records were dropped. The last event before was at `after_ns`;
+    /// `None` if that is in an earlier chunk.
     Lost { cpu: u16, count: u64, after_ns: Option<u64> },
-    /// The kernel's own count of losses of an event: exits or not.
+    /// The kernel's count of lost samples of an event, which is or is not an exit.
     LostSamples { exits: bool, count: u64 },
-    /// The name of a process from this time on; zero for one that was there before the recording.
+    /// The name of a process from this time on; zero if it existed before the recording.
     Name { process: u32, name: String, time_ns: u64 },
 }
 
-/// A thread and its process, as samples hold them: one number, the process in the lower half.
+/// A thread and its process as in samples: a 64-bit word with the process in the lower half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Member(u64);
 
 impl Member {
-    /// From the form in samples.
+    /// The thread and process from a sample.
     pub(super) fn new(both: u64) -> Self {
         Self(both)
     }
 
-    /// A thread whose process samples do not tell.
+    /// A thread whose process is not in the samples.
     pub(super) fn of_unknown_process(thread: u32) -> Self {
         Self(u64::from(thread) << 32 | u64::from(u32::MAX))
     }
@@ -44,7 +44,7 @@ impl Member {
     }
 }
 
-/// Threads whose runs are found without a search, by the lowest bits of their numbers.
+/// The size of the table that finds the run of a thread without a search.
 const RECENT: usize = 64;
 /// No run.
 const NONE: u32 = u32::MAX;
@@ -56,7 +56,7 @@ pub(super) struct Batch {
     runs: Vec<Run<Member>>,
     used: usize,
     recent: [u32; RECENT],
-    /// Each with the number of runs before it.
+    /// The notes, each with the number of runs before it.
     pub(super) notes: Vec<(usize, Note)>,
     /// Time of the last event of each processor; zero for none.
     pub(super) last_of_cpu: [u64; CPUS],
@@ -96,14 +96,14 @@ impl Batch {
         &mut self.runs[..self.used]
     }
 
-    /// Takes an event of a thread.
+    /// Adds an event of a thread.
     pub(super) fn push(&mut self, member: Member, event: &Event) {
         self.last_of_cpu[usize::from(event.cpu) % CPUS] = event.time_ns;
         let number = self.run_of(member);
         self.runs[number].push(event);
     }
 
-    /// Notes the time of a sample that is no event of interest, if it has one.
+    /// Adds the time of a sample other than an event of interest, if it has one.
     pub(super) fn observe(&mut self, time_ns: Option<u64>) {
         if let Some(time_ns) = time_ns.filter(|&time_ns| time_ns > 0) {
             let time = Span { first_ns: time_ns, last_ns: time_ns };
@@ -111,7 +111,7 @@ impl Batch {
         }
     }
 
-    /// The number of the run to which events of a thread belong; it changes with every note.
+    /// The index of the current run of a thread; it changes with every note.
     #[inline]
     pub(super) fn run_of(&mut self, member: Member) -> usize {
         let recent = self.recent[member.thread() as usize % RECENT] as usize;
@@ -125,7 +125,7 @@ impl Batch {
         &mut self.runs[number]
     }
 
-    /// Begins a run. A thread may have several: they stay in order.
+    /// Starts a run. A thread may have several, which stay in order.
     #[cold]
     fn begin(&mut self, member: Member) -> usize {
         let number = self.used;
@@ -138,7 +138,7 @@ impl Batch {
         number
     }
 
-    /// Adds a note; events after it go to runs of their own where that matters.
+    /// Adds a note. If its place matters, later events go into new runs.
     pub(super) fn note(&mut self, note: Note) {
         if matches!(note, Note::Round | Note::Lost { .. }) {
             self.recent = [NONE; RECENT];

@@ -1,4 +1,4 @@
-//! Whole records of a recording, and their events.
+//! Chunks of complete records, and their events.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::decoder::Decoded;
 use crate::event::{Event, Kind};
 
-/// Records in a row, as many as fit a core's cache.
+/// Consecutive records, as many as fit into a core's cache.
 #[derive(Default)]
 pub(super) struct Chunk {
-    /// Whole records are in the first `length` bytes.
+    /// The complete records are in the first `length` bytes.
     pub(super) bytes: Vec<u8>,
     pub(super) length: usize,
     pub(super) schema: Option<Arc<Schema>>,
 }
 
-/// Decodes a chunk into `batch`, whose former content is forgotten.
+/// Decodes a chunk into `batch`, replacing its contents.
 pub(super) fn decode(chunk: &Chunk, batch: &mut Batch) {
     batch.clear();
     let Some(schema) = &chunk.schema else { return };
@@ -43,7 +43,7 @@ fn any(record: &[u8], schema: &Schema, batch: &mut Batch) {
     }
 }
 
-/// Gives thread and tracepoint's bytes of every sample.
+/// Passes the thread and the raw data of every sample to `take`.
 pub(super) fn samples(chunk: &Chunk, mut take: impl FnMut(u32, &[u8])) {
     let Some(schema) = &chunk.schema else { return };
     let mut rest = &chunk.bytes[..chunk.length];
@@ -59,7 +59,7 @@ pub(super) fn samples(chunk: &Chunk, mut take: impl FnMut(u32, &[u8])) {
     }
 }
 
-/// The first record and what is behind it, when it is whole.
+/// The first record and the bytes after it, if it is complete.
 #[inline]
 fn first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let size = usize::from(u16_at(bytes, 6)?);
@@ -119,7 +119,7 @@ fn lost(record: &[u8], schema: &Schema, last_of_cpu: &[u64; CPUS]) -> Option<Not
     Some(Note::Lost { cpu, count, after_ns })
 }
 
-/// `PERF_RECORD_MISC_LOST_SAMPLES_BPF`: a filter of the user's left them out.
+/// `PERF_RECORD_MISC_LOST_SAMPLES_BPF`: a filter of the user dropped the samples.
 const FILTERED: u16 = 1 << 15;
 
 fn lost_samples(record: &[u8], schema: &Schema) -> Option<Note> {
@@ -135,7 +135,7 @@ fn lost_samples(record: &[u8], schema: &Schema) -> Option<Note> {
 fn name(record: &[u8], schema: &Schema) -> Option<Note> {
     let (process, thread) = (u32_at(record, HEADER)?, u32_at(record, HEADER + 4)?);
     let name = crate::bytes::text(record.get(HEADER + 8..)?);
-    // As for all records that are not samples, the layouts of a recording agree on the end.
+    // In records other than samples, all layouts of a recording have the same end.
     let from_end = schema.layout_by(0).and_then(|layout| layout.trailing_time);
     let at = from_end.and_then(|from_end| record.len().checked_sub(usize::from(from_end)));
     let time_ns = at.and_then(|at| u64_at(record, at)).unwrap_or(0);

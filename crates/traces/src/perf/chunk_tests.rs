@@ -7,14 +7,14 @@ use super::*;
 use crate::perf::attribute::Attribute;
 
 const EXIT: &str = include_str!("../../../tracepoints/tests/fixtures/kvm_exit.format");
-/// The sample type of `perf kvm stat record`: identifier, instruction pointer, thread, time, processor, period, raw.
+/// The sample type of `perf kvm stat record`: identifier, instruction pointer, thread, time, CPU, period, raw.
 const SAMPLE_TYPE: u64 = 1 << 16 | 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 10;
 
 fn schema() -> Schema {
     schema_of(SAMPLE_TYPE, &[7])
 }
 
-/// The schema of exits with this sample type, under these identities.
+/// The schema of exits with this sample type and these IDs.
 fn schema_of(sample_type: u64, identities: &[u64]) -> Schema {
     let mut bytes = [0; 64];
     bytes[0] = 2;
@@ -41,7 +41,7 @@ fn exit(thread: u32, time_ns: u64, cpu: u32) -> Vec<u8> {
     sample(&[7, 0, u64::from(thread) << 32 | 40, time_ns, u64::from(cpu), 1])
 }
 
-/// A sample of an exit with these words before the tracepoint's bytes.
+/// A sample of an exit with these words before the raw data.
 fn sample(words: &[u64]) -> Vec<u8> {
     let mut raw = vec![0; 60];
     raw[..2].copy_from_slice(&1635u16.to_le_bytes());
@@ -53,7 +53,7 @@ fn sample(words: &[u64]) -> Vec<u8> {
     record(kind::SAMPLE, &body)
 }
 
-/// A record with identification behind `body`, as `sample_id_all` asks for.
+/// A record with identification after `body`, as with `sample_id_all`.
 fn identified(kind: u32, body: &[u8], cpu: u32) -> Vec<u8> {
     let mut bytes = body.to_vec();
     for word in [0, 0, u64::from(cpu), 7] {
@@ -62,7 +62,7 @@ fn identified(kind: u32, body: &[u8], cpu: u32) -> Vec<u8> {
     record(kind, &bytes)
 }
 
-/// Decodes records twice: with memory behind them, which allows the short way, and without.
+/// Decodes records twice: with memory after them, which allows the fast path, and without.
 fn decoded(records: &[Vec<u8>]) -> [Batch; 2] {
     decoded_by(&schema().shared(), records)
 }
@@ -101,11 +101,11 @@ fn the_short_way_is_gone_whatever_samples_hold() {
     let who = 5u64 << 32 | 40;
     for (left_out, words, identities) in [
         (0, vec![7, 0, who, 10, 1, 1], vec![7, 9]),
-        // Long after the host was started.
+        // An ID that is assigned long after boot.
         (0, vec![1 << 40, 0, who, 10, 1, 1], vec![1 << 40]),
-        // Further apart than there is room for.
+        // IDs further apart than the table.
         (0, vec![7, 0, who, 10, 1, 1], vec![7, 1 << 40]),
-        // Of an event that the header does not have.
+        // An event that is not in the header.
         (0, vec![8, 0, who, 10, 1, 1], vec![7, 9]),
         (ip, vec![7, who, 10, 1, 1], vec![7]),
         (identifier, vec![0, who, 10, 1, 1], vec![]),
@@ -154,7 +154,7 @@ fn names_of_processes_and_losses_by_event() {
 #[test]
 fn what_is_no_exit_is_counted_apart() {
     let mut foreign = exit(5, 10, 0);
-    // The instruction set lies 24 bytes into the tracepoint's 60.
+    // The instruction set is at offset 24 of the raw data, which has 60 bytes.
     let isa = foreign.len() - 60 + 24;
     foreign[isa] = 9;
     let mut unknown = exit(5, 10, 0);

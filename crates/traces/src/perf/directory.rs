@@ -1,7 +1,7 @@
 //! Recordings in a directory, as `perf record --threads` makes them.
 //!
-//! `tools/perf/Documentation/perf.data-directory-format.txt`: the file `data` has the header and the records of
-//! perf itself, `data.0` and so on have the records of some processors each, without a header.
+//! `tools/perf/Documentation/perf.data-directory-format.txt`: the file `data` has the header and the records of perf
+//! itself; `data.0` and so on have the records of some CPUs each, and no header.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +15,7 @@ use crate::pipeline::Feed;
 /// The file with the header.
 pub(super) const MAIN: &str = "data";
 
-/// The other files, by number.
+/// The other files in order of their numbers.
 pub(super) fn parts(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut parts = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -28,15 +28,14 @@ pub(super) fn parts(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(parts.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Several files whose records belong together: read in step, so that what happened at the same time comes at
-/// about the same time.
+/// The files of a directory. They are read in step, so that events of the same time are read at about the same time.
 pub(super) struct Parts {
-    /// Each with its length in bytes.
+    /// The records of each file, and its length in bytes.
     parts: Vec<(Records, u64)>,
 }
 
 impl Parts {
-    /// Takes the part with the header first, each with its length in bytes.
+    /// Takes the records and the length of each file, first the one with the header.
     pub(super) fn new(parts: Vec<(Records, u64)>) -> Self {
         Self { parts }
     }
@@ -45,18 +44,18 @@ impl Parts {
         self.parts.len() == 1
     }
 
-    /// The part with the header.
+    /// The file with the header.
     pub(super) fn main(&self) -> &Records {
         &self.parts[0].0
     }
 
-    /// Bytes that were read.
+    /// The number of bytes that were read.
     pub(super) fn bytes(&self) -> u64 {
         let length = |(records, length): &(Records, u64)| records.position().max(length % u64::MAX);
         self.parts.iter().map(length).sum()
     }
 
-    /// The first damage in any part.
+    /// The first damage in any file.
     pub(super) fn damage(&self) -> Option<Damage> {
         let mut all = self.parts.iter().enumerate();
         let (part, damage) = all.find_map(|(part, (records, _))| Some((part, records.damage.clone()?)))?;
@@ -66,7 +65,7 @@ impl Parts {
         })
     }
 
-    /// The part of which the smallest share was read.
+    /// The file of which the smallest share was read.
     fn next_part(&mut self) -> Option<&mut Records> {
         let share = |(records, length): &(Records, u64)| (records.position() << 16) / (*length).max(1);
         let open = self.parts.iter_mut().filter(|(records, _)| !records.is_done());
@@ -87,7 +86,7 @@ impl Feed for Parts {
     }
 }
 
-/// A part's records and its length in bytes.
+/// Opens a file, and returns its length in bytes.
 pub(super) fn open(path: &Path) -> io::Result<(File, u64)> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();

@@ -1,4 +1,4 @@
-//! Sections of perf's header: who recorded, where.
+//! Sections of perf's header with facts about the recording and its host.
 //!
 //! `tools/perf/Documentation/perf.data-file-format.txt`, "Feature bits".
 
@@ -13,10 +13,10 @@ const VERSION: u32 = 5;
 const ARCH: u32 = 6;
 const CPUDESC: u32 = 8;
 const CMDLINE: u32 = 11;
-/// The records are in several files of a directory.
+/// The records are in several files in a directory.
 pub(super) const DIR_FORMAT: u32 = 24;
 
-/// The content of the feature sections.
+/// The contents of the feature sections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Features {
     pub(super) host: Option<String>,
@@ -28,12 +28,12 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Tests whether the section is one that is read here.
+    /// Tests whether the section is read.
     pub(super) fn wants(feature: u32) -> bool {
         matches!(feature, TRACING_DATA | HOSTNAME | OSRELEASE | VERSION | ARCH | CPUDESC | CMDLINE)
     }
 
-    /// Takes a section; one that cannot be understood says nothing.
+    /// Reads a section; an invalid one is ignored.
     pub(super) fn read(&mut self, feature: u32, section: &[u8]) {
         let one = || word(section).map(|(text, _)| text).filter(|text| !text.is_empty());
         match feature {
@@ -47,7 +47,7 @@ impl Features {
         }
     }
 
-    /// Takes a `PERF_RECORD_HEADER_FEATURE`.
+    /// Reads a `PERF_RECORD_HEADER_FEATURE`.
     pub(super) fn read_record(&mut self, record: &[u8]) {
         let feature = u64_at(record, HEADER).and_then(|feature| u32::try_from(feature).ok());
         if let (Some(feature), Some(section)) = (feature, record.get(HEADER + 8..)) {
@@ -56,14 +56,14 @@ impl Features {
     }
 }
 
-/// A text behind its length, and what follows.
+/// A text with its length before it, and the bytes after it.
 fn word(bytes: &[u8]) -> Option<(String, &[u8])> {
     let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
     let (word, rest) = bytes.get(4..)?.split_at_checked(length)?;
     Some((text(word), rest))
 }
 
-/// Words behind their number, as a shell would take them.
+/// A list of words, quoted for a shell.
 fn command(section: &[u8]) -> Option<String> {
     let mut rest = section.get(4..)?;
     let mut words = Vec::new();

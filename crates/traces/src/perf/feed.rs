@@ -1,4 +1,4 @@
-//! From a stream of bytes to chunks of whole records.
+//! Splits a stream of bytes into chunks of complete records.
 
 use std::io::Read;
 use std::mem;
@@ -17,7 +17,7 @@ use crate::input::Failure;
 use crate::pipeline::Feed;
 use crate::tracing_data;
 
-/// Bytes of a chunk: large enough that handing it over costs little, small enough for a core's cache.
+/// The size of a chunk: large enough that passing it on costs little, small enough for a core's cache.
 const CHUNK: usize = 512 << 10;
 /// Identities of all events: of 1,000 events on 1,000 processors.
 const MOST_IDENTITIES: usize = 1 << 20;
@@ -25,20 +25,20 @@ const MOST_IDENTITIES: usize = 1 << 20;
 /// records.
 const MOST_COPIES: usize = 1 << 10;
 
-/// The records of a recording, one after the other.
+/// The records of a recording, in order.
 pub(super) struct Records {
     reader: Box<dyn Read + Send>,
     failure: Failure,
-    /// Bytes from the recording's start that were taken in, those of `ahead` included.
+    /// The number of bytes that were read from the recording's start, including those in `ahead`.
     position: u64,
-    /// Bytes of records that are still to be taken in; `None` when the header does not say.
+    /// The number of bytes of records that are still to be read; `None` if the header does not have it.
     left: Option<u64>,
     ahead: Ahead,
     ended: bool,
     done: bool,
     inflater: Option<Inflater>,
     pub(super) schema: Schema,
-    /// The copy for chunks; `None` when the schema has changed since.
+    /// The copy for chunks; `None` if the schema has changed since.
     shared: Option<Arc<Schema>>,
     copies: usize,
     pub(super) features: Features,
@@ -48,16 +48,16 @@ pub(super) struct Records {
 
 /// The reason why the walk over records stopped.
 enum Stop {
-    /// The bytes end here, perhaps in the middle of a record.
+    /// The bytes end, perhaps within a record.
     End,
-    /// A record that is not for the decoder begins here.
+    /// A record that the decoder does not handle begins here.
     Special(u32),
-    /// The bytes at this place are of no use, for this reason.
+    /// The bytes at this place are invalid, for this reason.
     Broken(&'static str),
 }
 
 impl Records {
-    /// Records begin at `position` of the recording, which is where `reader` stands; they take `length` bytes.
+    /// Records begin at offset `position` of the recording, where `reader` is, and have `length` bytes.
     pub(super) fn new(
         reader: Box<dyn Read + Send>,
         failure: Failure,
@@ -83,25 +83,24 @@ impl Records {
         }
     }
 
-    /// Bytes from the recording's start up to the end of what was taken in.
+    /// The offset in the recording up to which it was read.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Tests whether everything was handed out.
+    /// Tests whether all records were handed out.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Notes a damage that does not end the records.
+    /// Notes damage, but continues with the records.
     pub(super) fn note_damage(&mut self, offset: u64, what: String) {
         self.damage.get_or_insert(Damage { offset, what });
     }
 
-    /// Takes in bytes until there are `wanted` in `bytes`, whose first `filled` are there already; gives how
-    /// many there are then.
+    /// Reads until `bytes` has `wanted` bytes, of which the first `filled` are already there. Returns the new number.
     fn fill(&mut self, bytes: &mut Vec<u8>, mut filled: usize, wanted: usize) -> usize {
-        // Zeroing memory that is read into is paid once only: chunks are used again.
+        // Chunks are reused, so the memory is zeroed only once.
         if bytes.len() < wanted {
             bytes.resize(wanted, 0);
         }
@@ -141,16 +140,16 @@ impl Records {
     }
 
     fn damaged(&mut self, offset: u64, what: String) {
-        // The first place is the one that matters.
+        // Only the first damage is kept.
         self.note_damage(offset, what);
         self.ended = true;
     }
 
-    /// Walks over whole records. Gives where the walk ended and why.
+    /// Walks over complete records. Returns the offset and the reason of the end.
     fn walk(&mut self, bytes: &[u8]) -> (usize, Stop) {
         let mut at = 0;
         loop {
-            // Kind, flags and size.
+            // Type, flags and size.
             let Some(head) = bytes.get(at..).and_then(<[u8]>::first_chunk).copied().map(u64::from_le_bytes)
             else {
                 return (at, Stop::End);
@@ -179,7 +178,7 @@ impl Records {
         }
     }
 
-    /// An event's attribute, followed by its identities; refuses more than any recording has.
+    /// Adds an event's attribute, which its IDs follow; refuses more than any recording has.
     fn attribute(&mut self, record: &[u8]) -> Result<(), &'static str> {
         let body = &record[HEADER..];
         let size = u32_at(body, 4).and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
@@ -196,7 +195,7 @@ impl Records {
         Ok(())
     }
 
-    /// Lets the next chunk have a new copy of the schema, which is about to change.
+    /// Makes the next chunk copy the schema again, because it is about to change.
     fn change(&mut self) -> Result<(), &'static str> {
         if self.shared.is_some() && self.copies >= MOST_COPIES {
             return Err("it describes events over and over again");
@@ -205,7 +204,7 @@ impl Records {
         Ok(())
     }
 
-    /// The schema for the next chunk. It may be large, so it is copied for a chunk and not for each event.
+    /// The schema for the next chunk. It may be large, so it is not copied for each event that is added.
     fn shared(&mut self) -> Arc<Schema> {
         let Self { schema, shared, copies, .. } = self;
         let shared = shared.get_or_insert_with(|| {
@@ -215,11 +214,11 @@ impl Records {
         Arc::clone(shared)
     }
 
-    /// Learns the tracepoints' formats.
+    /// Adds the tracepoints' formats.
     pub(super) fn learn(&mut self, block: &[u8]) {
         let (data, outcome) = tracing_data::parse(block);
         let early = "The descriptions of the events end early; some events may be missing";
-        // Pipe mode has them as records, and a broken recording may have many.
+        // In pipe mode they are records, of which a corrupt recording may have many.
         if outcome.is_err() && !self.warnings.iter().any(|warning| warning == early) {
             self.warnings.push(early.into());
         }
@@ -232,7 +231,7 @@ impl Records {
         }
     }
 
-    /// Handles the record at the start of `ahead`, of a kind that needs more than the record itself.
+    /// Handles the record at the start of `ahead`, whose data follows the record itself.
     fn special(&mut self, kind: u32) {
         let mut ahead = mem::take(&mut self.ahead);
         let record = ahead.rest();
@@ -244,7 +243,7 @@ impl Records {
         let mut rest = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
         ahead.pass(size);
         let mut block = Vec::new();
-        // Piece by piece: a length that lies must not make us allocate what is not there.
+        // In pieces, so that a wrong length does not make us allocate memory.
         while rest > 0 {
             if ahead.rest().is_empty() {
                 ahead.clear();
@@ -270,7 +269,7 @@ impl Records {
         }
     }
 
-    /// Ends a chunk of `filled` bytes behind its last whole record and keeps the rest for the next one.
+    /// Ends a chunk of `filled` bytes after its last complete record, and keeps the rest for the next one.
     fn end(&mut self, chunk: &mut Chunk, filled: usize, end: usize, stop: Stop) {
         chunk.length = end;
         self.ahead.replace(&chunk.bytes[end..filled]);
@@ -289,7 +288,7 @@ impl Records {
         }
     }
 
-    /// Fills a chunk from the zstd stream inside of the records, up to its end or a record that is apart.
+    /// Fills a chunk from the zstd stream in the records, up to its end or to a record that is not compressed.
     fn inflate(&mut self, chunk: &mut Chunk) {
         let mut inflater = self.inflater.take().unwrap_or_default();
         chunk.bytes.clear();
@@ -321,7 +320,7 @@ impl Records {
     }
 }
 
-/// Kind and size of the first record, when it is whole.
+/// The type and size of the first record, if it is complete.
 fn record_at(bytes: &[u8]) -> Option<(u32, usize)> {
     let size = usize::from(u16_at(bytes, 6)?);
     (size >= HEADER && size <= bytes.len()).then_some((u32_at(bytes, 0)?, size))
@@ -339,8 +338,8 @@ impl Feed for Records {
             chunk.length = 0;
             let ahead = mem::take(&mut self.ahead);
             let (end, stop) = self.walk(ahead.rest());
-            // What is ahead goes first, but only up to a record that is apart; its memory is used again for
-            // what will be ahead next.
+            // The bytes in `ahead` come first, but only up to a record that needs special handling. Copied, so that
+            // the memory of `ahead` is reused.
             let copied = if matches!(stop, Stop::Special(_)) { end } else { ahead.rest().len() };
             if chunk.bytes.len() < copied {
                 chunk.bytes.resize(copied, 0);

@@ -18,7 +18,7 @@ fn records(bytes: &[u8], length: Option<u64>) -> Records {
     Records::new(reader, Failure::default(), 100, length, Schema::new())
 }
 
-/// Everything that is given out.
+/// All bytes of the chunks.
 fn all(records: &mut Records) -> Vec<u8> {
     let (mut chunk, mut all) = (Chunk::default(), Vec::new());
     while records.next(&mut chunk) {
@@ -134,7 +134,7 @@ fn many_sections_between_records_are_taken_out() {
     assert_eq!(records.damage, None);
 }
 
-/// A record that describes an event with these identities.
+/// A record that describes an event with these IDs.
 fn described(identities: &[u64]) -> Vec<u8> {
     let mut body = [0; 64];
     body[0] = 2;
@@ -153,7 +153,7 @@ fn descriptions_of_events_are_copied_once_for_a_chunk() {
     assert_eq!(records.damage, None);
     assert_eq!(records.schema.attributes.len(), 5_000);
     assert!(records.copies <= 1 + bytes.len() / CHUNK, "{}", records.copies);
-    // The last chunk has those described in it.
+    // The last chunk's schema has all events.
     let last = chunk.schema.unwrap();
     assert_eq!((last.attributes.len(), last.identities()), (5_000, 5_000));
 }
@@ -185,7 +185,7 @@ fn more_events_than_any_recording_has_are_damage() {
 
 #[test]
 fn events_described_between_all_other_records_are_damage() {
-    // What is behind a section is another chunk.
+    // The bytes after a section are a new chunk.
     let round = [described(&[1]), record(9, &[1; 8]), record(kind::AUXTRACE, &0u64.to_le_bytes())].concat();
     let mut records = records(&round.repeat(2 * MOST_COPIES), None);
     all(&mut records);

@@ -13,11 +13,11 @@ use super::schema::{MOST_ATTRIBUTES, Schema};
 use crate::Error;
 use crate::bytes::u64_at;
 
-/// `sizeof(struct perf_file_header)`; files before Linux 2.6.33 had none of the feature bits.
+/// `sizeof(struct perf_file_header)`; files before Linux 2.6.33 had no feature bits.
 const LENGTH: usize = 104;
 const FEATURES_AT: usize = 72;
 const FEATURE_BITS: u32 = 256;
-/// An attribute is followed by the place of its identities.
+/// The size of `struct perf_file_section`, which follows each attribute and has the place of its IDs.
 const SECTION: usize = 16;
 
 /// A part of the file.
@@ -30,7 +30,7 @@ pub(super) struct Section {
 /// The content of the header.
 #[derive(Debug)]
 pub(super) struct Header {
-    /// The records; a length of zero means that perf did not get to write it.
+    /// The records; the length is zero if perf was killed before it wrote it.
     pub(super) data: Section,
     pub(super) schema: Schema,
     features: [u64; 4],
@@ -52,7 +52,7 @@ impl Header {
         let (attributes, data) = (section(24), section(40));
         let mut header =
             Self { data, schema: Schema::new(), features: [0, 8, 16, 24].map(|at| number(FEATURES_AT + at)) };
-        // The attribute's own size; that of the header grew with it.
+        // The size of an attribute in this file; that in the header includes the section.
         let each = number(16);
         if each < (attribute::SMALLEST + SECTION) as u64 || each > 4096 {
             return Err(bad(&format!("attributes of {each} bytes"), 16));
@@ -83,7 +83,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Tests whether the file has, or was to have, this section.
+    /// Tests whether the file has, or should have, this section.
     pub(super) fn has(&self, feature: u32) -> bool {
         self.features[(feature / 64) as usize] >> (feature % 64) & 1 != 0
     }
@@ -109,7 +109,7 @@ impl Header {
     }
 }
 
-/// The bytes of a section, `None` when the file does not have all of them.
+/// The bytes of a section; `None` if it is not completely in the file.
 fn read_at(file: &File, section: Section, length: u64) -> Option<Vec<u8>> {
     let end = section.offset.checked_add(section.length)?;
     if end > length {

@@ -1,9 +1,9 @@
-//! The kinds of events in a recording that lost the descriptions of its events.
+//! Infers the kinds of events in a recording without descriptions.
 //!
-//! perf writes them to the file's end, so a recorder that was killed and a copy that was cut have none. What is
-//! left are event numbers, and what the events do: exits and entries alternate, accesses follow the exits that
-//! cause them. The fields used here have had the same places since Linux 2.6.37; the descriptions of 6.12 stand
-//! for them, and are taken for an event only when its samples agree with them.
+//! perf writes the descriptions at the end of the file, so they are missing if the recorder was killed or the file
+//! was cut. What remains are event IDs and the behaviour of events: exits and entries alternate, and accesses follow
+//! the exits that cause them. The fields that are read have had the same offsets since Linux 2.6.37. So the
+//! descriptions of 6.12 are used, but only for events whose samples agree with them.
 
 use exits::{ExitReason, Isa};
 use rustc_hash::FxHashMap;
@@ -14,39 +14,39 @@ use super::feed::Records;
 use crate::bytes::{u16_at, u32_at};
 use crate::pipeline::Feed;
 
-/// `format` files of KVM's events that are read, one after the other.
+/// Concatenated `format` files of KVM's events that are read.
 const FORMATS: &str = include_str!("formats/linux-6.12");
-/// Samples to look at.
+/// The number of samples to inspect.
 const MOST_SAMPLES: usize = 20_000;
-/// The share of an event's occurrences that must be as expected, in percent: different clocks and losses spoil some.
+/// The percentage of an event's occurrences that must be as expected: different clocks and losses spoil some.
 const MOSTLY: usize = 90;
 
-/// The behaviour of one event.
+/// The observed behaviour of an event.
 #[derive(Debug, Default)]
 struct Conduct {
     count: usize,
-    /// Fields that could be those of an exit, of a port's access and so on.
+    /// The number of occurrences whose fields could be those of an exit, of a port access and so on.
     exit: usize,
     port: usize,
     mmio: usize,
     msr: usize,
-    /// Came right before an exit of the same thread.
+    /// The number of occurrences right before an exit of the same thread.
     before_exit: usize,
-    /// Came in an exit of this cause.
+    /// The number of occurrences in an exit with this cause.
     in_port: usize,
     in_mmio: usize,
     in_msr: usize,
 }
 
-/// The last events of a thread.
+/// The last event and exit of a thread.
 #[derive(Debug, Default, Clone, Copy)]
 struct Last {
     event: u16,
     exit: Option<ExitReason>,
 }
 
-/// Finds KVM's events in the records that `records` gives. Gives their descriptions, with the numbers that they
-/// have in this recording, and how many samples were looked at; no descriptions when the samples do not tell.
+/// Finds KVM's events in `records`. Returns their descriptions with the IDs in this recording, and the number of
+/// inspected samples. Returns no descriptions if the samples are not conclusive.
 pub(super) fn formats(records: &mut Records) -> (Vec<(String, EventFormat)>, usize) {
     let samples = samples(records);
     let mut all: FxHashMap<u16, Conduct> = FxHashMap::default();
@@ -58,7 +58,7 @@ pub(super) fn formats(records: &mut Records) -> (Vec<(String, EventFormat)>, usi
         conduct.mmio += usize::from(mmio(raw));
         conduct.msr += usize::from(msr(raw));
     }
-    // Exits of a nested guest look the same, but are fewer than those that they cause.
+    // Exits of a nested guest look the same, but there are fewer of them than of the exits they cause.
     let exits = all.iter().filter(|(_, conduct)| conduct.exit == conduct.count).max_by_key(|(_, c)| c.count);
     let Some((&exits, _)) = exits else { return (Vec::new(), samples.len()) };
     follow(&samples, exits, &mut all);
@@ -83,7 +83,7 @@ pub(super) fn formats(records: &mut Records) -> (Vec<(String, EventFormat)>, usi
     (formats.collect(), samples.len())
 }
 
-/// Threads and tracepoints' bytes of the first samples.
+/// The threads and the raw data of the first samples.
 fn samples(records: &mut Records) -> Vec<(u32, Vec<u8>)> {
     let (mut chunk, mut samples) = (Chunk::default(), Vec::new());
     while samples.len() < MOST_SAMPLES && records.next(&mut chunk) {
@@ -92,7 +92,7 @@ fn samples(records: &mut Records) -> Vec<(u32, Vec<u8>)> {
     samples
 }
 
-/// Watches what each event does among the exits of its thread.
+/// Counts what each event does during the exits of its thread.
 fn follow(samples: &[(u32, Vec<u8>)], exits: u16, all: &mut FxHashMap<u16, Conduct>) {
     let mut threads: FxHashMap<u32, Last> = FxHashMap::default();
     for (thread, raw) in samples {

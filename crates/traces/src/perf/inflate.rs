@@ -1,4 +1,4 @@
-//! Records inside of `PERF_RECORD_COMPRESSED`: one zstd stream, cut into pieces.
+//! Decompresses the records in `PERF_RECORD_COMPRESSED`: one zstd stream, cut into pieces.
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
@@ -6,24 +6,25 @@ use super::attribute::HEADER;
 use super::kind;
 use crate::bytes::{u32_at, u64_at};
 
-/// One piece holds what a ring buffer held, packed into less than 64 KiB: a recording has no larger one.
+/// The largest decompressed piece. A piece is the contents of a ring buffer in less than 64 KiB, so no recording has
+/// a larger one.
 const MOST_OF_A_PIECE: usize = 256 << 20;
 
 /// The state of the stream between pieces.
 #[derive(Default)]
 pub(super) struct Inflater {
     stream: Option<Decoder<'static>>,
-    /// Bytes of the piece at hand that were unpacked already.
+    /// The number of bytes of the current piece that were decompressed.
     done: usize,
-    /// Bytes that it gave so far.
+    /// The number of bytes that it has produced.
     given: usize,
     /// The start of a record whose end is in the next piece.
     rest: Vec<u8>,
 }
 
 impl Inflater {
-    /// Unpacks a record's piece behind what `out` has, until it is done (`true`) or `out` holds `most` bytes.
-    /// The next call continues with the same record then.
+    /// Appends the decompressed piece of a record to `out`, until it is complete (`true`) or `out` has `most` bytes.
+    /// In that case, the next call continues with the same record.
     pub(super) fn inflate(&mut self, record: &[u8], out: &mut Vec<u8>, most: usize) -> Result<bool, String> {
         let bad = |error| format!("the packed records cannot be unpacked ({error})");
         let piece = piece(record).ok_or("a packed record is too short")?;
@@ -43,7 +44,7 @@ impl Inflater {
                 out.truncate(filled);
                 return Err(bad(error));
             }
-            // Nothing in and nothing out: the stream wants its next piece.
+            // No input was used and no output produced: the stream needs the next piece.
             if (input.pos(), output.pos()) == before {
                 done = true;
                 break;
@@ -59,18 +60,18 @@ impl Inflater {
         Ok(done)
     }
 
-    /// Keeps the bytes of a record that is not whole yet.
+    /// Keeps the bytes of an incomplete record.
     pub(super) fn keep_rest(&mut self, rest: &[u8]) {
         self.rest.clear();
         self.rest.extend_from_slice(rest);
     }
 
-    /// Gives back what was kept.
+    /// Moves the kept bytes to `out`.
     pub(super) fn give_rest(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.rest);
     }
 
-    /// Tests whether a record has started but not ended.
+    /// Tests whether there are bytes of an incomplete record.
     pub(super) fn has_rest(&self) -> bool {
         !self.rest.is_empty()
     }

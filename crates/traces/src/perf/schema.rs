@@ -1,4 +1,4 @@
-//! The events of a recording, for decoding its records.
+//! The events of a recording, by which its records are decoded.
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use super::short::ShortWay;
 use crate::bytes::u64_at;
 use crate::decoder::Decoder;
 
-/// Identities below this are found in a table.
+/// IDs below this are looked up in a table.
 const DIRECT: u64 = 1 << 16;
 
-/// Events of a recording: perf writes a few hundred at most; this many would be megabytes.
+/// The most events of a recording: perf writes at most a few hundred; these would be megabytes.
 pub(super) const MOST_ATTRIBUTES: usize = 65_536;
 
 /// Attributes, their identities and the tracepoints' formats. Pipe mode adds to it while it is read.
@@ -22,12 +22,12 @@ pub(super) struct Schema {
     layouts: Vec<Layout>,
     direct: Vec<u8>,
     others: FxHashMap<u64, u8>,
-    /// The attribute of each identity.
+    /// The attribute of each ID.
     owners: FxHashMap<u64, usize>,
-    /// The offset of the identity in every sample; `None` when all have the same layout.
+    /// The offset of the ID in every sample; `None` if all events have the same layout.
     identity: Option<u16>,
     pub(super) decoder: Arc<Decoder>,
-    /// Of what [`Self::shared`] gives.
+    /// Only set in the copies that [`Self::shared`] returns.
     pub(super) short_way: Option<ShortWay>,
     pub(super) formats: Vec<(String, EventFormat)>,
 }
@@ -47,10 +47,10 @@ impl Schema {
         }
     }
 
-    /// Adds an event with the identities of its instances.
+    /// Adds an event with its IDs.
     pub(super) fn add(&mut self, attribute: Attribute, identities: impl Iterator<Item = u64>) {
         let layout = attribute.layout();
-        // Recordings have a handful of layouts, whatever the number of events.
+        // Recordings have few different layouts, whatever the number of events.
         let number = match self.layouts.iter().position(|other| *other == layout) {
             Some(number) => number,
             None if self.layouts.len() < usize::from(u8::MAX) => {
@@ -77,18 +77,18 @@ impl Schema {
         self.identity = self.layouts.iter().find_map(|layout| layout.identity).filter(|_| different);
     }
 
-    /// The number of identities of all events.
+    /// The number of IDs of all events.
     pub(super) fn identities(&self) -> usize {
         self.owners.len()
     }
 
-    /// A copy for decoding, with the short way. To find that takes a look at every identity, so it is not done for each
+    /// A copy for decoding, with the fast path. Finding that takes a look at every ID, so it is not done for each
     /// event that is added.
     pub(super) fn shared(&self) -> Arc<Self> {
         Arc::new(Self { short_way: self.find_short_way(), ..self.clone() })
     }
 
-    /// Tests whether the event with this identity is `kvm_exit`.
+    /// Tests whether the event with this ID is `kvm_exit`.
     pub(super) fn is_exit(&self, identity: u64) -> bool {
         let only = || (self.attributes.len() == 1).then_some(0);
         let owner = self.owners.get(&identity).copied().or_else(only);
@@ -100,7 +100,7 @@ impl Schema {
         self.attributes.iter().any(|attribute| attribute.is_tracepoint() && !attribute.has_time())
     }
 
-    /// Learns the tracepoints.
+    /// Adds the tracepoints' formats.
     pub(super) fn learn(&mut self, formats: Vec<(String, EventFormat)>) {
         if formats.is_empty() {
             return;
@@ -110,7 +110,7 @@ impl Schema {
         self.formats.extend(formats);
     }
 
-    /// The short way, if all tracepoints of the recording have the same layout and it has one.
+    /// The fast path, if all tracepoints have the same layout and it is suitable.
     fn find_short_way(&self) -> Option<ShortWay> {
         let mut numbered = (0u8..).zip(&self.layouts).filter(|(_, layout)| layout.tracepoint);
         let (number, layout) = numbered.next().filter(|_| numbered.next().is_none())?;
@@ -125,7 +125,7 @@ impl Schema {
         ShortWay::new(layout, of_layout, &self.decoder)
     }
 
-    /// The number of the layout of records of the event with this identity.
+    /// The index of the layout of an event's records, by its ID.
     #[inline(always)]
     pub(super) fn layout_number(&self, identity: u64) -> u8 {
         match self.direct.get(identity as usize) {
@@ -135,14 +135,14 @@ impl Schema {
         }
     }
 
-    /// The layout of a sample. As perf does, samples of an unknown identity are taken for the first event's.
+    /// The layout of a sample. As in perf, samples with an unknown ID are decoded like those of the first event.
     #[inline]
     pub(super) fn layout_of(&self, record: &[u8]) -> Option<&Layout> {
         let identity = self.identity.and_then(|at| u64_at(record, usize::from(at)));
         self.layout_by(identity.unwrap_or(0))
     }
 
-    /// The layout of records of the event with this identity.
+    /// The layout of an event's records, by its ID.
     #[inline]
     pub(super) fn layout_by(&self, identity: u64) -> Option<&Layout> {
         self.layouts.get(usize::from(self.layout_number(identity)))
@@ -153,7 +153,7 @@ impl Schema {
 mod tests {
     use super::*;
 
-    /// The start of an attribute with this `sample_type`.
+    /// The first bytes of an attribute with this `sample_type`.
     fn attribute(sample_type: u64) -> Attribute {
         let mut bytes = [0; 64];
         bytes[0] = 2;

@@ -1,4 +1,4 @@
-//! All records of a recording, from its parts to the profile.
+//! Reads all records of a recording into a profile.
 
 use exits::Vcpu;
 use exits::counted;
@@ -14,9 +14,9 @@ use crate::{Error, Format, Options, Origin, Reading, Sink, pipeline};
 
 pub(super) use super::directory::Parts;
 
-/// The kernel's name of the machine that has VM exits of x86.
+/// The kernel's name of the only architecture with exits of VMX and SVM.
 const X86_64: &str = "x86_64";
-/// Events to name when the wanted one is missing.
+/// The most events that a message names if the wanted one is missing.
 const SOME: usize = 5;
 
 /// Reads all records.
@@ -28,7 +28,7 @@ pub(super) fn read(
     sink: &mut impl Sink,
 ) -> Result<Reading, Error> {
     let mut assembly = Assembly::new(options, sink);
-    // A round is over when all buffers were read once; parts have no rounds in common.
+    // After a round, all buffers were read once; the files of a directory have no common rounds.
     let mut tally = Tally { rounds: parts.is_one(), ..Tally::default() };
     let decode = |chunk: &mut Chunk, batch: &mut Batch| chunk::decode(chunk, batch);
     pipeline::run(&mut parts, options.threads, decode, |batch: &mut Batch| {
@@ -76,11 +76,12 @@ fn found(schema: &Schema) -> String {
 struct Tally {
     rounds: bool,
     counts: Vec<u64>,
-    /// The losses by the buffers, and by the kernel's count: the same losses, told twice since Linux 6.1.
+    /// The losses as reported in the buffers, and by the kernel's counts: the same losses are reported twice since
+    /// Linux 6.1.
     lost_in_buffers: u64,
     lost_samples: u64,
     lost_exits: u64,
-    /// When each process got the name that is known.
+    /// The time from which each process has the known name.
     named_ns: FxHashMap<u32, u64>,
 }
 
@@ -114,7 +115,7 @@ fn take<S: Sink>(batch: &mut Batch, assembly: &mut Assembly<'_, S>, tally: &mut 
                 tally.lost_exits = tally.lost_exits.saturating_add(if *exits { *count } else { 0 });
             }
             Note::Name { process, name, time_ns } => {
-                // The parts of a directory tell of names in no common order.
+                // The files of a directory have names in no common order.
                 let known_ns = tally.named_ns.entry(*process).or_insert(0);
                 if time_ns >= known_ns {
                     *known_ns = *time_ns;

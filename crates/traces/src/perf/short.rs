@@ -1,5 +1,5 @@
-//! The short way from a chunk to its events: for recordings in which all samples of tracepoints have the same
-//! layout, which is nearly every one. Records that do not fit go the long way, one by one.
+//! The fast path from a chunk to its events, for recordings in which all samples of tracepoints have the same layout:
+//! nearly all of them. Records that do not match are decoded one by one in the normal way.
 
 use std::mem;
 
@@ -11,31 +11,31 @@ use crate::event::{Event, Kind};
 use crate::quick::{Load, Quick, Window};
 use crate::run::Run;
 
-/// Kind, flags and size.
+/// Type, flags and size.
 const HEAD: Load = Load::whole(0);
-/// More events than the decoder has a short way for.
+/// At least the number of events for which the decoder has a fast path.
 const MOST_EVENTS: usize = 16;
 
-/// Numbers that tell events apart lie this close together.
+/// The largest distance between the numbers that identify events.
 const MOST_NUMBERS: u64 = 1 << 16;
 
 /// The offsets in samples of tracepoints.
 trait Places {
-    /// The number that tells the event.
+    /// The number that identifies the event.
     fn key(&self, sample: &Window) -> u64;
     fn thread(&self, sample: &Window) -> u64;
     fn time(&self, sample: &Window) -> u64;
     fn cpu(&self, sample: &Window) -> u64;
-    /// The length of the tracepoint's bytes.
+    /// The length of the raw data.
     fn length(&self, sample: &Window) -> u64;
-    /// The event's number, with which they begin.
+    /// The event ID, with which the raw data begins.
     fn id(&self, sample: &Window) -> u64;
-    /// The offset of the raw bytes.
+    /// The offset of the raw data.
     fn raw(&self) -> u64;
 }
 
-/// With `IDENTIFIER`, `IP`, `TID`, `TIME`, `CPU`, `PERIOD` and `RAW`, as perf records tracepoints of several kinds
-/// unless told otherwise. Known places take a third of the instructions.
+/// With `IDENTIFIER`, `IP`, `TID`, `TIME`, `CPU`, `PERIOD` and `RAW`, as perf records several kinds of tracepoints by
+/// default. Constant offsets take a third of the instructions.
 struct Usual;
 
 impl Usual {
@@ -94,7 +94,7 @@ impl Places for Usual {
     }
 }
 
-/// The offsets that the recording tells.
+/// The offsets as found in the recording.
 #[derive(Debug, Clone)]
 struct Told {
     key: Load,
@@ -143,30 +143,30 @@ impl Places for Told {
     }
 }
 
-/// An event that has a short way.
+/// An event with a fast path.
 #[derive(Debug, Clone)]
 struct Step {
-    /// With which its bytes begin.
+    /// The event ID.
     id: u64,
     /// The slot in the decoder.
     slot: usize,
     quick: Quick,
 }
 
-/// The facts about a recording that the short way needs.
+/// The data for the fast path of a recording.
 #[derive(Debug, Clone)]
 pub(super) struct ShortWay {
     places: Told,
     usual: bool,
-    /// The lowest key, and what each from there on stands for: the place in `steps` plus one, or zero.
+    /// The lowest key; `numbers` has for each key from there on the index in `steps` plus one, or zero.
     first: u64,
     numbers: Vec<u8>,
     steps: Vec<Step>,
 }
 
 impl ShortWay {
-    /// The one for tracepoints of this layout. `identities` are those of samples that have it, each with the event's
-    /// number; they tell the event where the layout has them.
+    /// The fast path for tracepoints with this layout. `identities` are the IDs of the samples that have it, each
+    /// with the event's ID; they identify the event if the layout has them.
     pub(super) fn new(
         layout: &Layout,
         identities: impl Iterator<Item = (u64, u64)>,
@@ -205,8 +205,8 @@ impl ShortWay {
         Some(Self { places, usual: Usual::is(layout), first, numbers, steps })
     }
 
-    /// Decodes the records in the first `length` of `bytes`, but for those at the very end of the memory; gives where those
-    /// begin. `long` is the long way.
+    /// Decodes the records in the first `length` of `bytes`, except those at the very end of the memory; returns the
+    /// offset of these. `long` decodes a record in the normal way.
     pub(super) fn decode(
         &self,
         bytes: &[u8],
@@ -244,7 +244,7 @@ impl<L: FnMut(&[u8], &mut Batch)> Walk<'_, L> {
         let mut rest = bytes;
         // Most records are of the same thread as the one before.
         let mut pen = Pen::default();
-        // The window may end behind the record, in memory that is not looked at.
+        // The window may extend beyond the record; the bytes there are ignored.
         while let Some(window) = rest.first_chunk() {
             let head = HEAD.read(window);
             let size = (head >> 48) as usize;
@@ -270,7 +270,7 @@ impl<L: FnMut(&[u8], &mut Batch)> Walk<'_, L> {
         bytes.len() - rest.len()
     }
 
-    /// Decodes a record, unless it is not one for the short way.
+    /// Decodes a record, if the fast path can.
     #[inline(always)]
     fn sample(&mut self, head: u64, window: &Window, places: &impl Places) -> Option<(Member, Event)> {
         let length = places.length(window);
@@ -308,7 +308,7 @@ impl<L: FnMut(&[u8], &mut Batch)> Walk<'_, L> {
     }
 }
 
-/// The run that is being written, apart from the others.
+/// The run to which events are added.
 #[derive(Default)]
 struct Pen {
     member: Option<Member>,

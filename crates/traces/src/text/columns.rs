@@ -1,48 +1,49 @@
-//! The columns before an event: who, where and when.
+//! The columns before an event: thread, CPU and time.
 //!
-//! `trace_print_context` and `trace_print_lat_context` in `kernel/trace/trace_output.c` write those of
-//! tracefs, `tep_print_event` of libtraceevent those of `trace-cmd report`, `perf_sample__fprintf_start` in
-//! `tools/perf/builtin-script.c` those of `perf script`. Which columns there are depends on options of each.
+//! The formats of tracefs are in `trace_print_context` and `trace_print_lat_context` in
+//! `kernel/trace/trace_output.c`, those of `trace-cmd report` in `tep_print_event` of libtraceevent, those of `perf
+//! script` in `perf_sample__fprintf_start` in `tools/perf/builtin-script.c`. The columns depend on options of each.
 
 use super::number::{decimal, whole};
 
-/// Columns take no more; names of threads have 15 characters.
+/// The maximum width of all columns; thread names have 15 characters.
 const WIDEST: usize = 256;
-/// A flag column's characters: interrupts, rescheduling, contexts, counts of preemption and migration.
+/// The characters of the flags column: interrupts, need-resched, context, and depths of preemption and migration
+/// disabling.
 const FLAGS: &[u8] = b".#0123456789abcdefdDXNnpPlLBbHhZzSs";
 
-/// In what a time is written.
+/// The unit of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// Seconds with nine digits behind the point.
+    /// Seconds with nine decimals.
     Nanoseconds,
-    /// Seconds with six digits behind the point.
+    /// Seconds with six decimals.
     Microseconds,
-    /// Ticks of a clock that does not count nanoseconds.
+    /// Ticks of a clock other than nanoseconds.
     Ticks,
 }
 
-/// One line about something that happened.
+/// The columns of a line, and the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns<'a> {
     /// The thread's name.
     pub(super) name: &'a [u8],
     pub(super) thread: u32,
-    /// The process, where a column has it.
+    /// The process, if there is a column.
     pub(super) process: Option<u32>,
     pub(super) cpu: u16,
-    /// Nanoseconds, or what the unit is.
+    /// The time in nanoseconds, or in ticks, depending on `unit`.
     pub(super) time: u64,
     pub(super) unit: Unit,
-    /// The event: the rest of the line.
+    /// The rest of the line: the event.
     pub(super) rest: &'a [u8],
 }
 
 impl<'a> Columns<'a> {
-    /// Takes a line apart; `None` when it does not begin with such columns.
+    /// Splits a line; `None` if it does not begin with such columns.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let columns = &line[..line.len().min(WIDEST)];
-        // Names of threads may have colons, too.
+        // Thread names may contain colons.
         let colons = columns.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
         colons.into_iter().find_map(|colon| {
             let stamp = Stamp::before(&columns[..colon])?;
@@ -61,7 +62,7 @@ impl<'a> Columns<'a> {
 }
 
 struct Stamp {
-    /// The start in the line.
+    /// The offset in the line.
     start: usize,
     time: u64,
     unit: Unit,
@@ -83,7 +84,7 @@ impl Stamp {
             let (factor, unit) = match digits.len() {
                 6 => (1000, Unit::Microseconds),
                 9 => (1, Unit::Nanoseconds),
-                // Flags that end with a point touch a time of twelve digits or more.
+                // There is no space between the flags, which end with a dot, and a time of twelve digits or more.
                 12.. => return Some(Self { start, time: whole(digits)?, unit: Unit::Ticks }),
                 _ => return None,
             };
@@ -104,15 +105,15 @@ struct Who<'a> {
 }
 
 impl<'a> Who<'a> {
-    /// Thread, process and processor at the end of `text`, in any order that is in use.
+    /// Thread, process and CPU at the end of `text`, in any of the known orders.
     fn before(text: &'a [u8], needs_cpu: bool) -> Option<Self> {
         let mut rest = text.trim_ascii_end();
         let (mut cpu, mut process) = (None, None);
-        // Flags, process, processor, process again: its place changed in Linux 4.14.
+        // Flags, process, CPU, process again: its place changed in Linux 4.14.
         for _ in 0..4 {
             if let Some(inside) = rest.strip_suffix(b")") {
                 let open = inside.iter().rposition(|&byte| byte == b'(')?;
-                // Dashes stand for a process that was not noted.
+                // Dashes mean that the process was not recorded.
                 process = whole(inside[open + 1..].trim_ascii()).and_then(|process| process.try_into().ok());
                 rest = rest[..open].trim_ascii_end();
                 continue;
@@ -134,7 +135,7 @@ impl<'a> Who<'a> {
         let start = digits_at_the_end(word);
         let thread = whole(&word[start..])?.try_into().ok()?;
         let name = match word[..start].split_last() {
-            // perf: `name 12` or `name 10/12`; `name-12` elsewhere.
+            // `name 12` or `name 10/12` in perf; `name-12` elsewhere.
             None => before,
             Some((b'/', own)) => {
                 process = Some(whole(own)?.try_into().ok()?);
@@ -152,20 +153,20 @@ fn digits_at_the_end(text: &[u8]) -> usize {
     text.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1)
 }
 
-/// The last word and what is before it.
+/// The last word, and the text before it.
 fn last_word(text: &[u8]) -> (&[u8], &[u8]) {
     let start = text.iter().rposition(|byte| matches!(byte, b' ' | b'\t')).map_or(0, |at| at + 1);
     (text[..start].trim_ascii_end(), &text[start..])
 }
 
-/// The processor as `[003]`, or as `[003]-0x1` with flags that trace-cmd was told not to understand.
+/// The CPU as `[003]`, or as `[003]-0x1` with flags that trace-cmd did not decode.
 fn bracketed(word: &[u8]) -> Option<u16> {
     let inside = word.strip_prefix(b"[")?;
     let close = inside.iter().position(|&byte| byte == b']')?;
     u16::try_from(whole(&inside[..close])?).ok()
 }
 
-/// The processor as `3d..1.`, before the flags of the latency format.
+/// The CPU as `3d..1.`, before the flags of the latency format.
 fn leading(word: &[u8]) -> Option<u16> {
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let behind = &word[digits..];

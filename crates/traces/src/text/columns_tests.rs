@@ -33,7 +33,7 @@ fn columns_of_tracefs() {
             "  mix-801   [000] d..1    37.468656: kvm_exit: x",
             ("mix", 801, None, 0, MICRO, Unit::Microseconds),
         ),
-        // With the process, before or behind the processor.
+        // With the process, before or after the CPU.
         (
             "  mix-801     (    400) [000] d..1.    37.468656: kvm_exit: x",
             ("mix", 801, Some(400), 0, MICRO, Unit::Microseconds),
@@ -46,7 +46,7 @@ fn columns_of_tracefs() {
             "  mix-801     (-------) [000] d..1.    37.468656: kvm_exit: x",
             ("mix", 801, None, 0, MICRO, Unit::Microseconds),
         ),
-        // Clocks that tick.
+        // Clocks with ticks.
         (
             "  exitless-442     [001] d..1.            4: kvm_exit: x",
             ("exitless", 442, None, 1, 4, Unit::Ticks),
@@ -69,7 +69,7 @@ fn columns_of_tracefs() {
 #[test]
 fn columns_of_trace_cmd_and_perf() {
     let rows: [(&str, Row<'_>); 9] = [
-        // A time that leaves no space behind the flags.
+        // A time without a space between it and the flags.
         (
             "  exitless-512   [001] d..1.106301954379: kvm_exit: x",
             ("exitless", 512, None, 1, 106_301_954_379, Unit::Ticks),

@@ -1,26 +1,25 @@
-//! The number of occurrences of each event, by its name.
+//! The number of occurrences of each event, by name.
 
 use rustc_hash::FxHashMap;
 
-/// More different events than any kernel has; a text with more is not a trace.
+/// The most different events: more than any kernel has.
 const MOST: usize = 8192;
 const OTHERS: &str = "others";
 
-/// An event's place in a line.
+/// An event in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Named<'a> {
-    /// The system and a colon, as perf writes them; empty elsewhere.
+    /// The subsystem and a colon, as perf writes them; otherwise empty.
     pub(super) system: &'a [u8],
     pub(super) name: &'a [u8],
     pub(super) text: &'a [u8],
 }
 
 impl<'a> Named<'a> {
-    /// Finds the event behind the columns of a line; `None` when it tells of something else, such as a
-    /// function that was called.
+    /// Finds the event after the columns of a line; `None` if the line has something else, such as a function call.
     pub(super) fn find(rest: &'a [u8]) -> Option<Self> {
         let mut rest = rest.trim_ascii_start();
-        // `trace-cmd report --ts-diff`: the time since the event before.
+        // `trace-cmd report --ts-diff`: the time since the previous event.
         if rest.starts_with(b"(+") {
             rest = rest[rest.iter().position(|&byte| byte == b')')? + 1..].trim_ascii_start();
         }
@@ -52,7 +51,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts one.
+    /// Counts an event.
     pub(super) fn add(&mut self, event: &Named<'_>) {
         self.word.clear();
         self.word.extend_from_slice(event.system);
@@ -66,7 +65,7 @@ impl Counts {
         }
     }
 
-    /// All of them, as `system:event`. tracefs leaves out the system, which is known for what KVM is about.
+    /// All counts, as `system:event`. tracefs omits the subsystem; it is known for KVM's events.
     pub(super) fn all(&self) -> Vec<(String, u64)> {
         let name = |word: &Vec<u8>| {
             let name = String::from_utf8_lossy(word);

@@ -1,5 +1,5 @@
 //! The text of an event: `TP_printk` of `arch/x86/kvm/trace.h` and `include/trace/events/kvm.h` of Linux 4.x to 6.x,
-//! the plug-in `plugin_kvm.c` of libtraceevent for `trace-cmd report` and `perf script`, and the plain fields of
+//! the plug-in `plugin_kvm.c` of libtraceevent for `trace-cmd report` and `perf script`, and the raw fields of
 //! `trace-cmd report -R` and of tracefs's option `fields`.
 
 use super::number::{after, find, hexadecimal, number};
@@ -7,7 +7,7 @@ use super::reasons::Reasons;
 use super::registers;
 use crate::event::{Event, Kind};
 
-/// The events that say something of exits.
+/// The events that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
     Exit,
@@ -23,7 +23,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// By the event's name without its system.
+    /// The event with this name, without its subsystem.
     pub(super) fn find(name: &[u8]) -> Option<Self> {
         Some(match name.strip_prefix(b"kvm_")? {
             b"exit" => Self::Exit,
@@ -40,7 +40,7 @@ impl Name {
         })
     }
 
-    /// Kind, value and extra of the event with this text.
+    /// The kind, value and extra of an event with this text.
     pub(super) fn read(self, text: &[u8], reasons: &mut Reasons) -> Option<(Kind, u64, u64)> {
         match self {
             Self::Exit => exit(text, reasons),
@@ -62,7 +62,7 @@ impl Name {
                 let (read, write) = (Kind::MsrRead, Kind::MsrWrite);
                 let kind = either(text, b"msr_read", b"msr_write", b"write=", read, write)?;
                 let msr = after(text, b"msr_read ").or_else(|| after(text, b"msr_write "));
-                // Hexadecimal in all forms, without `0x` in most.
+                // Hexadecimal in all formats, in most without `0x`.
                 let msr = hexadecimal(msr.or_else(|| after(text, b"ecx="))?)?;
                 let data = after(text, b"= ").or_else(|| after(text, b"data=")).and_then(number);
                 Some((kind, msr, data.unwrap_or(0)))
@@ -101,7 +101,7 @@ fn exit(text: &[u8], reasons: &mut Reasons) -> Option<(Kind, u64, u64)> {
             (reason, after(text, b"guest_rip="))
         }
         None => {
-            // Names have spaces in them, and flags follow them.
+            // Names contain spaces, and flags follow them.
             let name = after(text, b"reason ")?;
             let end = find(name, b" rip ")?;
             (reasons.find(&name[..end])?, Some(&name[end + b" rip ".len()..]))
@@ -110,8 +110,8 @@ fn exit(text: &[u8], reasons: &mut Reasons) -> Option<(Kind, u64, u64)> {
     Some((Kind::Exit, Event::exit(reason), rip.and_then(hexadecimal).unwrap_or(0)))
 }
 
-/// The reason of an exit of a nested guest: since Linux 5.13 in the form of `kvm_exit`, before and for L1 in one of its
-/// own.
+/// The reason of a nested guest's exit: since Linux 5.13 in the format of `kvm_exit`; before, and for L1, in a format
+/// of its own.
 fn nested(text: &[u8], reasons: &mut Reasons) -> Option<u64> {
     if let Some(name) = after(text, b"reason: ") {
         let end = find(name, b" info1").or_else(|| find(name, b" ext_inf1"))?;
@@ -141,7 +141,7 @@ fn mmio(text: &[u8]) -> Option<(Kind, u64, u64)> {
     Some((kind, number(address)?, value(text)))
 }
 
-/// Which of two words there is, or what a field says that is zero for a read.
+/// The direction: one of two words, or a field that is zero for a read.
 fn either(text: &[u8], read: &[u8], write: &[u8], field: &[u8], reads: Kind, writes: Kind) -> Option<Kind> {
     if let Some(direction) = after(text, field) {
         return Some(if flag(direction)? == 0 { reads } else { writes });
@@ -152,12 +152,12 @@ fn either(text: &[u8], read: &[u8], write: &[u8], field: &[u8], reads: Kind, wri
     after(text, read).map(|_| reads)
 }
 
-/// A small number, which tracefs may write in brackets only.
+/// A small number, which tracefs may write only in brackets.
 fn flag(text: &[u8]) -> Option<u64> {
     number(text.strip_prefix(b"(").unwrap_or(text))
 }
 
-/// The value that was read or written; zero when the text does not have it.
+/// The data that was read or written; zero if the text does not have it.
 fn value(text: &[u8]) -> u64 {
     after(text, b"val ").or_else(|| after(text, b"val=")).and_then(number).unwrap_or(0)
 }

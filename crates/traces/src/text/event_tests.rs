@@ -11,7 +11,7 @@ fn read(line: &str) -> Option<(Kind, u64, u64)> {
 fn exits_of_all_writers() {
     let npf = Event::exit(ExitReason::svm(0x400));
     let lines = [
-        // Linux 4.x and 5.x, Linux 6.x, the plug-in, plain fields of trace-cmd and of tracefs.
+        // Linux 4.x and 5.x, Linux 6.x, the plug-in, raw fields of trace-cmd and of tracefs.
         ("kvm_exit: reason npf rip 0x8bb4 info 200000006 1000", npf),
         ("kvm_exit: vcpu 0 reason npf rip 0x8bb4 info1 0x0000000200000006 info2 0x0000000000001000", npf),
         ("kvm_exit:             reason EXIT_NPF rip 0x8bb4 info 200000006 1000", npf),
@@ -27,7 +27,7 @@ fn exits_of_all_writers() {
     for (line, reason) in lines {
         assert_eq!(read(line), Some((Kind::Exit, reason, 0x8bb4)), "{line}");
     }
-    // Cut off, unknown, of another architecture.
+    // Truncated, unknown, of another architecture.
     for line in
         ["reason np", "reason nonsense rip 0x1", "TRAP: DABT_LOW: 0x0024", "exit_reason=1 guest_rip=0x1"]
     {
@@ -76,7 +76,7 @@ fn other_events_of_all_writers() {
             "kvm_avic_unaccelerated_access: vcpu=0 offset=0x320 ft=1 rw=1 vec=0",
             (Kind::UnacceleratedWrite, 0x320, 0),
         ),
-        // Of nested guests: since Linux 5.13, before, and of L1's.
+        // Nested guests: since Linux 5.13, before, and for L1.
         (
             "kvm_nested_vmexit: vcpu 0 reason msr rip 0x8bb4 info1 0x1 info2 0x0 intr_info 0x0 error_code 0x0",
             (Kind::NestedExit, Event::exit(ExitReason::svm(0x7c)), 0),

@@ -1,17 +1,17 @@
-//! Lines of a stream that may never end, without memory for each.
+//! Reads lines of a stream of any length in constant memory.
 
 use std::io::{self, Read};
 
-/// Longer than any line of a trace; what is longer is passed over.
+/// Longer than any line of a trace; longer lines are skipped.
 const LONGEST: usize = 256 << 10;
 
-/// One line, without its end.
+/// A line without its line end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     pub(super) text: &'a [u8],
-    /// Bytes from the stream's start.
+    /// The offset in the stream.
     pub(super) offset: u64,
-    /// The stream continued after it: the last line of a stream may be cut off.
+    /// True if it ended with a line end: the last line of a stream may be truncated.
     pub(super) ended: bool,
 }
 
@@ -19,10 +19,10 @@ pub(super) struct Line<'a> {
 pub(super) struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// The part of `buffer` that was not given out yet.
+    /// The part of `buffer` that was not returned yet.
     start: usize,
     end: usize,
-    /// Bytes from the stream's start to `start`.
+    /// The offset in the stream of `start`.
     offset: u64,
     at_end: bool,
 }
@@ -32,12 +32,12 @@ impl<R: Read> Lines<R> {
         Self { reader, buffer: vec![0; LONGEST], start: 0, end: 0, offset: 0, at_end: false }
     }
 
-    /// Bytes that were given out.
+    /// The number of bytes that were returned.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next line, `None` at the end.
+    /// The next line; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         let mut searched = 0;
         let mut too_long = false;
@@ -103,7 +103,7 @@ mod tests {
         found
     }
 
-    /// Gives a few bytes at a time.
+    /// Returns a few bytes at a time.
     struct Slow<'a>(&'a [u8], usize);
 
     impl Read for Slow<'_> {

@@ -1,23 +1,23 @@
-//! Lines that are not events: losses, and facts of a header.
+//! Lines other than events: losses, and facts in a header.
 
 use super::number::{decimal, find};
 use crate::Origin;
 
-/// `lost` of an event's line by which perf says that a buffer was full, and by which the kernel itself counts.
+/// The lines with which perf reports that a buffer was full, and what the kernel counted as lost.
 const PERF_LOST: &[u8] = b"PERF_RECORD_LOST lost ";
 const PERF_LOST_SAMPLES: &[u8] = b"PERF_RECORD_LOST_SAMPLES lost ";
 
-/// The place of a loss of events.
+/// A loss of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// By perf's reader.
+    /// Reported by perf's reader.
     Perf(u64),
-    /// By perf, as the kernel counted. The same losses may have been told by the reader.
+    /// Counted by the kernel. May include losses that the reader has reported.
     PerfSamples(u64),
 }
 
-/// `CPU:3 [LOST 12 EVENTS]` of trace_pipe (`print_trace_line` in `kernel/trace/trace.c`),
-/// `CPU:3 [12 EVENTS DROPPED]` of trace-cmd, both without the number when it is not known.
+/// `CPU:3 [LOST 12 EVENTS]` of trace_pipe (`print_trace_line` in `kernel/trace/trace.c`), `CPU:3 [12 EVENTS DROPPED]`
+/// of trace-cmd. Both omit the number if it is unknown.
 pub(super) fn tracer_lost(line: &[u8]) -> Option<(u16, u64)> {
     let behind = line.strip_prefix(b"CPU:")?;
     let cpu = u16::try_from(decimal(behind)?).ok()?;
@@ -37,16 +37,15 @@ pub(super) fn perf_lost(rest: &[u8]) -> Option<Lost> {
     rest.strip_prefix(PERF_LOST_SAMPLES).and_then(decimal).map(Lost::PerfSamples)
 }
 
-/// `##### CPU 1 buffer started ####`: the buffer was written over, so what was before is lost.
+/// `##### CPU 1 buffer started ####`: the ring buffer wrapped around, so earlier events are lost.
 pub(super) fn buffer_started(line: &[u8]) -> Option<u16> {
     let behind = line.strip_prefix(b"##### CPU ")?;
     find(behind, b" buffer started").and_then(|_| u16::try_from(decimal(behind)?).ok())
 }
 
-/// Takes what a line of the header says; gives the number of events that were written over before they
-/// were read.
+/// Reads a line of the header; returns the number of events that were overwritten before they were read.
 pub(super) fn header(line: &[u8], origin: &mut Origin, architecture: &mut Option<String>) -> u64 {
-    // tracefs: events that are there, and all that were written.
+    // tracefs: the number of events in the buffer, and of all that were written.
     for title in [&b"# entries-in-buffer/entries-written: "[..], b"# latency: "] {
         let Some(mut counts) = line.strip_prefix(title) else { continue };
         if title == b"# latency: " {
@@ -57,7 +56,7 @@ pub(super) fn header(line: &[u8], origin: &mut Origin, architecture: &mut Option
         let written = find(counts, b"/").and_then(|at| decimal(&counts[at + 1..]));
         return there.zip(written).map_or(0, |(there, written)| written.saturating_sub(there));
     }
-    // perf: title, colon, content.
+    // perf: a title, a colon, and the value.
     let text = String::from_utf8_lossy(line);
     if let Some((_, kernel)) =
         text.split_once(" latency trace v").and_then(|(_, rest)| rest.split_once(" on "))
@@ -67,7 +66,7 @@ pub(super) fn header(line: &[u8], origin: &mut Origin, architecture: &mut Option
     let Some((title, content)) = text.trim_start_matches('#').split_once(':') else { return 0 };
     let content = Some(content.trim().to_owned()).filter(|content| !content.is_empty());
     match title.trim() {
-        // A host without a name.
+        // "(none)" is a host without a name.
         "hostname" => origin.host = content.filter(|host| host != "(none)"),
         "os release" => origin.kernel = content,
         "perf version" => origin.version = content,

@@ -1,6 +1,6 @@
-//! Numbers and words inside of a line.
+//! Finds numbers and words in a line.
 
-/// The decimal number that begins here, or the hexadecimal one with `0x`. What follows it does not matter.
+/// The number at the start of `text`, decimal, or hexadecimal with `0x`. The text after it is ignored.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     match text.strip_prefix(b"0x") {
         Some(digits) => hexadecimal(digits),
@@ -8,7 +8,7 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// The decimal number that begins here.
+/// The decimal number at the start of `text`.
 pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     let mut value = u64::from(digit(*text.first()?)?);
     for &byte in &text[1..] {
@@ -18,12 +18,12 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A text that is a decimal number and nothing else.
+/// The decimal number that is the whole text.
 pub(super) fn whole(text: &[u8]) -> Option<u64> {
     text.iter().all(u8::is_ascii_digit).then(|| decimal(text))?
 }
 
-/// The hexadecimal number that begins here, with or without `0x`.
+/// The hexadecimal number at the start of `text`, with or without `0x`.
 pub(super) fn hexadecimal(text: &[u8]) -> Option<u64> {
     let text = text.strip_prefix(b"0x").unwrap_or(text);
     let nibble = |byte: &u8| char::from(*byte).to_digit(16).map(u64::from);
@@ -41,7 +41,7 @@ fn digit(byte: u8) -> Option<u8> {
     byte.is_ascii_digit().then(|| byte - b'0')
 }
 
-/// The text after the first `key` that stands at the start of a word.
+/// The text after the first `key` at the start of a word.
 pub(super) fn after<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let mut from = 0;
     loop {

@@ -1,13 +1,13 @@
-//! From a name of an exit reason to its number, whoever wrote it.
+//! Finds the number of an exit reason by its name in any of the formats.
 
 use exits::{ExitReason, Isa};
 use rustc_hash::FxHashMap;
 
 use super::number::{hexadecimal, number, whole};
 
-/// Names of SVM's exit codes in the plug-ins of libtraceevent, which trace-cmd and perf use: the kernel's
-/// `SVM_EXIT_` constants (`arch/x86/include/uapi/asm/svm.h`) without `SVM_`. Left out are those that differ
-/// from the kernel's printed name by their case only.
+/// Names of SVM exit codes in libtraceevent's plug-ins, which trace-cmd and perf use: the kernel's `SVM_EXIT_`
+/// constants (`arch/x86/include/uapi/asm/svm.h`) without `SVM_`. Names that differ from the kernel's printed ones
+/// only in case are omitted.
 const PLUGIN: &[(&str, u32)] = &[
     ("CR0_SEL_WRITE", 0x65),
     ("INTR", 0x60),
@@ -32,24 +32,24 @@ const PLUGIN: &[(&str, u32)] = &[
     ("ERR", u32::MAX),
 ];
 const PLUGIN_PREFIX: &str = "EXIT_";
-/// Exceptions are `EXIT_EXCP_PF` to the plug-in and `PF excp` to the kernel.
+/// Exceptions are `EXIT_EXCP_PF` in the plug-in and `PF excp` in the kernel.
 const EXCEPTION: &str = " excp";
 
-/// VMX: bit 31 and its name (`VMX_EXIT_REASON_FLAGS` in `arch/x86/include/uapi/asm/vmx.h`).
+/// VMX: bit 31 with its name (`VMX_EXIT_REASON_FLAGS` in `arch/x86/include/uapi/asm/vmx.h`).
 const FAILED_ENTRY: u32 = 1 << 31;
 const FAILED_ENTRY_NAME: &[u8] = b"FAILED_VMENTRY";
-/// Bits of a VMX exit reason that are the reason itself.
+/// The bits of a VMX exit reason that are the basic reason.
 const BASIC: u32 = 0xffff;
 
-/// A name of an earlier kernel, see `exits`.
+/// The name in earlier kernels, see `exits`.
 const FORMER: &str = "PENDING_INTERRUPT";
-/// Texts that are found without a search; each recording has few.
+/// The most texts that are cached; a recording has few.
 const MOST: usize = 1024;
 
 /// Finds reasons.
 pub(super) struct Reasons {
     known: FxHashMap<Vec<u8>, ExitReason>,
-    /// The instruction set of the reasons so far, for those that are numbers.
+    /// The instruction set of the reasons so far, for reasons that are only numbers.
     isa: Option<Isa>,
 }
 
@@ -74,7 +74,7 @@ impl Reasons {
         Self { known, isa: None }
     }
 
-    /// The reason that is written like this.
+    /// The reason for this text.
     pub(super) fn find(&mut self, text: &[u8]) -> Option<ExitReason> {
         let reason = match self.known.get(text) {
             Some(&reason) => reason,
@@ -90,7 +90,7 @@ impl Reasons {
         Some(reason)
     }
 
-    /// A reason with flags behind it, or a number.
+    /// A reason with flags, or a number.
     #[cold]
     fn take_apart(&self, text: &[u8]) -> Option<ExitReason> {
         let (mut base, mut flags) = (text, 0);
@@ -113,7 +113,7 @@ impl Reasons {
         }
     }
 
-    /// The reason of these numbers, as `kvm_exit` has them.
+    /// The reason for these numbers, as in the fields of `kvm_exit`.
     pub(super) fn of_numbers(&mut self, isa: u64, code: u64) -> Option<ExitReason> {
         let isa = Isa::from_kvm(u32::try_from(isa).ok()?)?;
         self.isa = Some(isa);
@@ -121,7 +121,7 @@ impl Reasons {
     }
 }
 
-/// A number without a name: `0x4d` of the kernel, `UNKNOWN (77)` of the plug-in.
+/// A number without a name: `0x4d` in the kernel, `UNKNOWN (77)` in the plug-in.
 fn unnamed(text: &[u8]) -> Option<u64> {
     match text.strip_prefix(b"UNKNOWN (").and_then(|text| text.strip_suffix(b")")) {
         Some(inside) => whole(inside),
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn flags_and_numbers() {
         let mut reasons = Reasons::new();
-        // Nobody knows whose number it is.
+        // The instruction set is not known yet.
         assert_eq!(reasons.find(b"0x4d"), None);
         assert_eq!(reasons.find(b"INVALID_STATE FAILED_VMENTRY"), Some(ExitReason::vmx(0x8000_0021)));
         assert_eq!(

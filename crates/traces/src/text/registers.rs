@@ -1,4 +1,4 @@
-//! Registers of the local APIC by the names that the kernel prints.
+//! Registers of the local APIC by their names in the kernel's output.
 
 use super::number::number;
 
@@ -6,7 +6,7 @@ const PREFIX: &[u8] = b"APIC_";
 
 /// `kvm_trace_symbol_apic` in `arch/x86/kvm/trace.h`, without `APIC_`; offsets in the APIC page.
 const NAMES: &[(&[u8], u64)] = &[
-    // The one that guests write most comes first.
+    // First the one that guests write most.
     (b"EOI", 0x0b0),
     (b"ICR", 0x300),
     (b"ID", 0x020),
@@ -37,7 +37,7 @@ const NAMES: &[(&[u8], u64)] = &[
     (b"ECTRL", 0x410),
 ];
 
-/// The offset of the register that begins here; those without a name are printed as numbers.
+/// The offset of the register at the start of `text`; those without a name are printed as numbers.
 pub(super) fn offset(text: &[u8]) -> Option<u64> {
     let Some(name) = text.strip_prefix(PREFIX) else { return number(text) };
     let length = name.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();

@@ -1,29 +1,29 @@
-//! The recording or buffer, of several, that a line is from.
+//! The recording or buffer that a line is from, if there are several.
 //!
-//! `trace-cmd report` writes the name of the buffer, or of the file when there are several, before the
-//! columns (`trace_show_data` in `tracecmd/trace-read.c`). Buffers may hold the same events.
+//! `trace-cmd report` writes the name of the buffer, or of the file if there are several, before the columns
+//! (`trace_show_data` in `tracecmd/trace-read.c`). Different buffers may have the same events.
 
 use crate::event::Kind;
 use crate::owners::Owners;
 
-/// More than anybody gives to one report.
+/// The most sources.
 const MOST: usize = 64;
 
 /// The sources of lines.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    /// The names, in the order in which they appeared.
+    /// The names in order of appearance.
     names: Vec<Vec<u8>>,
     owners: Owners,
-    /// Events that were left out.
+    /// The number of events that were ignored.
     pub(super) left_out: u64,
 }
 
 impl Sources {
-    /// Tests whether an event is taken, by the text before its thread's number.
+    /// Tests whether an event is taken, by the text before its thread ID.
     pub(super) fn takes(&mut self, before: &[u8], thread: u32, kind: Kind) -> bool {
         let source = source(before);
-        // Nearly all texts have one source, and no word for it.
+        // Most texts have a single source without a name.
         if source.is_empty() && self.names.is_empty() {
             return true;
         }
@@ -41,7 +41,7 @@ impl Sources {
     }
 }
 
-/// The text before the thread's name: a word and a colon, and spaces that fill up the name's column.
+/// The text before the thread's name: a word, a colon, and spaces that pad the name's column.
 fn source(before: &[u8]) -> &[u8] {
     let colon = before.windows(3).position(|window| window == b":  ");
     colon.map_or(&[], |colon| &before[..colon])

@@ -1,4 +1,4 @@
-//! Pages, decoded.
+//! The decoded events of a chunk's pages.
 
 use exits::Span;
 
@@ -9,17 +9,17 @@ use crate::decoder::{Counts, Decoded, Decoder};
 use crate::event::{Event, Kind};
 use crate::run::Run;
 
-/// The content of a chunk's pages.
+/// The events in the pages of a chunk.
 #[derive(Default)]
 pub(super) struct Batch {
     runs: Vec<Run<u32>>,
     used: usize,
-    /// So many events (zero: an unknown number) were lost behind so many runs.
+    /// The losses: the number of runs before, and the number of lost events (zero if unknown).
     pub(super) losses: Vec<(usize, u64)>,
     pub(super) counts: Counts,
     pub(super) undecoded: u64,
     pub(super) flaws: Vec<Flaw>,
-    /// From the first event to the last, of interest or not.
+    /// The span from the first event to the last, of interest or not.
     pub(super) observed: Option<Span>,
     pub(super) cpu: u16,
     pub(super) buffer: usize,
@@ -58,7 +58,7 @@ impl Batch {
         self.runs[self.used - 1].begin(thread);
     }
 
-    /// Events were lost here.
+    /// Records that events were lost here.
     fn lost(&mut self, count: u64) {
         self.losses.push((self.used, count));
     }
@@ -68,14 +68,14 @@ impl Batch {
     }
 }
 
-/// Decodes a chunk into `batch`, whose former content is forgotten.
+/// Decodes a chunk into `batch`, replacing its contents.
 pub(super) fn decode(chunk: &Chunk, decoder: &Decoder, batch: &mut Batch) {
     batch.clear(chunk);
     let Some(clock) = chunk.clock else { return };
     for (number, bytes) in chunk.bytes.chunks(chunk.page_size).enumerate() {
         let start = number * chunk.page_size;
         let Some(page) = Page::parse(bytes, chunk.page_size) else {
-            // What the file does not have is told by the feed.
+            // The feed reports pages that are missing in the file.
             if bytes.len() >= super::page::HEADER {
                 broken(chunk, start, batch);
             }
@@ -113,7 +113,7 @@ pub(super) fn decode(chunk: &Chunk, decoder: &Decoder, batch: &mut Batch) {
     }
 }
 
-/// Notes that a page makes no sense from some place on.
+/// Records that a page is invalid from this place on.
 #[cold]
 fn broken(chunk: &Chunk, place: usize, batch: &mut Batch) {
     let page = format!("a page of CPU {} makes no sense", chunk.cpu);

@@ -1,8 +1,8 @@
-//! From ticks of the recording's clock to nanoseconds.
+//! Converts ticks of the recording's clock to nanoseconds.
 
 use super::options::{Facts, TscRate};
 
-/// Ticks of `uptime` are those of user space, 100 a second on x86 (`trace_clock_jiffies` in
+/// The length of a tick of `uptime`: those of user space, 100 per second on x86 (`trace_clock_jiffies` in
 /// `kernel/trace/trace_clock.c`).
 const NS_OF_UPTIME: u64 = 10_000_000;
 
@@ -11,7 +11,7 @@ enum Rate {
     Nanoseconds,
     Uptime,
     Tsc(TscRate),
-    /// Nobody knows how long a tick is.
+    /// The length of a tick is unknown.
     Ticks,
 }
 
@@ -23,20 +23,20 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The clock of this name.
+    /// The clock with this name.
     pub(super) fn new(name: &str, facts: &Facts) -> Self {
         let rate = match (name, facts.tsc_rate) {
             ("local" | "global" | "perf" | "boot" | "tai", _) => Rate::Nanoseconds,
             (name, _) if name.starts_with("mono") => Rate::Nanoseconds,
             ("uptime", _) => Rate::Uptime,
             ("counter", _) | (_, None) => Rate::Ticks,
-            // `x86-tsc`, and `tsc2nsec`, as trace-cmd calls it when it wrote the rate.
+            // `x86-tsc`; trace-cmd calls it `tsc2nsec` if it wrote the rate.
             (_, Some(rate)) => Rate::Tsc(rate),
         };
         Self { rate, offset_ns: facts.offset_ns }
     }
 
-    /// The time of these ticks.
+    /// The time of a tick count in nanoseconds.
     #[inline]
     pub(super) fn ns(&self, ticks: u64) -> u64 {
         let ns = match self.rate {
@@ -50,7 +50,7 @@ impl Clock {
         ns.saturating_add_signed(self.offset_ns)
     }
 
-    /// A warning about times of this clock, if one is due.
+    /// A warning if times of this clock are doubtful.
     pub(super) fn doubt(&self, name: &str) -> Option<String> {
         match self.rate {
             Rate::Nanoseconds | Rate::Tsc(_) => None,

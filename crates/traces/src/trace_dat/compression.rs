@@ -1,4 +1,4 @@
-//! Packed parts of a `trace.dat` of version 7 (`lib/trace-cmd/trace-compress.c` of trace-cmd).
+//! Compressed parts of a `trace.dat` of version 7 (`lib/trace-cmd/trace-compress.c` of trace-cmd).
 
 use std::io::Read;
 
@@ -18,7 +18,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// By the name in the header.
+    /// The algorithm with this name in the header.
     pub(super) fn named(name: &str) -> Option<Self> {
         match name {
             "none" => Some(Self::None),
@@ -29,7 +29,7 @@ impl Compression {
     }
 }
 
-/// Unpacks parts one by one.
+/// Decompresses parts one by one.
 pub(super) struct Unpacker {
     compression: Compression,
     zstd: Option<zstd::bulk::Decompressor<'static>>,
@@ -41,8 +41,8 @@ impl Unpacker {
         Self { compression, zstd: None, packed: Vec::new() }
     }
 
-    /// Unpacks the part that begins here with its two sizes. What is behind it can be read even when its
-    /// content cannot. Of a part that is cut off, `out` gets what there is.
+    /// Decompresses the part that begins here with its two sizes. The parts after it can be read even if it is
+    /// invalid. If it is truncated, `out` gets the beginning.
     pub(super) fn unpack(&mut self, fields: &mut Fields<impl Read>, out: &mut Vec<u8>) -> Result<Part, Flaw> {
         out.clear();
         let start = fields.at;
@@ -68,7 +68,7 @@ impl Unpacker {
         })
     }
 
-    /// Unpacks until it goes wrong.
+    /// Decompresses up to the first error.
     fn beginning(&self, size: usize, out: &mut Vec<u8>) {
         let packed = &self.packed[..];
         let reader: Box<dyn Read + '_> = match self.compression {
@@ -87,7 +87,7 @@ impl Unpacker {
         match self.compression {
             Compression::None => out.extend_from_slice(&self.packed),
             Compression::Zlib => {
-                // One byte more shows that there is more than there should be.
+                // One byte more reveals data beyond the size.
                 ZlibDecoder::new(&self.packed[..]).take(size as u64 + 1).read_to_end(out)?;
             }
             Compression::Zstd => {
@@ -103,7 +103,7 @@ impl Unpacker {
     }
 }
 
-/// The result of unpacking a part.
+/// The result of decompressing a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Whole,
@@ -148,7 +148,7 @@ mod tests {
                 assert!(matches!(bad, Ok(Part::Bad(Flaw { offset, .. })) if offset == at as u64), "{bad:?}");
             }
             assert!(unpacker.unpack(&mut fields, &mut out).is_err());
-            // zstd packs all of it as one block.
+            // zstd compresses all of it as one block.
             let cut = part(&packed, plain.len());
             assert!(unpacker.unpack(&mut Fields::new(&cut[..cut.len() * 3 / 4], 0), &mut out).is_err());
             assert!(

@@ -1,5 +1,5 @@
-//! The descriptions of pages and events at the start of a file: trace-cmd.dat.v6(5), "HEADER INFO FORMAT" to
-//! "EVENT FORMATS". In version 7 each is a section of its own, with the same content.
+//! The descriptions of pages and events at the start of a file: trace-cmd.dat.v6(5), "HEADER INFO FORMAT" to "EVENT
+//! FORMATS". In version 7 each is a section with the same contents.
 
 use std::io::Read;
 
@@ -9,15 +9,15 @@ use super::file::{Fields, Flaw};
 use super::page::HEADER;
 use crate::decoder::Decoder;
 
-/// Descriptions are a few kilobytes each.
+/// The largest description; they have a few kilobytes.
 const LONGEST: u64 = 1 << 20;
 
-/// The content of `header_page`.
+/// The contents of `header_page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pages {
-    /// Bytes of a page, the 16 before the records included.
+    /// The size of a page in bytes, including the 16 bytes before the records.
     pub(super) size: u64,
-    /// The kernel's `long` has 64 bits.
+    /// True if the kernel's `long` has 64 bits.
     pub(super) wide: bool,
 }
 
@@ -25,9 +25,9 @@ pub(super) struct Pages {
 pub(super) struct Descriptions {
     pub(super) pages: Option<Pages>,
     pub(super) decoder: Decoder,
-    /// There is a `kvm_exit`, with whatever fields.
+    /// True if there is a `kvm_exit`, with any fields.
     pub(super) has_kvm_exit: bool,
-    /// Systems whose events are described, those of ftrace itself left out.
+    /// The subsystems whose events are described, without ftrace itself.
     pub(super) systems: Vec<String>,
     pub(super) misunderstood: Vec<String>,
 }
@@ -43,7 +43,7 @@ impl Descriptions {
         }
     }
 
-    /// `header_page` and `header_event`.
+    /// Reads `header_page` and `header_event`.
     pub(super) fn header_info(&mut self, fields: &mut Fields<impl Read>) -> Result<(), Flaw> {
         for name in ["header_page", "header_event"] {
             let at = fields.at;
@@ -58,7 +58,7 @@ impl Descriptions {
         Ok(())
     }
 
-    /// The events of ftrace itself.
+    /// Reads the events of ftrace itself.
     pub(super) fn ftrace_events(&mut self, fields: &mut Fields<impl Read>) -> Result<(), Flaw> {
         for _ in 0..fields.u32()? {
             let text = description(fields)?;
@@ -67,7 +67,7 @@ impl Descriptions {
         Ok(())
     }
 
-    /// The events of all systems.
+    /// Reads the events of all subsystems.
     pub(super) fn event_formats(&mut self, fields: &mut Fields<impl Read>) -> Result<(), Flaw> {
         for _ in 0..fields.u32()? {
             let system = fields.text()?;
@@ -101,7 +101,7 @@ fn description(fields: &mut Fields<impl Read>) -> Result<String, Flaw> {
     Ok(String::from_utf8_lossy(&fields.block(length)?).into_owned())
 }
 
-/// Its lines are those of an event's fields.
+/// Parses `header_page`, whose lines are like those of an event's fields.
 fn pages(text: &str) -> Option<Pages> {
     let format = EventFormat::parse(&format!("name: header_page\nID: 0\n{text}")).ok()?;
     let (commit, data) = (format.field("commit")?, format.field("data")?);

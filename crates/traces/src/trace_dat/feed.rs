@@ -1,5 +1,5 @@
-//! The pages of all processors, in steps: their data lies one after the other, but what happened at one time
-//! has to be read at about one time.
+//! Reads the pages of all CPUs in steps: each CPU's data is contiguous, but events of the same time must be read at
+//! about the same time.
 
 use super::clock::Clock;
 use super::compression::{Compression, Part, Unpacker};
@@ -9,47 +9,47 @@ use super::options::Processor;
 use crate::bytes::u64_at;
 use crate::pipeline;
 
-/// Bytes that are read of one processor at a time, at most.
+/// The most bytes that are read of one CPU at a time.
 const STEP: u64 = 256 << 10;
-/// The bytes of a step over all processors. Their events wait until the slowest processor has come as far, so that this
-/// keeps them well below what `Assembly` holds.
+/// The bytes of a step over all CPUs. Events wait until the slowest CPU has caught up, so this keeps them well below
+/// the limit of `Assembly`.
 const STEPS: u64 = 16 << 20;
-/// Pages of one processor that may be read although another processor has earlier ones: a step has its price.
+/// The number of pages of one CPU that are read even if another CPU has earlier ones, because each step has a cost.
 const AHEAD: usize = 8;
 
-/// Pages of one processor.
+/// Pages of one CPU.
 #[derive(Default)]
 pub(super) struct Chunk {
-    /// Whole pages, but for what the file does not have any more.
+    /// Complete pages, except for what is missing in the file.
     pub(super) bytes: Vec<u8>,
     pub(super) page_size: usize,
-    /// The offset in the file; of the packed form when `packed`.
+    /// The offset in the file; of the compressed part if `packed`.
     pub(super) offset: u64,
     pub(super) packed: bool,
     pub(super) cpu: u16,
-    /// The number of the buffer.
+    /// The index of the buffer.
     pub(super) buffer: usize,
     pub(super) clock: Option<Clock>,
-    /// The defect after the pages.
+    /// The defect after these pages.
     pub(super) flaw: Option<Flaw>,
-    /// No event after those of this chunk and the ones before is older than this.
+    /// All events after this chunk are at least as new as this.
     pub(super) reached_ns: u64,
 }
 
-/// The data of one processor in one buffer, as far as it was read.
+/// The data of one CPU in one buffer, and how far it was read.
 struct Run {
     cpu: u16,
     buffer: usize,
     clock: Clock,
     page_size: u64,
     packed: bool,
-    /// Packed parts that are still to come; `None` before their number was read.
+    /// The number of compressed parts that are left; `None` before it was read.
     parts: Option<u32>,
     at: u64,
     end: u64,
-    /// Later events are not older than this.
+    /// Later events are at least as new as this.
     reached_ns: u64,
-    /// Bytes to read next: few where processors take turns.
+    /// The number of bytes to read next: few if CPUs alternate.
     step: u64,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
-    /// `buffers` with their clocks.
+    /// Creates the feed for `buffers` with their clocks.
     pub(super) fn new(recorded: &'a Recorded, compression: Compression, buffers: &[(Buffer, Clock)]) -> Self {
         let mut runs = Vec::new();
         for (number, (buffer, clock)) in buffers.iter().enumerate() {
@@ -115,7 +115,7 @@ impl pipeline::Feed for Feed<'_> {
     }
 }
 
-/// The time of a page, `None` when nothing was written to it.
+/// The time of a page; `None` if nothing was written to it.
 fn time(page: &[u8]) -> Option<u64> {
     u64_at(page, 0).filter(|&time| time > 0)
 }
@@ -125,12 +125,13 @@ impl Run {
         self.at >= self.end || self.parts == Some(0)
     }
 
-    /// Notes which times cannot come any more, after these pages.
+    /// Updates `reached_ns` after these pages.
     fn look_ahead(&mut self, recorded: &Recorded, pages: &[u8]) {
-        // Pages follow each other in time. The next one is known unless it is packed, else the last one tells.
+        // Pages are in order of time. The time of the next page is known unless it is compressed; otherwise use the
+        // last one.
         let mut next = [0; 8];
         if !self.packed && self.at < self.end {
-            // What cannot be read here cannot be read later, which is then told.
+            // An error here happens again when the page is read, and is reported then.
             let _ = recorded.read_at(self.at, &mut next);
         }
         let last = || pages.chunks(self.page_size as usize).rev().find_map(time);
@@ -138,7 +139,7 @@ impl Run {
         self.reached_ns = self.reached_ns.max(reached_ns);
     }
 
-    /// Reads pages as they are, up to where other processors are.
+    /// Reads uncompressed pages, up to the time of the other CPUs.
     fn read(&mut self, recorded: &Recorded, most: u64, others_ns: u64, bytes: &mut Vec<u8>) -> Option<Flaw> {
         let few = AHEAD as u64 * self.page_size;
         let step = (self.step.min(most) / self.page_size).max(1) * self.page_size;
@@ -163,7 +164,7 @@ impl Run {
         flaw
     }
 
-    /// Reads one packed part.
+    /// Reads one compressed part.
     fn unpack(&mut self, recorded: &Recorded, unpacker: &mut Unpacker, bytes: &mut Vec<u8>) -> Option<Flaw> {
         bytes.clear();
         let mut fields = recorded.fields(self.at);

@@ -1,4 +1,4 @@
-//! The bytes of a `trace.dat`: numbers, texts and blocks at any place of it.
+//! The bytes of a `trace.dat`: numbers, texts and blocks at any offset.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -6,22 +6,22 @@ use std::os::unix::fs::FileExt;
 
 use crate::{Damage, Error};
 
-/// Names and versions are short; anything longer is not text.
+/// The longest text: names and versions are short.
 const LONGEST_TEXT: u64 = 4096;
 
-/// The next step for a file whose first part makes no sense.
+/// The next step if the first part of a file is invalid.
 const AGAIN: &str = "copy the file once more, or record again";
 
 /// The open recording.
 pub(super) struct Recorded {
     pub(super) name: String,
     pub(super) file: File,
-    /// Bytes.
+    /// The length in bytes.
     pub(super) length: u64,
 }
 
 impl Recorded {
-    /// Reads as much of `buffer` as the file has from `offset` on.
+    /// Fills `buffer` from `offset` on, as far as the file reaches.
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -35,7 +35,7 @@ impl Recorded {
         Ok(filled)
     }
 
-    /// Numbers and texts from `offset` on.
+    /// Reads numbers and texts from `offset` on.
     pub(super) fn fields(&self, offset: u64) -> Fields<impl Read> {
         Fields::new(BufReader::new(From { recorded: self, at: offset }), offset)
     }
@@ -54,11 +54,11 @@ impl Read for From<'_> {
     }
 }
 
-/// The reason why something could not be read, and where.
+/// The reason why a part could not be read, and the place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Flaw {
     pub(super) what: String,
-    /// Bytes from the file's start.
+    /// The offset in the file.
     pub(super) offset: u64,
 }
 
@@ -67,18 +67,18 @@ impl Flaw {
         Self { what: what.into(), offset }
     }
 
-    /// When nothing can be read without it.
+    /// Converts it to an error, if nothing can be read without the part.
     pub(super) fn error(self, recorded: &Recorded) -> Error {
         Error::Header { name: recorded.name.clone(), what: self.what, offset: self.offset, next: AGAIN }
     }
 
-    /// When something else can be read.
+    /// Converts it to damage, if other parts can be read.
     pub(super) fn damage(self) -> Damage {
         Damage { offset: self.offset, what: self.what }
     }
 }
 
-/// Little-endian numbers, texts and blocks, one after the other.
+/// Reads little-endian numbers, texts and blocks one after the other.
 pub(super) struct Fields<R> {
     reader: R,
     /// The offset of the next one in the file, for messages.
@@ -120,7 +120,7 @@ impl<R: Read> Fields<R> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A text that ends with a zero byte.
+    /// A zero-terminated text.
     pub(super) fn text(&mut self) -> Result<String, Flaw> {
         let start = self.at;
         let mut bytes = Vec::new();
@@ -135,7 +135,7 @@ impl<R: Read> Fields<R> {
         }
     }
 
-    /// So many bytes.
+    /// A block of this length.
     pub(super) fn block(&mut self, length: u64) -> Result<Vec<u8>, Flaw> {
         let bytes = self.up_to(length)?;
         if (bytes.len() as u64) < length {
@@ -144,7 +144,7 @@ impl<R: Read> Fields<R> {
         Ok(bytes)
     }
 
-    /// So many bytes, or as many as there are.
+    /// A block of at most this length, limited by the end of the file; refuses more than any part has.
     pub(super) fn up_to(&mut self, length: u64) -> Result<Vec<u8>, Flaw> {
         let mut bytes = Vec::new();
         let read = self.reader.by_ref().take(length).read_to_end(&mut bytes);
@@ -152,7 +152,7 @@ impl<R: Read> Fields<R> {
         Ok(bytes)
     }
 
-    /// Passes over so many bytes.
+    /// Skips this number of bytes.
     pub(super) fn skip(&mut self, length: u64) -> Result<(), Flaw> {
         let passed = io::copy(&mut self.reader.by_ref().take(length), &mut io::sink());
         let passed = passed.map_err(|error| self.failed(&error))?;

@@ -4,18 +4,18 @@ use super::compression::Compression;
 use super::file::{Flaw, Recorded};
 use crate::Error;
 
-/// The first bytes of every file, before the text of its version.
+/// The first bytes of every file, before the version as text.
 pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
-/// The first version that is made of sections.
+/// The first version that consists of sections.
 const SECTIONS: u32 = 7;
 const UPDATE: &str =
     "write it with `trace-cmd record --file-version 7`, or give the text that `trace-cmd report` makes";
 
-/// The content of the first parts.
+/// The contents of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) version: u32,
-    /// Bytes of a page, as the recorder's machine had it.
+    /// The page size of the recording machine in bytes.
     pub(super) page_size: u32,
     pub(super) compression: Compression,
     /// The offset of the first options (version 7).
@@ -36,7 +36,7 @@ impl Header {
             if fields.u8()? != 0 {
                 return Ok(Err(Error::ByteOrder { name: recorded.name.clone() }));
             }
-            // The size of `long` in trace-cmd itself; the kernel's is in `header_page`.
+            // The size of `long` in trace-cmd; the kernel's is in `header_page`.
             fields.u8()?;
             let page_size = fields.u32()?;
             let mut header =

@@ -6,17 +6,17 @@ use super::header::Header;
 use super::options::{Facts, Processor};
 use crate::Error;
 
-/// Pages have 4 KiB or, since Linux 6.8, up to 256 times as much (`buffer_subbuf_size_kb` of tracefs).
+/// The valid page sizes: 4 KiB or, since Linux 6.8, up to 256 times as much (`buffer_subbuf_size_kb` of tracefs).
 const PAGE_SIZES: std::ops::RangeInclusive<u64> = 4096..=1 << 20;
 
 /// The pages of one ring buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Buffer {
-    /// Empty for the one of tracefs itself.
+    /// The name of the instance; empty for the top-level buffer.
     pub(super) name: String,
     pub(super) clock: String,
     pub(super) page_size: u64,
-    /// The pages are packed.
+    /// True if the pages are compressed.
     pub(super) packed: bool,
     pub(super) processors: Vec<Processor>,
 }
@@ -28,7 +28,7 @@ impl Buffer {
     }
 }
 
-/// A file, before its events are read.
+/// The contents of a file without its events.
 pub(super) struct Layout {
     pub(super) descriptions: Descriptions,
     pub(super) facts: Facts,
@@ -49,21 +49,21 @@ impl Layout {
         }
     }
 
-    /// The size of a page, by what the buffer says (zero for nothing), the kernel's description of pages, and
-    /// the header, in that order.
+    /// The size of a page: that of the buffer (unless zero), of the kernel's description of pages, or of the header,
+    /// in this order.
     pub(super) fn page_size(&self, of_buffer: u32, header: &Header) -> Option<u64> {
         let described = self.descriptions.pages.map(|pages| pages.size);
         let sizes = [Some(u64::from(of_buffer)), described, Some(u64::from(header.page_size))];
         sizes.into_iter().flatten().find(|size| size.is_power_of_two() && PAGE_SIZES.contains(size))
     }
 
-    /// The clock that the options name, or the one that the kernel takes when it is not told.
+    /// The clock in the options, or else the kernel's default.
     pub(super) fn clock(&self) -> String {
         self.facts.clock.clone().unwrap_or_else(|| "local".to_owned())
     }
 }
 
-/// A file that holds the text of a latency tracer.
+/// The error for a file with the text of a latency tracer.
 pub(super) fn text_only(recorded: &Recorded) -> Error {
     Error::Unsupported {
         name: recorded.name.clone(),

@@ -8,7 +8,7 @@ use super::file::{Fields, Flaw};
 use super::section::id;
 use crate::bytes::{text, u32_at, u64_at};
 
-/// The option behind the last one; in version 7 it tells where more are.
+/// The option that ends the list; in version 7 it has the place of more options.
 pub(super) const DONE: u16 = 0;
 const DATE: u16 = 1;
 const CPU_STATISTICS: u16 = 2;
@@ -20,62 +20,62 @@ const VERSION: u16 = 9;
 const TIME_SHIFT: u16 = 12;
 const TSC_TO_NANOSECONDS: u16 = 14;
 
-/// From counts of the time stamp counter to nanoseconds: times `multiplier`, shifted right by `shift`.
+/// Converts TSC counts to nanoseconds: multiply by `multiplier`, and shift right by `shift`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TscRate {
     pub(super) multiplier: u32,
     pub(super) shift: u32,
 }
 
-/// The data of one processor.
+/// The data of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Processor {
     pub(super) cpu: u16,
-    /// Bytes from the file's start.
+    /// The offset in the file.
     pub(super) offset: u64,
-    /// Bytes, as stored.
+    /// The length as stored, in bytes.
     pub(super) length: u64,
 }
 
-/// A ring buffer: the one of tracefs itself or that of an instance.
+/// A ring buffer: the top-level one, or that of an instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct BufferOption {
-    /// The offset of the buffer's section (version 7) or of its table of processors (version 6).
+    /// The offset of the buffer's section (version 7) or of its table of CPUs (version 6).
     pub(super) offset: u64,
-    /// Empty for the one of tracefs itself.
+    /// The name of the instance; empty for the top-level buffer.
     pub(super) name: String,
-    /// Version 7 only, as what follows.
+    /// This and the following fields are only in version 7.
     pub(super) clock: Option<String>,
     pub(super) page_size: u32,
     pub(super) processors: Vec<Processor>,
-    /// It holds text instead of pages.
+    /// True if it has text instead of pages.
     pub(super) text: bool,
 }
 
-/// Everything that the options said.
+/// The contents of all options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) clock: Option<String>,
     pub(super) uname: Option<String>,
     pub(super) version: Option<String>,
     pub(super) cpu_count: Option<u32>,
-    /// Nanoseconds to add to every time.
+    /// The nanoseconds to add to every time.
     pub(super) offset_ns: i64,
     pub(super) tsc_rate: Option<TscRate>,
-    /// It was recorded in a guest; with the difference of its clock from the host's.
+    /// True if it was recorded in a guest, with the offset between its clock and the host's.
     pub(super) of_guest: bool,
-    /// Contents of `per_cpu/cpu*/stats`, a title before those of an instance.
+    /// The contents of `per_cpu/cpu*/stats`, with a title before those of an instance.
     pub(super) statistics: String,
     pub(super) buffers: Vec<BufferOption>,
-    /// The offsets of sections, by identity (version 7).
+    /// The offsets of sections by ID (version 7).
     pub(super) sections: BTreeMap<u16, u64>,
 }
 
 impl Facts {
-    /// Takes one option of a file of this version.
+    /// Reads one option; `sections` is true in version 7.
     pub(super) fn take(&mut self, option: u16, data: &[u8], sections: bool) {
         match option {
-            // Microseconds.
+            // In microseconds.
             DATE => self.add_offset(number(data).saturating_mul(1000)),
             OFFSET => self.add_offset(number(data)),
             CPU_STATISTICS => {
@@ -127,7 +127,7 @@ fn buffer(text: bool, fields: &mut Fields<impl Read>, sections: bool) -> Result<
     Ok(buffer)
 }
 
-/// A decimal or hexadecimal number, as `strtoll` takes it; zero when it is not a number.
+/// A decimal or hexadecimal number, as `strtoll` parses it; zero if it is not a number.
 fn number(data: &[u8]) -> i64 {
     let text = text(data);
     let text = text.trim();
@@ -140,7 +140,7 @@ fn number(data: &[u8]) -> i64 {
     if negative { -value } else { value }
 }
 
-/// The clock in brackets of `trace_clock`'s content.
+/// The clock in brackets in the contents of `trace_clock`.
 pub(super) fn chosen(clocks: &str) -> Option<String> {
     let clock = clocks.split_once('[')?.1.split_once(']')?.0;
     Some(clock.to_owned())

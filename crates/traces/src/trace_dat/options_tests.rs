@@ -46,7 +46,7 @@ fn buffers_of_both_versions() {
     let new = &facts(&[(id::BUFFER, &data)], true).buffers[0];
     assert_eq!((new.clock.as_deref(), new.page_size), (Some("tai"), 16384));
     assert_eq!(new.processors, [Processor { cpu: 7, offset: 8192, length: 500 }]);
-    // One that is cut off says nothing that could be relied upon.
+    // A truncated option is ignored.
     data.pop();
     assert!(facts(&[(id::BUFFER, &data)], true).buffers.is_empty());
 }

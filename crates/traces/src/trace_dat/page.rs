@@ -1,44 +1,43 @@
 //! Pages of the kernel's ring buffer, as they are copied into recordings.
 //!
-//! `struct buffer_data_page` and `struct ring_buffer_event` of `kernel/trace/ring_buffer.c` and
-//! `include/linux/ring_buffer.h`; what a recording says of them is in `events/header_page` and
-//! `events/header_event` of tracefs.
+//! `struct buffer_data_page` and `struct ring_buffer_event` in `kernel/trace/ring_buffer.c` and
+//! `include/linux/ring_buffer.h`; `events/header_page` and `events/header_event` of tracefs describe them in a
+//! recording.
 
 use crate::bytes::{u32_at, u64_at};
 
-/// Bytes before the records: time stamp and `commit`, each of 64 bits.
+/// The size of the header: time stamp and `commit`, 64 bits each.
 pub(super) const HEADER: usize = 16;
 
-/// Bits of `commit`: events were lost before this page, and their number is behind its records.
+/// Bits of `commit`: events were lost before this page; their number follows the records.
 const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
 /// Bits of `commit` that hold the length of the records.
 const LENGTH: u64 = (1 << 27) - 1;
 
-/// `enum ring_buffer_type`: types above those that are a length of data in words.
+/// `enum ring_buffer_type`; lower types are a data length in words.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
-/// Bits of the time difference in the first word of a record; time records hold the rest in their second.
+/// The bits of the time delta in the first word of a record; time records have the rest in their second word.
 const DIFFERENCE_BITS: u32 = 27;
-/// Bits that an absolute time stamp has no room for.
+/// The bits that an absolute time stamp does not contain.
 const TIME_HIGH: u64 = 0xf8 << 56;
 
-/// One page.
+/// A page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Page<'a> {
-    /// The time from which its first record counts, ticks of the recording's clock.
+    /// The base time of its first record, ticks of the recording's clock.
     pub(super) time: u64,
-    /// Events that were lost before it; zero for an unknown number.
+    /// The number of events that were lost before it; zero if unknown.
     pub(super) lost: Option<u64>,
     records: &'a [u8],
-    /// All of its records are there.
+    /// True if all of its records are there.
     pub(super) whole: bool,
 }
 
 impl<'a> Page<'a> {
-    /// Takes a page of `size` bytes, of which the file may have fewer. `None` when it says of itself what no
-    /// page can.
+    /// Parses a page of `size` bytes, which may be truncated. `None` if its header is invalid.
     pub(super) fn parse(bytes: &'a [u8], size: usize) -> Option<Self> {
         let (time, commit) = (u64_at(bytes, 0)?, u64_at(bytes, 8)?);
         let length = usize::try_from(commit & LENGTH).ok()?;
@@ -51,7 +50,7 @@ impl<'a> Page<'a> {
         Some(Self { time, lost, records: &data[..length.min(data.len())], whole: length <= data.len() })
     }
 
-    /// Gives every event with its time. When the records make no sense, gives their place in the page.
+    /// Passes every event with its time to `take`. If the records are invalid, returns the offset in the page.
     pub(super) fn events(&self, mut take: impl FnMut(u64, &[u8])) -> Result<(), usize> {
         let mut rest = self.records;
         let mut time = self.time;
@@ -65,7 +64,7 @@ impl<'a> Page<'a> {
             let word = || u32_at(behind, 0).ok_or(place);
             let length = match kind {
                 0 => {
-                    // The length counts itself.
+                    // The length includes itself.
                     let length = word()? as usize;
                     time = time.wrapping_add(difference);
                     take(time, behind.get(4..length).ok_or(place)?);
@@ -73,7 +72,7 @@ impl<'a> Page<'a> {
                 }
                 // The rest of the page is empty.
                 PADDING if difference == 0 => return Ok(()),
-                // An event that was taken back, but whose time the next one counts from.
+                // A discarded event; the time of the next one is relative to it.
                 PADDING => {
                     time = time.wrapping_add(difference);
                     word()? as usize
@@ -98,7 +97,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The bits of an absolute time that are missing are those of the time before it (`rb_fix_abs_ts`).
+/// Takes the missing bits of an absolute time from the time before it (`rb_fix_abs_ts`).
 fn absolute(stamp: u64, before: u64) -> u64 {
     if before & TIME_HIGH == 0 {
         return stamp;

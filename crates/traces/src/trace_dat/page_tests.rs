@@ -30,17 +30,17 @@ fn every_kind_of_record() {
         head(2, 5),
         0,
         0,
-        // 2^27 * 3 + 7 ticks later, then an event right there.
+        // 2^27 * 3 + 7 ticks later, and an event at the same time.
         head(TIME_EXTEND, 7),
         3,
         head(1, 0),
         0,
-        // Seven bytes of data, told by a length in a word of its own.
+        // Seven bytes of data, with the length in a separate word.
         head(0, 1),
         11,
         0,
         0,
-        // An event of eight bytes that was taken back.
+        // A discarded event of eight bytes.
         head(PADDING, 2),
         8,
         0,
@@ -66,7 +66,7 @@ fn absolute_times_keep_the_highest_bits() {
     let high = 0x10 << 56;
     let words = [head(TIME_STAMP, 9), 0, head(1, 0), 0];
     assert_eq!(events(&full(page(high + 5, 0, &words))).0, [(high + 9, 4)]);
-    // The lower bits began anew since the time before.
+    // The lower bits have wrapped since the time before.
     assert_eq!(events(&full(page(high + 50, 0, &words))).0, [(high + (1 << 59) + 9, 4)]);
 }
 

@@ -1,20 +1,20 @@
-//! Finds the data of each processor in a file whose end is missing, where trace-cmd writes the places.
+//! Finds the data of each CPU in a file without its end, where trace-cmd writes the offsets.
 
 use super::file::Recorded;
 use super::options::Processor;
 use super::page::{HEADER, Page};
 use super::section::Section;
 
-/// No kernel has more processors (`NR_CPUS` is 8192 at most on x86).
+/// The most CPUs (`NR_CPUS` is at most 8192 on x86).
 const MOST_PROCESSORS: usize = 8192;
 
-/// The data in a section of pages, a processor after the other. Which processor has none cannot be known.
+/// The data in a section of pages, CPU by CPU. CPUs without data cannot be recognized.
 pub(super) fn processors(recorded: &Recorded, section: &Section, page_size: u64) -> Vec<Processor> {
     let end = section.end(recorded);
     let mut found = Vec::new();
     let mut offset = section.start;
     while found.len() < MOST_PROCESSORS {
-        // trace-cmd begins each processor's data where a page could be mapped.
+        // trace-cmd aligns each CPU's data to a page.
         offset = offset.next_multiple_of(page_size);
         let length = if section.packed {
             packed(recorded, offset, end)
@@ -30,28 +30,28 @@ pub(super) fn processors(recorded: &Recorded, section: &Section, page_size: u64)
     found
 }
 
-/// Bytes of the packed parts at `offset`, counted as trace-cmd counts them.
+/// The length of the compressed parts at `offset`, as trace-cmd counts it.
 fn packed(recorded: &Recorded, offset: u64, end: u64) -> u64 {
     let mut fields = recorded.fields(offset);
     let Ok(count) = fields.u32() else { return 0 };
     for _ in 0..count {
         let Ok((length, _)) = fields.u32().and_then(|length| Ok((length, fields.u32()?))) else { break };
         if fields.skip(u64::from(length)).is_err() {
-            // What is there of the last one is for the reader to complain about.
+            // The reader reports the truncated last one.
             return end.saturating_sub(offset);
         }
     }
     if count == 0 || fields.at > end { 0 } else { fields.at - offset }
 }
 
-/// Bytes of the pages at `offset` whose times do not go back: those of the next processor begin earlier.
+/// The length of the pages at `offset` whose times do not go back: those of the next CPU start earlier.
 fn pages(recorded: &Recorded, offset: u64, end: u64, page_size: u64) -> u64 {
     let mut last = 0;
     let mut at = offset;
     let mut head = [0; HEADER];
     while at.saturating_add(HEADER as u64) <= end {
         let read = recorded.read_at(at, &mut head).unwrap_or(0);
-        // A page that makes no sense, or was never written, ends nothing.
+        // An invalid or unused page is not the end.
         let time = Page::parse(&head[..read], page_size as usize).map_or(0, |page| page.time);
         if time > 0 && time < last {
             break;

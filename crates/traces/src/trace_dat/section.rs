@@ -1,16 +1,16 @@
-//! Sections, of which files of version 7 are made: trace-cmd.dat.v7(5), "FORMAT OF THE SECTION HEADER".
+//! Sections of a file of version 7: trace-cmd.dat.v7(5), "FORMAT OF THE SECTION HEADER".
 
 use super::compression::{Compression, Part, Unpacker};
 use super::file::{Flaw, Recorded};
 
-/// Bytes before a section's content.
+/// The size of a section's header.
 pub(super) const HEADER: u64 = 16;
-/// Flag: the content is packed.
+/// Flag: the contents are compressed.
 const PACKED: u16 = 1;
-/// The highest identity of trace-cmd 3.4 is 25; a later one may add some.
+/// The highest section ID that is accepted; that of trace-cmd 3.4 is 25, and later versions may add some.
 const HIGHEST: u16 = 63;
 
-/// Identities of sections; those of options that tell where they are, are the same.
+/// Section IDs; the options with their offsets have the same IDs.
 pub(super) mod id {
     pub(in super::super) const OPTIONS: u16 = 0;
     pub(in super::super) const BUFFER: u16 = 3;
@@ -20,14 +20,14 @@ pub(super) mod id {
     pub(in super::super) const BUFFER_TEXT: u16 = 22;
 }
 
-/// The position of a section.
+/// The place of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) id: u16,
     pub(super) packed: bool,
-    /// The start of its content.
+    /// The offset of its contents.
     pub(super) start: u64,
-    /// Bytes of its content; zero when the recorder was ended before it wrote the number.
+    /// The length of its contents; zero if the recorder was killed before it wrote it.
     pub(super) length: u64,
 }
 
@@ -43,7 +43,7 @@ impl Section {
         Ok(Self { id, packed: flags & PACKED != 0, start: offset + HEADER, length })
     }
 
-    /// Its content, unpacked.
+    /// The decompressed contents.
     pub(super) fn content(&self, recorded: &Recorded, compression: Compression) -> Result<Vec<u8>, Flaw> {
         let mut fields = recorded.fields(self.start);
         if !self.packed {
@@ -56,7 +56,7 @@ impl Section {
         }
     }
 
-    /// Its end, which is the end of the file when it does not say.
+    /// The end; that of the file if the length is missing.
     pub(super) fn end(&self, recorded: &Recorded) -> u64 {
         match self.length {
             0 => recorded.length,
@@ -65,7 +65,7 @@ impl Section {
     }
 }
 
-/// All sections from `offset` on, as far as they follow each other without a gap.
+/// All sections from `offset` on, as long as they follow each other without a gap.
 pub(super) fn walk(recorded: &Recorded, mut offset: u64) -> Vec<Section> {
     let mut sections = Vec::new();
     while let Ok(section) = Section::at(recorded, offset) {

@@ -1,14 +1,14 @@
-//! The kernel's count of lost events: the content of `per_cpu/cpu*/stats` of tracefs (`tracing_stats_read` in
+//! The kernel's count of lost events: the contents of `per_cpu/cpu*/stats` of tracefs (`tracing_stats_read` in
 //! `kernel/trace/trace.c`), which trace-cmd writes after the data.
 
 use std::collections::BTreeMap;
 
-/// The text before the statistics of an instance.
+/// The title of an instance's statistics.
 const INSTANCE: &str = "Buffer: ";
-/// Events that were written over before they were read, that found no room, or that nested too deeply.
+/// Events that were overwritten before they were read, that did not fit, or that nested too deeply.
 const LOST: [&str; 3] = ["overrun: ", "commit overrun: ", "dropped events: "];
 
-/// Lost events by the buffer's name, empty for the one of tracefs itself.
+/// The number of lost events by buffer; the name is empty for the top-level buffer.
 pub(super) fn lost(statistics: &str) -> BTreeMap<&str, u64> {
     let mut sums = BTreeMap::new();
     let mut buffer = "";

@@ -1,4 +1,4 @@
-//! Files of version 6: one part after the other, in a fixed order. trace-cmd.dat.v6(5).
+//! Files of version 6, whose parts have a fixed order: trace-cmd.dat.v6(5).
 
 use std::io::Read;
 
@@ -8,15 +8,15 @@ use super::layout::{Buffer, Layout, text_only};
 use super::options::{self, BufferOption, Processor};
 use crate::Error;
 
-/// Marks of ten bytes before options and data.
+/// The ten-byte marks before options and data.
 const OPTIONS: &[u8] = b"options";
 const LATENCY: &[u8] = b"latency";
 const FLYRECORD: &[u8] = b"flyrecord";
 
-/// Options are numbers and short texts.
+/// The longest option; options are numbers and short texts.
 const LONGEST_OPTION: u32 = 16 << 20;
 
-/// The content of a buffer.
+/// The data of a buffer.
 enum Data {
     Pages(Vec<Processor>),
     Text,
@@ -42,7 +42,7 @@ pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error
     add(String::new(), top)?;
     let count = layout.facts.cpu_count.unwrap_or(0);
     for BufferOption { name, offset, .. } in layout.facts.buffers.clone() {
-        // An instance that was described, but never written.
+        // An instance that was described but never written.
         if offset == 0 {
             continue;
         }
@@ -54,14 +54,14 @@ pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error
     Ok(layout)
 }
 
-/// Everything up to the places of the data.
+/// Reads everything up to the table of the data.
 fn beginning(recorded: &Recorded, header: &Header, layout: &mut Layout) -> Result<Data, Flaw> {
     let mut fields = recorded.fields(header.end);
     let descriptions = &mut layout.descriptions;
     descriptions.header_info(&mut fields)?;
     descriptions.ftrace_events(&mut fields)?;
     descriptions.event_formats(&mut fields)?;
-    // Symbols of the kernel, formats of printk, names of threads.
+    // Kernel symbols and printk formats, then thread names.
     for _ in 0..2 {
         let length = fields.u32()?;
         fields.skip(u64::from(length))?;
@@ -88,7 +88,7 @@ fn beginning(recorded: &Recorded, header: &Header, layout: &mut Layout) -> Resul
     marked(mark, &mut fields, layout.facts.cpu_count.unwrap_or(0))
 }
 
-/// A mark, and what it says there is.
+/// Reads a mark and the data after it.
 fn data(fields: &mut Fields<impl Read>, count: u32) -> Result<Data, Flaw> {
     let mark = fields.array()?;
     marked(mark, fields, count)

@@ -1,4 +1,4 @@
-//! Files of version 7: sections in any order, found by options. trace-cmd.dat.v7(5).
+//! Files of version 7: sections in any order, whose places are in the options: trace-cmd.dat.v7(5).
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error
     let mut layout = Layout::new();
     let mut seen = BTreeSet::new();
     let chain = chain(recorded, header, &mut layout, &mut seen);
-    // The options that tell where the data is are the last part of a file, and so the first that is missing.
+    // The options with the places of the data are at the end of a file, so they are the first to be missing.
     let lost = chain.is_err() || layout.facts.buffers.is_empty();
     let walked = if lost { section::walk(recorded, header.end) } else { Vec::new() };
     for section in walked.iter().filter(|section| section.id == id::OPTIONS && seen.insert(section.start)) {
@@ -51,7 +51,7 @@ pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error
     Ok(layout)
 }
 
-/// Follows the options from the first ones to the last.
+/// Follows the chain of option sections.
 fn chain(
     recorded: &Recorded,
     header: &Header,
@@ -72,7 +72,7 @@ fn chain(
     Ok(())
 }
 
-/// Takes the options of a section; gives where the next ones are, zero for none.
+/// Reads the options of a section; returns the offset of the next one, or zero.
 fn section_options(
     recorded: &Recorded,
     header: &Header,
@@ -105,7 +105,7 @@ fn describe(
         };
         match section.filter(|section| section.id == id) {
             Some(section) => description(recorded, header.compression, &mut layout.descriptions, &section)?,
-            // They are for events that are not read.
+            // It describes events that are not read.
             None if id == id::FTRACE_EVENTS => {}
             None => return Err(Flaw::new("the descriptions of the events are missing", recorded.length)),
         }
@@ -147,7 +147,7 @@ fn buffer(
     })
 }
 
-/// Finds data that no option tells of.
+/// Finds data that no option refers to.
 fn recover(recorded: &Recorded, header: &Header, layout: &mut Layout, walked: &[Section]) {
     let told: BTreeSet<u64> =
         layout.facts.buffers.iter().map(|buffer| buffer.offset.saturating_add(section::HEADER)).collect();

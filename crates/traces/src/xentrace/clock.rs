@@ -1,27 +1,27 @@
-//! From ticks of the time stamp counter to nanoseconds.
+//! Converts TSC ticks to nanoseconds.
 
-/// The frequency that `xenalyze` assumes when it is not told.
+/// The frequency that `xenalyze` assumes by default.
 pub(super) const ASSUMED_HZ: u64 = 2_400_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// A constant rate: every x86 processor that Xen runs guests on counts at one.
+/// A clock with a constant rate, as the TSC has on every x86 CPU with which Xen runs guests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
-    /// Nanoseconds of a tick: whole ones, and the rest in parts of 2^64.
+    /// Nanoseconds per tick: the integer part, and the fraction in units of 2^-64.
     whole: u64,
     rest: u64,
 }
 
 impl Clock {
-    /// The clock of a counter with so many ticks in a second; zero is taken as one.
+    /// The clock for a frequency in Hz; zero is treated as one.
     pub(super) fn new(hz: u64) -> Self {
         let hz = hz.max(1);
         let rest = (u128::from(NS_PER_S % hz) << 64).div_ceil(u128::from(hz));
-        // Less than 2^64 but for rounding up, which `% hz` keeps away from it for all frequencies below 2^64.
+        // Fits: only rounding up could reach 2^64, which is impossible because the remainder is less than `hz`.
         Self { whole: NS_PER_S / hz, rest: u64::try_from(rest).unwrap_or(u64::MAX) }
     }
 
-    /// Nanoseconds since the counter was zero; never falls while ticks rise.
+    /// Nanoseconds since the counter was zero; monotonic in `ticks`.
     pub(super) fn ns(&self, ticks: u64) -> u64 {
         let part = (u128::from(ticks) * u128::from(self.rest)) >> 64;
         let sum = u128::from(ticks) * u128::from(self.whole) + part;
@@ -29,11 +29,11 @@ impl Clock {
     }
 }
 
-/// Times that the scheduler took in nanoseconds, beside the ticks between the records around them.
+/// Compares times that the scheduler measured in nanoseconds with ticks.
 ///
-/// `TRC_SCHED_SWITCH_INFPREV` and `TRC_SCHED_SWITCH_INFCONT` say how long a vCPU has been running, by the
-/// clock that Xen keeps in nanoseconds (`schedule` in `xen/common/sched/core.c`); its record of beginning to
-/// run carries ticks.
+/// `TRC_SCHED_SWITCH_INFPREV` and `TRC_SCHED_SWITCH_INFCONT` have the time for which a vCPU has been running, in
+/// nanoseconds (`schedule` in `xen/common/sched/core.c`); the records of the vCPU's start and of this event have
+/// ticks.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     samples: Vec<Sample>,
@@ -45,18 +45,18 @@ struct Sample {
     hz: f64,
 }
 
-/// Shorter times consist of what lies between reading the clock and the record too much.
+/// Shorter times are too inaccurate, because the clock is not read at the same moment as the record's ticks.
 const SHORTEST_NS: u32 = 500_000;
-/// Rates of counters; the nanoseconds have 32 bits only, so what ran for longer gives nonsense.
+/// Plausible frequencies: the nanoseconds have only 32 bits, so longer times wrap and give nonsense.
 const RATES_HZ: std::ops::Range<f64> = 0.4e9..8e9;
-/// So much time in all, in so many samples, makes an estimate.
+/// The total time and the number of samples that are needed for an estimate.
 const LEAST_NS: u64 = 20_000_000;
 const LEAST_SAMPLES: usize = 8;
-/// Samples that differ by less than this from the estimate agree with it; half of the time has to.
+/// The largest relative difference of a sample that agrees with the estimate. Half of the time must agree.
 const AGREEMENT: f64 = 0.02;
 
 impl Comparison {
-    /// A vCPU ran for so long.
+    /// Adds a time for which a vCPU ran.
     pub(super) fn add(&mut self, ns: u32, ticks: u64) {
         let hz = ticks as f64 / f64::from(ns) * NS_PER_S as f64;
         if ns >= SHORTEST_NS && RATES_HZ.contains(&hz) {
@@ -64,7 +64,7 @@ impl Comparison {
         }
     }
 
-    /// The frequency in Hz, to a percent or so; `None` when there is too little to go by.
+    /// The frequency in Hz with an error of about 1 %; `None` if there are not enough samples, or they disagree.
     pub(super) fn frequency(mut self) -> Option<u64> {
         let total: u64 = self.samples.iter().map(|sample| sample.ns).sum();
         if self.samples.len() < LEAST_SAMPLES || total < LEAST_NS {
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn the_middle_of_what_the_scheduler_says() {
         let mut samples: Vec<_> = (0..20).map(|n| (3_000_000, 2.1 + f64::from(n - 10) / 1e4)).collect();
-        // A time of more than 32 bits, a short one, and one before the clock was set.
+        // A time of more than 32 bits, a short one, and one from before the clock was set.
         samples.extend([(90_000_000, 0.002), (1_000, 3.0), (4_000_000_000, 100.0)]);
         let hz = compared(samples.clone()).unwrap();
         assert!(hz.abs_diff(2_100_000_000) < 1_000_000, "{hz}");

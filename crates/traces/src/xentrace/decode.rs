@@ -1,4 +1,4 @@
-//! From records to events of vCPUs.
+//! Decodes records into events of vCPUs.
 
 use exits::{ExitReason, Isa};
 
@@ -13,32 +13,32 @@ use super::record::Record;
 use super::tally::Tally;
 use crate::event::{Event, Kind};
 
-/// The page of the local APIC's registers, unless the guest moved it.
+/// The page of the local APIC, unless the guest has moved it.
 const APIC_PAGE: u64 = 0xfee0_0000;
 
-/// The way in which exits are read.
+/// The instruction set of exits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reasons {
-    /// The instruction set of exits whose event does not say.
+    /// The instruction set of exits whose event does not determine it.
     pub(super) isa: Isa,
-    /// The user said so, whatever the event says.
+    /// The user has set it, so ignore the event.
     pub(super) forced: bool,
 }
 
-/// The findings, counted.
+/// Counts of what was found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) exits: u64,
     pub(super) entries: u64,
-    /// Exits whose event does not say whether they are VMX's.
+    /// Exits whose event does not determine the instruction set.
     pub(super) unsaid: u64,
-    /// Exits of VMX that VMX has not.
+    /// Exits that were decoded as VMX, but whose code VMX does not have.
     pub(super) not_vmx: u64,
-    /// Records of interest whose words cannot be.
+    /// Records of interest that could not be decoded.
     pub(super) undecoded: u64,
 }
 
-/// Makes events of the records.
+/// Converts records to events.
 pub(super) struct Decoder {
     pub(super) placement: Placement,
     reasons: Reasons,
@@ -51,7 +51,7 @@ impl Decoder {
         Self { placement, reasons, tally: Tally::default(), found: Found::default() }
     }
 
-    /// Takes the next record of the current window.
+    /// Decodes the next record of the current window.
     #[inline(always)]
     pub(super) fn record(&mut self, record: &Record<'_>) {
         self.tally.add(record.event);
@@ -93,7 +93,7 @@ impl Decoder {
         let isa = if self.reasons.forced {
             self.reasons.isa
         } else if kind == SVM_EXIT || nested {
-            // The guests of guests are marked by SVM only.
+            // Only SVM sets the flag for nested guests.
             Isa::Svm
         } else {
             self.found.unsaid += 1;
@@ -117,7 +117,7 @@ impl Decoder {
             IOPORT => {
                 let Some(port) = record.word(0) else { return self.undecoded() };
                 let kind = if write { Kind::PortWrite } else { Kind::PortRead };
-                // The content of strings is not recorded.
+                // The data of string instructions is not recorded.
                 self.access(kind, u64::from(port), u64::from(record.word(1).unwrap_or(0)));
             }
             IOMEM => self.memory(record, write),
@@ -125,8 +125,8 @@ impl Decoder {
         }
     }
 
-    /// `hvmtrace_io_assist` of `xen/arch/x86/hvm/emulate.c`: the address, and the content in as many words
-    /// unless it is a string; before Xen 4.14 always in one.
+    /// `hvmtrace_io_assist` of `xen/arch/x86/hvm/emulate.c`: the address, and the data in as many words as the
+    /// address has, unless it is that of a string instruction; before Xen 4.14 always in one word.
     fn memory(&mut self, record: &Record<'_>, write: bool) {
         let wide = record.event & WIDE != 0;
         let address = if wide { record.pair(0) } else { record.word(0).map(u64::from) };
@@ -143,7 +143,7 @@ impl Decoder {
         self.access(kind, value, content);
     }
 
-    /// A handler's record has no ticks, but follows the exit that it belongs to.
+    /// A handler's record has no ticks; it follows the exit that it belongs to.
     fn access(&mut self, kind: Kind, value: u64, extra: u64) {
         if self.placement.has_time() {
             self.placement.push(kind, value, extra);
@@ -156,8 +156,8 @@ impl Decoder {
         self.placement.switch(from, to);
     }
 
-    /// `insert_lost_records` of `xen/common/trace.c`: how many, on which vCPU the recorder found itself
-    /// afterwards, and when the first was lost.
+    /// `insert_lost_records` of `xen/common/trace.c`: the number of lost records, the vCPU that was running when
+    /// recording resumed, and the time of the first loss.
     fn lost_records(&mut self, record: &Record<'_>) {
         let who = record.word(1).and_then(|word| DomainVcpu::new(word & 0xffff, word >> 16));
         self.placement.lost_records(u64::from(record.word(0).unwrap_or(0)), record.pair(2), who);

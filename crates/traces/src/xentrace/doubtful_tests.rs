@@ -1,4 +1,4 @@
-//! Recordings that are broken, strange or say too little.
+//! Recordings that are damaged, unusual or incomplete.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn broken_records_cost_the_rest_of_their_window() {
     let (reading, exits) = read(&written);
     assert_eq!(reading.damage.clone().unwrap().what, "no record begins with 0x00000000");
     assert!(reading.warnings.iter().any(|warning| warning.contains("16 bytes skipped")));
-    // Who runs on processor 0 is unknown behind the damage.
+    // The vCPU on CPU 0 is not known after the damage.
     let expected = [(vcpu(D1V0), CPUID, None), (vcpu(D2V1), CPUID, Some(3)), (unknown_on(0), HLT, Some(1))];
     assert_eq!(times(&exits), expected);
 }
@@ -31,7 +31,7 @@ fn recordings_that_were_joined_are_noticed() {
     let one = Written::new().window(0).switch(5, IDLE0, 1, D1V0).exit(10, 0x78).bytes;
     let other = Written::new().window(0).entry(100).exit(110, 0x72).switch(120, D2V1, 1, D1V0).entry(130);
     let (reading, exits) = read_with(&[one, other.bytes].concat(), exact()).unwrap();
-    // Before the switch nothing says that the processor is another vCPU's; behind it all is well again.
+    // Until the switch nothing shows that the CPU runs another vCPU; after it everything is right again.
     assert_eq!(exits[0].handling_ns, Some(90));
     assert_eq!(reading.damage, None);
     assert_eq!(exits.iter().filter(|exit| exit.vcpu == vcpu(D1V0)).count(), exits.len());
@@ -134,7 +134,7 @@ fn records_that_are_too_short_are_counted() {
 
 #[test]
 fn the_frequency_is_what_the_scheduler_says() {
-    // d1v0 runs for 4 ms of 2 GHz again and again.
+    // d1v0 repeatedly runs for 4 ms at 2 GHz.
     let written = (0..10u64).fold(Written::new().window(0), |written, turn| {
         let begin = 1_000_000_000 + turn * 10_000_000;
         let end = begin + 8_000_000;
@@ -164,14 +164,14 @@ fn a_recording_without_guests_is_an_error_that_says_what_to_do() {
         "a.trace has neither exits nor entries of guests (1 pv_0x20100d, 2 sched_runstate_change); record with \
          `xentrace -e 0xaf000` while an HVM or PVH guest runs"
     );
-    // What is damaged may have lost them.
+    // The damaged part may have had them.
     let (reading, _) = read_with(&written.bytes[..40], exact()).unwrap();
     assert!(matches!(reading.damage, Some(Damage { offset: 28, .. })), "{:?}", reading.damage);
 }
 
 #[test]
 fn clocks_that_differ_are_noticed() {
-    // Processor 1 is 100 ticks behind: d1v0 enters there before it left processor 0.
+    // CPU 1 is 100 ticks behind: d1v0 enters there before it has left CPU 0.
     let written = Written::new()
         .window(0)
         .switch(105, IDLE0, 1, D1V0)
@@ -199,17 +199,17 @@ fn what_begins_like_a_recording() {
     assert!(!begins(&written.bytes[..8]));
     assert!(!begins(&[0; 4096]));
     assert!(!begins(b"PERFILE2\0\0\0\0\0\0\0\0"));
-    // The first window may be broken, if the next one is not.
+    // The first window may be damaged, if the next one is not.
     let mut broken = written.bytes.clone();
     broken[12] = 0xff;
     assert!(begins(&broken));
-    // The header alone is not enough where more should follow.
+    // The header alone is not enough if more should follow.
     let mut alone = written.bytes[..12].to_vec();
     alone.extend([0x20; 500]);
     assert!(!begins(&alone));
 }
 
-/// Records of all sorts, sound and not.
+/// Records of all kinds, valid and invalid.
 fn any_record() -> impl Strategy<Value = (u32, Option<u64>, Vec<u32>)> {
     let event = prop_oneof![
         Just(0x0008_1103u32),
@@ -260,7 +260,7 @@ proptest! {
 
 #[test]
 fn thousands_of_broken_windows_are_read_through() {
-    // Ticks that fall, a processor and a vCPU of its own for each window, and every third window broken.
+    // Decreasing ticks, a CPU and a vCPU of its own for each window, and every third window damaged.
     let mut written = Written::new();
     for turn in 0..30_000u32 {
         let ticks = u64::from(1_000_000 - turn);

@@ -1,17 +1,17 @@
-//! The events of Xen that matter here, and the names of all: `xen/include/public/trace.h` of Xen 4.20.
+//! Xen's events that are read, and the names of all events: `xen/include/public/trace.h` of Xen 4.20.
 
-/// Bits 15:12 and up of an event: its class and subclass.
+/// Class and subclass of events: bits 12 and up.
 pub(super) const GENERAL: u32 = 0x0000_001f;
 pub(super) const RUNSTATES: u32 = 0x0000_0021;
 pub(super) const SCHEDULER: u32 = 0x0000_0028;
-/// The number of scheduler events before Xen 3.3 gave them subclasses.
+/// The class of scheduler events before Xen 3.3, which introduced subclasses.
 pub(super) const SCHEDULER_BEFORE: u32 = 0x0000_002f;
 pub(super) const ENTRY_EXIT: u32 = 0x0000_0081;
 pub(super) const HANDLER: u32 = 0x0000_0082;
 
 /// `TRC_64_FLAG`: addresses have 64 bits.
 pub(super) const WIDE: u32 = 0x100;
-/// `TRC_HVM_NESTEDFLAG`: the guest of a guest (SVM only).
+/// `TRC_HVM_NESTEDFLAG`: an exit of a nested guest (SVM only).
 pub(super) const NESTED: u32 = 0x400;
 
 /// `TRC_LOST_RECORDS`.
@@ -19,25 +19,25 @@ pub(super) const LOST_RECORDS: u32 = 0x0001_f001;
 /// `TRC_TRACE_CPU_CHANGE`.
 pub(super) const CPU_CHANGE: u32 = 0x0001_f003;
 
-/// Minor numbers below [`RUNSTATES`]: the states before and after are in bits 11:8 and 7:4.
+/// Minor numbers of [`RUNSTATES`]: the old state is in bits 11:8, the new one in bits 7:4.
 pub(super) const RUNSTATE_CHANGE: u32 = 1;
 pub(super) const CONTINUE_RUNNING: u32 = 2;
 /// `RUNSTATE_running` and `RUNSTATE_runnable` of `xen/include/public/vcpu.h`.
 pub(super) const RUNNING: u32 = 0;
 pub(super) const RUNNABLE: u32 = 1;
 
-/// Minor numbers below [`SCHEDULER`].
+/// Minor numbers of [`SCHEDULER`].
 pub(super) const SWITCH: u32 = 0x00a;
 pub(super) const SWITCH_INFPREV: u32 = 0x00e;
 pub(super) const SWITCH_INFCONT: u32 = 0x011;
 
-/// Minor numbers below [`ENTRY_EXIT`], without [`WIDE`] and [`NESTED`].
+/// Minor numbers of [`ENTRY_EXIT`], without [`WIDE`] and [`NESTED`].
 pub(super) const VMENTRY: u32 = 1;
-/// Before Xen 4.19 the exit of SVM too.
+/// Before Xen 4.19 also used for exits of SVM.
 pub(super) const VMX_EXIT: u32 = 2;
 pub(super) const SVM_EXIT: u32 = 3;
 
-/// Minor numbers below [`HANDLER`], without [`WIDE`] and [`WRITE`].
+/// Minor numbers of [`HANDLER`], without [`WIDE`] and [`WRITE`].
 pub(super) const CR_READ: u32 = 0x08;
 pub(super) const CR_WRITE: u32 = 0x09;
 pub(super) const MSR_READ: u32 = 0x0c;
@@ -56,7 +56,7 @@ pub(super) const VLAPIC: u32 = 0x25;
 /// The bit that marks a write of `IOPORT` and `IOMEM`.
 pub(super) const WRITE: u32 = 0x200;
 
-/// Events without flags, in order; the header's names in lower case and without `TRC_`.
+/// Events without flags, in order; the names are those of the header, in lower case and without `TRC_`.
 const NAMES: &[(u32, &str)] = &[
     (0x0001_f001, "lost_records"),
     (0x0001_f002, "trace_wrap_buffer"),
@@ -121,14 +121,14 @@ const NAMES: &[(u32, &str)] = &[
     (0x0008_2217, "hvm_iomem_write"),
 ];
 
-/// The classes by the number of their bit above 16.
+/// The names of the classes, which are bits 16 and up.
 const CLASSES: [&str; 12] =
     ["gen", "sched", "dom0op", "hvm", "mem", "pv", "shadow", "hw", "class8", "class9", "class10", "guest"];
 
-/// The number under which an event's records are counted: without the bits that only say how it was recorded.
+/// The event under which a record is counted: without the bits that only tell how it was recorded.
 pub(super) const fn counted_as(event: u32) -> u32 {
     let flags = match event >> 12 {
-        // The states before and after.
+        // The old and the new state.
         RUNSTATES => 0xff0,
         ENTRY_EXIT => WIDE | NESTED,
         HANDLER => WIDE,
@@ -137,7 +137,7 @@ pub(super) const fn counted_as(event: u32) -> u32 {
     event & !flags
 }
 
-/// The name of an event that [`counted_as`] gave.
+/// The name of an event as returned by [`counted_as`].
 pub(super) fn name(event: u32) -> String {
     match NAMES.binary_search_by_key(&event, |entry| entry.0) {
         Ok(at) => NAMES[at].1.to_owned(),

@@ -1,7 +1,8 @@
-//! The instruction set of exits: VMX or SVM.
+//! Infers the instruction set of exits: VMX or SVM.
 //!
-//! Since Xen 4.19 the event says so. Before, both wrote the event that is VMX's now; then the handlers that follow an
-//! exit tell: an exit that was handled as a HLT is one of VMX if its number is 12, and one of SVM if it is 0x78.
+//! Since Xen 4.19 they have different events. Before, both had the one that is VMX's now, and the handlers that
+//! follow the exits show which it is: an exit that was handled as a HLT is one of VMX if its number is 12, and one of
+//! SVM if it is 0x78.
 
 use exits::Isa;
 
@@ -10,8 +11,8 @@ use super::event::{
     TRAP_DEBUG, VLAPIC, VMMCALL, WIDE, WRITE,
 };
 
-/// A handler, and the exits that lead to it: basic reasons of VMX (Intel SDM volume 3, appendix C) and codes
-/// of SVM (AMD APM volume 2, appendix C).
+/// Handlers with the exits that lead to them: basic reasons of VMX (Intel SDM volume 3, appendix C) and codes of SVM
+/// (AMD64 APM volume 2, appendix C).
 const HANDLERS: &[(u32, &[u32], &[u32])] = &[
     (CR_READ, &[28], &[0x00, 0x02, 0x03, 0x04, 0x08]),
     (CR_WRITE, &[28], &[0x10, 0x12, 0x13, 0x14, 0x18]),
@@ -25,20 +26,20 @@ const HANDLERS: &[(u32, &[u32], &[u32])] = &[
     (RDTSC, &[16, 51], &[0x6e, 0x87]),
     (NPF, &[48], &[0x400]),
 ];
-/// Handlers that Xen's code for VMX alone has.
+/// Handlers that only Xen's code for VMX has.
 const OF_VMX_ALONE: [u32; 3] = [REALMODE_EMULATE, TRAP_DEBUG, VLAPIC];
 
 /// The flags above the basic reason of VMX.
 const VMX_FLAGS: u32 = 0xffff_0000;
-/// Above every basic reason of VMX so far, and below the first code of SVM that is not a register or an exception.
+/// Above all known basic reasons of VMX, and below the first SVM code that is neither a register nor an exception.
 const FIRST_ABOVE_VMX: u32 = 0x60;
 
-/// Tests whether VMX can have left a guest for this reason.
+/// Tests whether VMX can have an exit with this code.
 pub(super) const fn can_be_vmx(code: u32) -> bool {
     code & !VMX_FLAGS < FIRST_ABOVE_VMX && code != u32::MAX
 }
 
-/// The evidence for either.
+/// The evidence for each of the two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Evidence {
     vmx: u32,
@@ -46,9 +47,9 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// An exit for which the event does not say.
+    /// Adds an exit whose event does not determine the instruction set.
     pub(super) fn exit(&mut self, code: u32) {
-        // A failed entry of VMX has flags, SVM has no codes there but -1.
+        // VMX sets flags for a failed entry; the only SVM code with these bits is -1.
         match code {
             u32::MAX => self.svm += 1,
             _ if code & VMX_FLAGS != 0 => self.vmx += 1,
@@ -56,13 +57,13 @@ impl Evidence {
         }
     }
 
-    /// A handler of the exit with this code, and how many words its record has.
+    /// Adds a handler that followed the exit with this code; `words` is the length of its record.
     pub(super) fn handler(&mut self, event: u32, code: u32, words: usize) {
         let handler = event & 0xfff & !WIDE & !WRITE;
         if OF_VMX_ALONE.contains(&handler) {
             self.vmx += 1;
         }
-        // VMX knows the vector that it left the guest for, SVM does not.
+        // VMX records the vector of an external interrupt, SVM does not.
         if handler == INTR {
             self.vmx += u32::from(words > 0);
         }
@@ -71,7 +72,7 @@ impl Evidence {
         self.svm += u32::from(svm.contains(&code));
     }
 
-    /// The verdict; `None` without any evidence, or with as much for one as for the other.
+    /// The verdict; `None` if there is no evidence, or the same for both.
     pub(super) fn verdict(self) -> Option<Isa> {
         match self.vmx.cmp(&self.svm) {
             std::cmp::Ordering::Greater => Some(Isa::Vmx),
@@ -80,7 +81,7 @@ impl Evidence {
         }
     }
 
-    /// Tests whether some of it contradicts the verdict, or there is little of it.
+    /// Tests whether there is little evidence, or some that contradicts the verdict.
     pub(super) fn is_weak(self) -> bool {
         let (more, less) = (self.vmx.max(self.svm), self.vmx.min(self.svm));
         more < 3 || less * 10 > more

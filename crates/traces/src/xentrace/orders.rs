@@ -1,5 +1,5 @@
-//! The orders to the assembly, kept until their turn comes: so who ran where is found on one thread while exits are
-//! counted on another.
+//! Calls of the assembly that are stored and executed later, so that one thread can find out which vCPU ran where
+//! while another one counts exits.
 
 use exits::Vcpu;
 
@@ -7,7 +7,7 @@ use crate::Sink;
 use crate::assembly::Assembly;
 use crate::event::Event;
 
-/// Events in a row of the same vCPU and processor.
+/// Consecutive events of the same vCPU and CPU.
 #[derive(Debug, Default)]
 struct Row {
     key: u32,
@@ -18,7 +18,7 @@ struct Row {
 
 #[derive(Debug)]
 enum Order {
-    /// The next row.
+    /// Append the next row.
     Row,
     Round,
     Introduce {
@@ -35,31 +35,31 @@ enum Order {
     },
 }
 
-/// Orders in the order in which they were given. The memory is used again.
+/// Calls in the order in which they were made. The memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     orders: Vec<Order>,
     rows: Vec<Row>,
-    /// Rows in use; the last one is added to while `open`.
+    /// The number of rows in use; events are added to the last one while it is `open`.
     used: usize,
     open: bool,
     events: usize,
 }
 
 impl Orders {
-    /// Forgets them all.
+    /// Removes all calls.
     pub(super) fn clear(&mut self) {
         self.rows[..self.used].iter_mut().for_each(|row| row.events.clear());
         self.orders.clear();
         (self.used, self.open, self.events) = (0, false, 0);
     }
 
-    /// The number of events, without those of the row that is being added to.
+    /// The number of events, without those in the open row.
     pub(super) fn events(&self) -> usize {
         self.events
     }
 
-    /// An event of the current processor.
+    /// Adds an event of the current CPU.
     #[inline(always)]
     pub(super) fn push(&mut self, event: Event) {
         let at = self.used.wrapping_sub(1);
@@ -86,7 +86,7 @@ impl Orders {
         row
     }
 
-    /// Events of another processor follow.
+    /// Ends the row, because events of another CPU follow.
     pub(super) fn end_row(&mut self) {
         if std::mem::take(&mut self.open) {
             self.events += self.rows[self.used - 1].events.len();
@@ -118,7 +118,7 @@ impl Orders {
         self.order(Order::LostSpan { from_ns, to_ns });
     }
 
-    /// Gives them to the assembly.
+    /// Executes the calls.
     pub(super) fn carry_out<S: Sink>(&mut self, assembly: &mut Assembly<'_, S>) {
         let mut rows = self.rows[..self.used].iter_mut();
         for order in &self.orders {
@@ -152,14 +152,14 @@ mod tests {
     #[test]
     fn orders_are_carried_out_as_if_at_once() {
         let mut orders = Orders::default();
-        // The second time the memory of the first is used again.
+        // The second time, the memory of the first is reused.
         for _ in 0..2 {
             orders.clear();
             for (thread, time_ns) in [(1, 10), (1, 13), (2, 14), (1, 20)] {
                 orders.push(event(thread, time_ns));
             }
             assert_eq!(orders.events(), 3);
-            // Between the exit before and the entry behind.
+            // Between the exit before and the entry after it.
             orders.lost(1, 5);
             orders.push(event(1, 27));
             orders.push(event(2, 29));

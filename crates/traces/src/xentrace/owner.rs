@@ -6,9 +6,9 @@ use super::event::{CONTINUE_RUNNING, RUNNABLE, RUNNING, RUNSTATE_CHANGE};
 use super::record::Record;
 use crate::event::Event;
 
-/// `DOMID_IDLE` of `xen/include/public/xen.h`: a domain with a vCPU for each processor.
+/// `DOMID_IDLE` of `xen/include/public/xen.h`: a domain with a vCPU for each CPU.
 const IDLE: u16 = 0x7fff;
-/// Above all domains; what `xenalyze` calls the default domain.
+/// Above all domains; `xenalyze` has a default domain for this.
 const UNKNOWN: u32 = 0x8000 << 16;
 
 /// A vCPU of a domain.
@@ -19,13 +19,13 @@ pub(super) struct DomainVcpu {
 }
 
 impl DomainVcpu {
-    /// From the numbers that a record holds; `None` for those that no domain has.
+    /// The vCPU with the numbers in a record; `None` if no domain has this number.
     pub(super) fn new(domain: u32, vcpu: u32) -> Option<Self> {
         let (domain, vcpu) = (u16::try_from(domain).ok()?, u16::try_from(vcpu).ok()?);
         (domain <= IDLE).then_some(Self { domain, vcpu })
     }
 
-    /// The idle vCPU of a processor.
+    /// The idle vCPU of a CPU.
     pub(super) const fn idle(cpu: u16) -> Self {
         Self { domain: IDLE, vcpu: cpu }
     }
@@ -34,7 +34,7 @@ impl DomainVcpu {
         self.domain == IDLE
     }
 
-    /// The key by which events are put in order.
+    /// The key of its events in the assembly.
     pub(super) const fn key(self) -> u32 {
         (self.domain as u32) << 16 | self.vcpu as u32
     }
@@ -44,65 +44,66 @@ impl DomainVcpu {
     }
 }
 
-/// The key of the vCPU of unknown domain that stands for whatever runs on a processor.
+/// The key of the events of an unknown vCPU on a CPU.
 pub(super) const fn unknown_key(cpu: u16) -> u32 {
     UNKNOWN | cpu as u32
 }
 
-/// That vCPU.
+/// The vCPU that stands for unknown ones on a CPU.
 pub(super) const fn unknown(cpu: u16) -> Vcpu {
     Vcpu { vm: None, number: Some(cpu as u32), thread: None }
 }
 
-/// The knowledge about the vCPU on a processor.
+/// The vCPU that runs on a CPU, as far as it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Nothing yet: the first scheduler event will tell who it was.
+    /// Not known yet: the first scheduler event will tell.
     #[default]
     Awaited,
-    /// Nothing, or that it has just left.
+    /// Not known, or a vCPU has just left the CPU.
     Unknown,
-    /// It is known, except that the scheduler may have been switching when the recorder, having lost records,
-    /// found it there.
+    /// The vCPU that was running when recording resumed after a loss; the scheduler may have been switching at that
+    /// moment.
     Likely(DomainVcpu),
     Known(DomainVcpu),
 }
 
-/// A processor of the recording.
+/// A CPU of the recording.
 #[derive(Debug, Default)]
 pub(super) struct Processor {
-    /// The last ticks that a record had; zero before the first.
+    /// The ticks of the last record; zero before the first one.
     pub(super) ticks: u64,
     pub(super) owner: Owner,
-    /// The key of the owner's events, of the processor's own where it is unknown.
+    /// The key of the owner's events, or of the CPU's unknown vCPU.
     pub(super) key: u32,
-    /// The ticks since when records are missing, until the next record tells until when.
+    /// The ticks from which on records are missing; the next record ends the gap.
     pub(super) missing_since: Option<u64>,
     /// It had a window since the last gap in the recording.
     pub(super) walked: bool,
-    /// The record before was one of a vCPU that left or entered.
+    /// The previous record was that of a vCPU that left or entered.
     pub(super) switching: bool,
-    /// Events from before it was known whose they are.
+    /// Events that wait until the owner is known.
     pub(super) held: Vec<Event>,
 }
 
-/// The content of a runstate record: `trace_runstate_change` and `trace_continue_running` of `xen/common/sched/core.c`.
+/// The contents of a runstate record: `trace_runstate_change` and `trace_continue_running` of
+/// `xen/common/sched/core.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunstateChange {
-    /// It runs here and goes on running.
+    /// It runs on this CPU and continues.
     Continues,
-    /// It began to run here.
+    /// It starts to run on this CPU.
     Enters,
-    /// It ran here until now; whether it could run on.
+    /// It stops running on this CPU; `runnable` if it was preempted.
     Leaves {
         runnable: bool,
     },
-    /// It woke up, to run anywhere.
+    /// It was woken and can run on any CPU.
     Wakes,
     Other,
 }
 
-/// Takes a record of a runstate apart; `None` when it makes no sense.
+/// Parses a runstate record; `None` if it is invalid.
 pub(super) fn change(record: &Record<'_>) -> Option<(DomainVcpu, RunstateChange)> {
     let word = record.word(0)?;
     let who = DomainVcpu::new(word >> 16, word & 0xffff)?;

@@ -1,7 +1,7 @@
-//! Gives the events of each processor to the vCPU that ran on it.
+//! Attributes the events of each CPU to the vCPU that ran on it.
 //!
-//! A vCPU leaves a processor and enters it by records of that processor, so that who ran where follows from
-//! each processor's own records, in whatever order the recording has the processors.
+//! The records of a CPU tell which vCPUs leave and enter it. So each CPU's own records are sufficient, in whatever
+//! order the recording has the CPUs.
 
 use rustc_hash::FxHashSet;
 
@@ -12,34 +12,34 @@ use super::record::Window;
 use super::survey::Survey;
 use crate::event::{Event, Kind};
 
-/// Events that may wait for their owner, all processors together: 16 MiB.
+/// The most events that wait for their owner, for all CPUs together: 16 MiB.
 const MOST_HELD: usize = 1 << 19;
-/// vCPUs that are told apart; a Xen host has some thousands at most.
+/// The most vCPUs that are distinguished; a Xen host has at most a few thousand.
 const MOST_VCPUS: usize = 1 << 14;
 
-/// The oddities in who ran where, counted.
+/// Counts of irregularities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Oddities {
     /// Exits whose vCPU is unknown.
     pub(super) unowned: u64,
     /// Exits, entries and accesses of the idle domain.
     pub(super) idle: u64,
-    /// vCPUs that changed places beside the processor's own: those of other processors of its core.
+    /// vCPUs of sibling CPUs that were switched in the records of this CPU (core scheduling).
     pub(super) siblings: u64,
 }
 
-/// Knows who runs where, and gives orders to the assembly.
+/// Tracks which vCPU runs where, and makes the calls of the assembly.
 pub(super) struct Placement {
     pub(super) orders: Orders,
     clock: Clock,
     processors: Vec<Processor>,
     cpu: u16,
-    /// The processors that had windows since the last gap in the recording.
+    /// The CPUs that had windows since the last gap in the recording.
     walked: Vec<u16>,
-    /// The processor of the window before.
+    /// The CPU of the previous window.
     before: Option<u16>,
     rounds: u64,
-    /// The recording says who runs where, and whether it does by runstates.
+    /// Tells whether the recording has scheduler events, and whether these are runstates.
     scheduled: bool,
     runstates: bool,
     known: FxHashSet<u32>,
@@ -65,13 +65,13 @@ impl Placement {
         }
     }
 
-    /// Records of this processor follow.
+    /// Starts a window with records of this CPU.
     pub(super) fn window(&mut self, window: Window) {
         self.orders.end_row();
-        // Each poll of xentrace writes the processors that have something new in rising order.
+        // Each poll of xentrace writes the CPUs that have new records, in ascending order.
         if self.before.is_some_and(|before| window.cpu <= before) {
             self.rounds += 1;
-            // The assembly keeps everything until its second round.
+            // The assembly keeps all events until its second round.
             if self.rounds == 2 {
                 self.release_all();
             }
@@ -92,7 +92,7 @@ impl Placement {
         }
     }
 
-    /// Records of the current window are missing, or of any number of them.
+    /// Notes that records of the current window are missing, or of all windows.
     pub(super) fn gap(&mut self, all: bool) {
         let cpus = if all { std::mem::take(&mut self.walked) } else { self.before.into_iter().collect() };
         for cpu in cpus {
@@ -102,7 +102,7 @@ impl Placement {
         }
     }
 
-    /// The next record's ticks, where it has any.
+    /// Sets the time of the next record, if it has one.
     #[inline(always)]
     pub(super) fn ticks(&mut self, ticks: Option<u64>) {
         let Some(ticks) = ticks else { return };
@@ -114,7 +114,7 @@ impl Placement {
         }
     }
 
-    /// Tests whether there is a time to give to events.
+    /// Tests whether the time is known.
     pub(super) fn has_time(&mut self) -> bool {
         self.current().ticks != 0
     }
@@ -123,7 +123,7 @@ impl Placement {
         &mut self.processors[usize::from(self.cpu)]
     }
 
-    /// An event of whatever runs on the processor.
+    /// Adds an event of the vCPU that runs on the CPU.
     #[inline(always)]
     pub(super) fn push(&mut self, kind: Kind, value: u64, extra: u64) {
         let (cpu, clock) = (self.cpu, self.clock);
@@ -151,7 +151,7 @@ impl Placement {
         }
     }
 
-    /// A record of a runstate.
+    /// Handles a runstate record.
     pub(super) fn runstate(&mut self, who: DomainVcpu, change: RunstateChange) {
         (self.scheduled, self.runstates) = (true, true);
         match change {
@@ -177,23 +177,24 @@ impl Placement {
         self.current().switching = switches;
         match change {
             RunstateChange::Leaves { runnable: true } => self.runnable(who, false),
-            // Where the waking was lost, what follows says no more than that it happened.
+            // Entering also means that it was woken, in case that record was lost.
             RunstateChange::Wakes | RunstateChange::Enters => self.runnable(who, true),
             _ => {}
         }
     }
 
-    /// Tests whether a vCPU that leaves or enters does so on this processor.
+    /// Tests whether the vCPU that leaves or enters does so on this CPU.
     fn is_beside(&mut self, who: DomainVcpu) -> bool {
         let processor = self.current();
         match processor.owner {
             Owner::Known(owner) if owner != who => {
-                // The vCPUs of a core change places together, recorded one after the other on one processor.
+                // With core scheduling, the vCPUs of a core are switched together, and recorded one after the other
+                // on one CPU.
                 if processor.switching {
                     self.oddities.siblings += 1;
                     return false;
                 }
-                // Who left is missing, and so may be more: recordings that were joined are like this.
+                // The record of the owner's leaving is missing, and others may be too, as in concatenated recordings.
                 self.lost(0, None);
                 true
             }
@@ -201,7 +202,7 @@ impl Placement {
         }
     }
 
-    /// One vCPU made place for another: what says so in recordings without runstates.
+    /// Handles a switch between vCPUs, in recordings without runstates.
     pub(super) fn switch(&mut self, from: Option<DomainVcpu>, to: Option<DomainVcpu>) {
         if !self.runstates {
             self.scheduled = true;
@@ -210,10 +211,10 @@ impl Placement {
         }
     }
 
-    /// The recorder lost records since then, and found itself on this vCPU afterwards.
+    /// Handles a loss of records since `since`; `who` was running when recording resumed.
     pub(super) fn lost_records(&mut self, count: u64, since: Option<u64>, who: Option<DomainVcpu>) {
         self.lost(count, since);
-        // Without scheduler events nobody would say when that one leaves.
+        // Without scheduler events, no record would show that it leaves.
         if let Some(who) = who.filter(|_| self.scheduled) {
             self.settle(Owner::Likely(who));
         }
@@ -225,13 +226,13 @@ impl Placement {
         let ticks = self.current().ticks;
         let since = since.filter(|&since| since <= ticks).unwrap_or(ticks);
         self.current().missing_since = Some(since);
-        // The idle domain has no exits: this only says until when the processor's records were whole.
+        // The idle domain has no exits: the event only marks the time up to which the CPU's records are complete.
         self.mark(DomainVcpu::idle(self.cpu).key(), since, false);
         self.orders.end_row();
         self.orders.lost(self.cpu, count);
     }
 
-    /// A vCPU waits for a processor, whichever that will be.
+    /// Marks a vCPU as runnable, on whatever CPU.
     fn runnable(&mut self, who: DomainVcpu, slept: bool) {
         if !who.is_idle() {
             let (thread, ticks) = (self.key(who), self.current().ticks);
@@ -254,7 +255,7 @@ impl Placement {
         (processor.owner, processor.key) = (owner, key);
     }
 
-    /// The key of a vCPU, which is made known.
+    /// The key of a vCPU, which is introduced to the assembly if it is new.
     fn key(&mut self, who: DomainVcpu) -> u32 {
         if !self.known.contains(&who.key()) {
             if self.known.len() >= MOST_VCPUS {
@@ -266,7 +267,7 @@ impl Placement {
         who.key()
     }
 
-    /// Hands on what waited for its owner.
+    /// Passes on the events that waited for their owner.
     fn release(&mut self, owner: Option<DomainVcpu>) {
         if self.current().owner != Owner::Awaited {
             return;
@@ -299,7 +300,7 @@ impl Placement {
         self.cpu = current;
     }
 
-    /// Hands on everything that is left.
+    /// Passes on all waiting events.
     pub(super) fn finish(&mut self) {
         self.release_all();
         for at in 0..self.processors.len() {

@@ -12,7 +12,7 @@ const CPUID: ExitReason = ExitReason::svm(0x72);
 const HLT: ExitReason = ExitReason::svm(0x78);
 const IOIO: ExitReason = ExitReason::svm(0x7b);
 
-/// Ticks are nanoseconds.
+/// One tick is a nanosecond.
 fn exact() -> Options {
     Options { tsc_hz: Some(1_000_000_000), ..Options::default() }
 }
@@ -38,7 +38,7 @@ fn unknown_on(cpu: u32) -> Vcpu {
     Vcpu { vm: None, number: Some(cpu), thread: None }
 }
 
-/// Whose exits there are, why, and how long they took, in order of time.
+/// The vCPU, reason and handling time of each exit, in order of time.
 fn times(exits: &[ExitRecord]) -> Vec<(Vcpu, ExitReason, Option<u64>)> {
     let mut exits = exits.to_vec();
     exits.sort_by_key(|exit| exit.time_ns);
@@ -50,7 +50,7 @@ mod doubtful;
 
 #[test]
 fn a_vcpu_that_changes_processors_is_followed() {
-    // Left processor 1 by a HLT, was woken by processor 0 and ran on there; the file has 0 first.
+    // It leaves CPU 1 by a HLT, is woken by CPU 0 and continues there; the file has CPU 0 first.
     let written = Written::new()
         .window(0)
         .change(50, 0x7fff, 0, 0, 0)
@@ -95,7 +95,7 @@ fn waiting_for_a_processor_is_not_handling() {
     let expected =
         [(vcpu(D1V0), interrupt, Some(10)), (vcpu(D2V1), CPUID, Some(5)), (vcpu(D2V1), interrupt, Some(10))];
     assert_eq!(times(&exits), expected);
-    // The last exit was handled, although its entry is not in the recording.
+    // The last exit was handled, although the recording does not have its entry.
     assert_eq!(reading.profile.losses.exits_at_the_end, 0);
 }
 
@@ -183,7 +183,7 @@ fn whoever_says_nothing_for_two_rounds_stays_unknown() {
 #[test]
 fn without_scheduler_events_processors_stand_for_vcpus() {
     let written = Written::new().window(0).exit(1, 0x72).entry(3).window(2).exit(2, 0x78).entry(9);
-    // Nobody would say when this vCPU leaves, so that it is there says nothing.
+    // Nothing would show that this vCPU leaves, so that it was there tells nothing.
     let written = written.window(0).lost(20, 7, 1, 0, 15).exit(30, 0x72).entry(31);
     let (reading, exits) = read(&written);
     let expected =
@@ -211,7 +211,7 @@ fn switches_do_where_there_are_no_runstates() {
 
 #[test]
 fn no_time_is_taken_across_lost_records() {
-    // Between the HLT of d1v0 on processor 1 and its waking, it may have run on processor 0 unseen.
+    // Between the HLT of d1v0 on CPU 1 and its wakeup, it may have run on CPU 0 unseen.
     let written = Written::new()
         .window(0)
         .switch(5, IDLE0, 1, D2V1)
@@ -250,7 +250,7 @@ fn after_lost_records_the_recorder_may_be_wrong_about_a_vcpu_that_just_left() {
         .switch(5, IDLE0, 1, D1V0)
         .exit(10, 0x78)
         .lost(30, 3, 1, 0, 12)
-        // That d1v0 leaves was lost, that d2v1 comes was not.
+        // The record of d1v0 leaving was lost, that of d2v1 entering was not.
         .change(31, 2, 1, 1, 0)
         .entry(40)
         .exit(50, 0x72)

@@ -1,15 +1,16 @@
-//! One record of Xen's trace buffers: `struct t_rec` of `xen/include/public/trace.h`.
+//! A record of Xen's trace buffers: `struct t_rec` of `xen/include/public/trace.h`.
 
 use super::event::{CPU_CHANGE, GENERAL};
 use crate::bytes::{u32_at, u64_at};
 
 /// The longest record: header, ticks and `TRACE_EXTRA_MAX` words.
 pub(super) const LONGEST: usize = 4 + 8 + 7 * 4;
-/// A window's header and what `struct cpu_change_record` of xentrace adds: processor and length in bytes.
+/// The size of a window's header: a record header and the `struct cpu_change_record` of xentrace, which has the CPU
+/// and the length in bytes.
 pub(super) const WINDOW: usize = 12;
 /// `CPU_CHANGE_HEADER` of xentrace: two words, no ticks.
 pub(super) const WINDOW_HEADER: u32 = CPU_CHANGE | 2 << 28;
-/// Above the most processors that Xen can be built for.
+/// More CPUs than Xen can be built for.
 const MOST_CPUS: u32 = 1 << 14;
 
 /// The first word of a record.
@@ -25,14 +26,14 @@ impl Header {
         self.0 >> 31 != 0
     }
 
-    /// Bytes of the record, header included.
+    /// The size of the record in bytes, including the header.
     pub(super) const fn size(self) -> usize {
         let words = (self.0 >> 28 & 7) as usize;
         4 + if self.has_ticks() { 8 } else { 0 } + 4 * words
     }
 
-    /// Tests whether Xen can have written it: an event belongs to one class and at least one subclass, otherwise no
-    /// mask selects it, and few general ones exist.
+    /// Tests whether Xen can have written it: an event has exactly one class and at least one subclass, because
+    /// otherwise no mask would select it; and there are few general events.
     pub(super) const fn plausible(self) -> bool {
         let event = self.event();
         let one_class = (event >> 16).is_power_of_two();
@@ -42,17 +43,17 @@ impl Header {
     }
 }
 
-/// A record within the bytes of a recording.
+/// A record in the bytes of a recording.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record<'a> {
     pub(super) event: u32,
-    /// Ticks of the processor's time stamp counter, where the record has them.
+    /// Ticks of the CPU's TSC, if the record has them.
     pub(super) ticks: Option<u64>,
     words: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Takes a whole record apart; `None` when bytes are missing.
+    /// Parses a complete record; `None` if bytes are missing.
     #[inline(always)]
     pub(super) fn parse(header: Header, bytes: &'a [u8]) -> Option<Self> {
         let before_words = if header.has_ticks() { 12 } else { 4 };
@@ -61,12 +62,12 @@ impl<'a> Record<'a> {
         Some(Self { event: header.event(), ticks, words })
     }
 
-    /// One of the words.
+    /// The word with this index.
     pub(super) fn word(&self, number: usize) -> Option<u32> {
         u32_at(self.words, 4 * number)
     }
 
-    /// Two words, the lower one first.
+    /// Two words as a 64-bit number, the lower one first.
     pub(super) fn pair(&self, number: usize) -> Option<u64> {
         u64_at(self.words, 4 * number)
     }
@@ -77,16 +78,16 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The facts that the records until the next window have in common.
+/// The header of a window, which applies to all its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) cpu: u16,
-    /// Bytes of its records.
+    /// The length of its records in bytes.
     pub(super) length: u32,
 }
 
 impl Window {
-    /// The window that begins with these bytes.
+    /// Parses the header of a window.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (cpu, length) = (u32_at(bytes, 4)?, u32_at(bytes, 8)?);
         let sound = u32_at(bytes, 0)? == WINDOW_HEADER && cpu < MOST_CPUS && length % 4 == 0;
@@ -94,17 +95,17 @@ impl Window {
     }
 }
 
-/// The result of following windows and records in these bytes.
+/// The result of checking a sequence of windows and records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sequence {
-    /// Up to the end of the bytes, or for as many records as were asked for.
+    /// Valid up to the end of the bytes, or for the requested number of records.
     Sound {
         records: usize,
     },
     Broken,
 }
 
-/// Looks at up to `most` records from a window's beginning on.
+/// Checks up to `most` records from the start of a window.
 pub(super) fn sequence(bytes: &[u8], most: usize) -> Sequence {
     let Some(window) = Window::parse(bytes) else { return Sequence::Broken };
     let mut at = WINDOW;

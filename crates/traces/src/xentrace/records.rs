@@ -1,8 +1,7 @@
-//! Walks over the windows and records of a recording, whatever is broken in it.
+//! Walks over the windows and records of a recording, and skips damaged parts.
 //!
-//! `xentrace` (`tools/xentrace/xentrace.c` of Xen) writes no header: windows follow each other, one for each
-//! processor that has something new, in order of the processors, again and again. Where a record makes no
-//! sense, reading goes on with the next window.
+//! `xentrace` (`tools/xentrace/xentrace.c` of Xen) writes no file header: in each round it writes a window for each
+//! CPU that has new records, in order of the CPUs. After an invalid record, reading continues with the next window.
 
 use std::io::{ErrorKind, Read};
 
@@ -12,9 +11,9 @@ use crate::Damage;
 use crate::bytes::u32_at;
 use crate::input::Failure;
 
-/// Bytes that are read at once.
+/// The number of bytes that are read at once.
 const CHUNK: usize = 256 << 10;
-/// The bytes that are read to tell a window's start from bytes that look like one.
+/// The bytes that are checked to distinguish the start of a window from bytes that look like one.
 const LOOK_AHEAD: usize = 256;
 const RECORDS_AHEAD: usize = 4;
 
@@ -24,9 +23,9 @@ pub(super) enum Item<'a> {
     /// Records of this processor follow.
     Window(Window),
     Record(Record<'a>),
-    /// The recording is still being made, and nothing new has come for a moment.
+    /// The recording is still being made, and nothing new has arrived for a moment.
     Pause,
-    /// The rest of the current window could not be read; `all` when that may be more than its rest.
+    /// The rest of the current window could not be read; `all` if other windows may be missing too.
     Gap {
         all: bool,
     },
@@ -37,19 +36,19 @@ pub(super) struct Records {
     reader: Box<dyn Read + Send>,
     failure: Failure,
     buffer: Vec<u8>,
-    /// The part of `buffer` that is yet to be walked over.
+    /// The start of the part of `buffer` that was not walked over yet.
     at: usize,
     filled: usize,
-    /// Bytes before `buffer`.
+    /// The number of bytes before `buffer`.
     before: u64,
     ended: bool,
     window: Window,
-    /// Bytes of `window` that are yet to come.
+    /// The bytes of `window` that were not walked over yet.
     left: u64,
-    /// Reading goes on at the next window, which should be that far from the recording's start.
+    /// Set after damage: search for the next window, which should be at this offset.
     lost_track: Option<u64>,
     pub(super) damage: Option<Damage>,
-    /// Places, the first included, and bytes that could not be read.
+    /// The number of damaged places, and of the bytes that were skipped.
     pub(super) broken: u64,
     pub(super) skipped: u64,
 }
@@ -82,13 +81,13 @@ impl Records {
         }
     }
 
-    /// Bytes from the recording's start up to what comes next.
+    /// The offset of the next item in the recording.
     pub(super) fn position(&self) -> u64 {
         self.before + self.at as u64
     }
 
-    /// Gives the records that follow, as far as they are sound and of the current window. Nearly all are; what
-    /// comes then, [`Self::next`] tells.
+    /// Passes on the following valid records of the current window, which is the usual case. [`Self::next`] handles
+    /// everything else.
     #[inline(always)]
     pub(super) fn sound(&mut self, mut take: impl FnMut(&Record<'_>)) {
         let bytes = &self.buffer[self.at..self.filled];
@@ -161,7 +160,7 @@ impl Records {
         Step::Record(header)
     }
 
-    /// The beginning of a window is expected.
+    /// Reads the header of a window.
     fn window(&mut self) -> Step {
         let bytes = &self.buffer[self.at..self.filled];
         if bytes.is_empty() {
@@ -180,7 +179,7 @@ impl Records {
         }
     }
 
-    /// The recording ends within something.
+    /// Handles the end of the recording within a window or a header.
     fn cut(&mut self) -> Step {
         if !self.note_failure() {
             let what = match self.left {
@@ -208,7 +207,7 @@ impl Records {
         Step::Again
     }
 
-    /// Skips to where windows follow each other again.
+    /// Skips bytes up to a valid sequence of windows.
     fn find_window(&mut self, expected: u64) -> Step {
         if self.want(LOOK_AHEAD) {
             return Step::Pause;
@@ -237,7 +236,7 @@ impl Records {
         }
     }
 
-    /// Reads until so many bytes are there to be walked over, or the recording ends.
+    /// Reads until this number of bytes is available, or the recording ends. Returns true if the stream would block.
     fn want(&mut self, bytes: usize) -> bool {
         if self.filled - self.at >= bytes || self.ended {
             return false;
@@ -261,7 +260,7 @@ impl Records {
         false
     }
 
-    /// Tests whether the stream ended with an error.
+    /// Tests whether the stream ended because of an error, and notes the damage.
     fn note_failure(&mut self) -> bool {
         let failure = self.failure.take();
         if let Some(error) = &failure {

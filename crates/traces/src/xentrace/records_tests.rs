@@ -3,7 +3,7 @@ use crate::xentrace::writing::Written;
 use proptest::prelude::*;
 use std::io;
 
-/// Gives a few bytes at a time, in turn.
+/// Returns a few bytes at a time, with these lengths in turn.
 struct Pieces {
     bytes: io::Cursor<Vec<u8>>,
     lengths: Vec<usize>,
@@ -61,7 +61,7 @@ impl Walk {
     }
 }
 
-/// Four windows of two processors with records of many lengths; 51 words.
+/// Four windows of two CPUs with records of various lengths; 51 words.
 fn sound() -> Written {
     Written::new()
         .window(0)
@@ -121,7 +121,7 @@ fn a_recording_cut_anywhere_gives_the_whole_records_before_the_cut() {
         let kept: Vec<_> = walk.seen.iter().filter(|seen| **seen != Seen::Gap(false)).cloned().collect();
         assert_eq!(kept, whole.seen[..kept.len()], "{cut}");
         match walk.damage {
-            // Between two windows nothing is missing that could be noticed.
+            // A cut between two windows cannot be noticed.
             None => ends_of_windows += 1,
             Some(damage) => {
                 assert!(damage.offset <= cut as u64 && cut as u64 - damage.offset < LONGEST as u64);
@@ -136,7 +136,7 @@ fn a_recording_cut_anywhere_gives_the_whole_records_before_the_cut() {
     assert_eq!(damage.what, "it ends within a window of processor 1: 4 of its 36 bytes are missing");
 }
 
-/// Changes one word.
+/// The recording with one word changed.
 fn with(at: usize, word: u32) -> Vec<u8> {
     let Written { mut bytes, .. } = sound();
     bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
@@ -156,16 +156,16 @@ fn reading_goes_on_with_the_next_window() {
 #[test]
 fn windows_whose_length_is_wrong() {
     let whole = Walk::of(&sound().bytes, &[usize::MAX]);
-    // The first window is 64 bytes long. Too long, its end is noticed by the next beginning.
+    // The first window has 64 bytes. If it claims more, the next header reveals it.
     let walk = Walk::of(&with(8, 68), &[usize::MAX]);
     assert_eq!((walk.records(), walk.skipped), (9, 0));
     assert_eq!(walk.damage.unwrap().what, "a window begins 4 bytes before the one before it ends");
-    // Too short within a record, the rest of it is lost.
+    // If it ends within a record, the rest of the record is lost.
     let walk = Walk::of(&with(8, 60), &[usize::MAX]);
     assert_eq!((walk.records(), walk.skipped, walk.broken), (8, 12, 1));
     assert_eq!(walk.seen[3..], [&[Seen::Gap(true)], &whole.seen[4..]].concat()[..]);
     assert_eq!(walk.damage.unwrap().what, "a record of 12 bytes in the last 8 of its window");
-    // Too short by a record.
+    // If it lacks a record.
     let walk = Walk::of(&with(8, 52), &[usize::MAX]);
     let damage = Damage { offset: 64, what: "a window ends here, but no other begins".into() };
     assert_eq!((walk.damage, walk.skipped), (Some(damage), 12));

@@ -1,4 +1,4 @@
-//! The survey: facts about all of a recording from its beginning.
+//! A survey of the beginning of a recording, for facts about all of it.
 
 use exits::Isa;
 
@@ -13,24 +13,24 @@ use super::record::Record;
 use super::records::{Item, Records};
 use crate::input::Failure;
 
-/// Bits 27:12 of an event.
+/// Class and subclass: bits 27:12 of an event.
 const fn class(event: u32) -> u32 {
     event >> 12
 }
 
-/// Facts that the first event needs.
+/// Facts that are needed before the first event is decoded.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// There are records of who runs where, of either kind.
+    /// True if there are scheduler events of each kind.
     pub(super) runstates: bool,
     pub(super) switches: bool,
-    /// The evidence for the instruction set of exits whose event does not say.
+    /// The evidence for the instruction set of exits whose event does not determine it.
     pub(super) evidence: Evidence,
-    /// The frequency of the time stamp counter, estimated.
+    /// The estimated TSC frequency.
     pub(super) hz: Option<u64>,
 }
 
-/// The state of a processor: its last exit, and the exit that is open.
+/// The last exit of a CPU, and when its vCPU began to run.
 #[derive(Debug, Clone, Copy, Default)]
 struct Latest {
     exit: Option<u32>,
@@ -38,7 +38,7 @@ struct Latest {
 }
 
 impl Survey {
-    /// Looks at a recording's first bytes.
+    /// Surveys the first bytes of a recording.
     pub(super) fn of(start: &[u8]) -> Self {
         let mut records = Records::new(Box::new(std::io::Cursor::new(start.to_vec())), Failure::default());
         let mut survey = Self::default();
@@ -87,7 +87,7 @@ impl Survey {
     }
 
     fn scheduler(&mut self, record: &Record<'_>, latest: &Latest, comparison: &mut Comparison) {
-        // Who, and for how long; Xen before 4.9 leaves the vCPU out.
+        // The vCPU and its running time; Xen before 4.9 omits the vCPU.
         let (vcpu, ran) = match (record.event & 0xfff, record.len()) {
             (SWITCH, _) => {
                 self.switches = true;
@@ -107,9 +107,9 @@ impl Survey {
         }
     }
 
-    /// The instruction set of exits whose event does not say, and whether that is doubtful.
+    /// The instruction set of exits whose event does not determine it, and whether it is doubtful.
     pub(super) fn isa(&self) -> (Isa, bool) {
-        // As xenalyze does without evidence.
+        // Without evidence, VMX as in xenalyze.
         let verdict = self.evidence.verdict();
         (verdict.unwrap_or(Isa::Vmx), verdict.is_none() || self.evidence.is_weak())
     }

@@ -2,19 +2,19 @@
 
 use super::event::{counted_as, name};
 
-/// Bits of a class and a subclass number each, and of what is below.
+/// The number of subclasses of a class, and of minor numbers of a subclass.
 const SUBCLASSES: usize = 16;
 const MINORS: usize = 1 << 12;
 
-/// Events that are counted apart until another takes the place; a power of two.
+/// The size of the cache of counters; a power of two.
 const RECENT: usize = 64;
 
-/// Counts by event, found without hashing: there is one for every record of the recording.
+/// Counts by event without hashing, because each record of a recording is counted.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// Events, flags included, and how often each came.
+    /// Cached events, flags included, with their counts.
     recent: [(u32, u64); RECENT],
-    /// By class and subclass; empty for those without records.
+    /// Counts by class and subclass; empty if there are no records.
     counts: Vec<Vec<u64>>,
 }
 
@@ -25,7 +25,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts a record of an event that belongs to one class.
+    /// Counts a record of an event that has exactly one class.
     #[inline]
     pub(super) fn add(&mut self, event: u32) {
         let recent = &mut self.recent[(event ^ event >> 6 ^ event >> 12) as usize % RECENT];
@@ -58,7 +58,7 @@ impl Tally {
         self.counts[table][minor] = count;
     }
 
-    /// The names of the events that were recorded, and how often each was.
+    /// The names of the recorded events, and their counts.
     pub(super) fn named(&mut self) -> impl Iterator<Item = (String, u64)> {
         for place in 0..RECENT {
             let recent = std::mem::take(&mut self.recent[place]);
@@ -84,7 +84,7 @@ mod tests {
             tally.add(0x0800_f000 | minor);
             tally.add(0x0008_1003);
         }
-        // Asking does not change the answer.
+        // A second call returns the same.
         for _ in 0..2 {
             let named: Vec<_> = tally.named().collect();
             assert_eq!(named.len(), minors as usize + 1);

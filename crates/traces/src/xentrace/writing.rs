@@ -1,8 +1,8 @@
-//! Recordings for tests, written as Xen and xentrace do.
+//! Writes recordings for tests in the format of Xen and xentrace.
 
 use super::record::WINDOW_HEADER;
 
-/// A recording, window by window.
+/// A recording that is written window by window.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Written {
     pub(super) bytes: Vec<u8>,
@@ -23,24 +23,24 @@ impl Written {
         self
     }
 
-    /// Records of this processor follow.
+    /// Starts a window with records of this CPU.
     pub(super) fn window(mut self, cpu: u32) -> Self {
         self.window_at = self.bytes.len();
         self.words([WINDOW_HEADER, cpu, 0])
     }
 
-    /// A record with ticks.
+    /// Adds a record with ticks.
     pub(super) fn at(self, ticks: u64, event: u32, words: &[u32]) -> Self {
         let header = event | (words.len() as u32) << 28 | 1 << 31;
         self.words([header, ticks as u32, (ticks >> 32) as u32].into_iter().chain(words.iter().copied()))
     }
 
-    /// A record without ticks.
+    /// Adds a record without ticks.
     pub(super) fn then(self, event: u32, words: &[u32]) -> Self {
         self.words(std::iter::once(event | (words.len() as u32) << 28).chain(words.iter().copied()))
     }
 
-    /// An exit of SVM in 64-bit mode.
+    /// Adds an exit of SVM in 64-bit mode.
     pub(super) fn exit(self, ticks: u64, code: u32) -> Self {
         self.at(ticks, 0x0008_1103, &[code, 0x1000, 0])
     }
@@ -49,12 +49,12 @@ impl Written {
         self.at(ticks, 0x0008_1001, &[])
     }
 
-    /// A runstate changes from `before` to `after`: 0 running, 1 runnable, 2 blocked, 3 offline.
+    /// Adds a change of a runstate from `before` to `after`: 0 running, 1 runnable, 2 blocked, 3 offline.
     pub(super) fn change(self, ticks: u64, domain: u32, vcpu: u32, before: u32, after: u32) -> Self {
         self.at(ticks, 0x0002_1001 | before << 8 | after << 4, &[domain << 16 | vcpu])
     }
 
-    /// One vCPU leaves in this state, and another one enters.
+    /// Adds a switch: a vCPU leaves in state `after`, and another one enters.
     pub(super) fn switch(self, ticks: u64, from: (u32, u32), after: u32, to: (u32, u32)) -> Self {
         self.change(ticks, from.0, from.1, 0, after).change(ticks + 1, to.0, to.1, 1, 0)
     }

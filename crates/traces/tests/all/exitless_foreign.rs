@@ -1,4 +1,4 @@
-//! Arrow streams that other tools wrote: our recordings written anew, and those that are none.
+//! Arrow streams of other tools: rewritten recordings of ours, and streams that are not recordings.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn read(bytes: &[u8]) -> Result<Reading, Error> {
     traces::read_bytes(bytes, &Options::default(), &mut ())
 }
 
-/// Another tool's stream of these columns, without compression.
+/// The stream of another tool with these columns, without compression.
 fn stream(metadata: &[(&str, &str)], columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
     let fields: Vec<_> =
         columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
@@ -108,7 +108,7 @@ fn several_accesses_of_an_exit_stay_apart() {
         accesses[&READ].handling.total_ns(),
         (0..1000).filter(|at| at % 3 == 2).map(|at| at / 2 * 2).sum::<u64>()
     );
-    // Both threads' numbers became known later, and the first exits are theirs too.
+    // The vCPU numbers became known later, but the first exits belong to them too.
     let vcpus: Vec<_> = profile.vcpus().iter().map(|exits| exits.vcpu.number).collect();
     assert_eq!(vcpus, [Some(0), Some(1)]);
 }

@@ -1,4 +1,4 @@
-//! Recordings of other tools, written as our own, give the same profile again.
+//! Recordings of other tools that are converted to our format have the same profile.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// Recordings of all kinds.
+/// Recordings in all formats.
 fn fixtures() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for (folder, ending) in
@@ -34,7 +34,7 @@ fn read(path: &Path, options: &Options) -> Result<Reading, Error> {
     traces::read(&Source::from(path), options, &mut ())
 }
 
-/// The facts that a recorder would have known at the end.
+/// The facts that a recorder would know at the end.
 fn summary(profile: &Profile) -> Summary {
     Summary {
         losses: profile.losses,
@@ -44,7 +44,7 @@ fn summary(profile: &Profile) -> Summary {
     }
 }
 
-/// Writes a recording of another tool as our own.
+/// Converts a recording of another tool to our format.
 fn converted(path: &Path, profile: &Profile) -> Vec<u8> {
     let start_ns = profile.span.map(|span| span.first_ns);
     let header = Header { start_ns, ..Header::default() };
@@ -59,7 +59,7 @@ fn read_bytes(bytes: &[u8], options: &Options) -> Reading {
     traces::read_bytes(bytes, options, &mut ()).unwrap()
 }
 
-/// Tests for equality but for accesses whose exit was not recorded: they are counted in other formats, without a time.
+/// Compares profiles except for accesses whose exit was not recorded: other formats count them, without a time.
 fn same_but_for_accesses_alone(original: &Profile, again: &Profile) -> bool {
     let [mut original, mut again] = [original, again].map(Clone::clone);
     let vcpus: Vec<_> = original.vcpus().iter().map(|exits| exits.vcpu).collect();
@@ -127,7 +127,7 @@ fn exits_come_to_the_sink_as_they_were_written() {
     assert!(exits == again);
 }
 
-/// The exits of a recording, which have no more than one access each.
+/// The exits of a recording, which have at most one access each.
 fn kept(path: &Path) -> Vec<ExitRecord> {
     let mut exits = Vec::new();
     let mut sink = |exit: &ExitRecord| exits.push(*exit);
@@ -135,7 +135,7 @@ fn kept(path: &Path) -> Vec<ExitRecord> {
     exits
 }
 
-/// A recording in many batches, and where each of them ends.
+/// A recording in many batches, and the offset of the end of each.
 fn in_batches(of: usize) -> (Vec<u8>, Vec<usize>) {
     let mut bytes = Vec::new();
     let mut ends = Vec::new();

@@ -1,4 +1,4 @@
-//! Findings of fuzzing: every file is read without a panic, to the same end on any number of threads.
+//! Files found by fuzzing: each is read without a panic, with the same result on any number of threads.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,14 @@ fn all_of_them_are_read_to_the_same_end() {
     }
 }
 
-/// The length of a section was rounded up to a multiple of eight in 32 bits.
+/// Rounding the length of a section up to a multiple of eight overflowed 32 bits.
 #[test]
 fn a_section_of_almost_4_gib_is_missing() {
     let damage = found("perf-section-of-4-gib").damage.unwrap();
     assert!(damage.what.contains("bytes of a section are missing"), "{damage}");
 }
 
-/// A section was to begin behind the end of the file.
+/// The start of a section is beyond the end of the file.
 #[test]
 fn no_damage_lies_behind_the_end_of_the_file() {
     let reading = found("trace-dat-section-behind-the-end");

@@ -1,4 +1,4 @@
-//! Readers and writers on whole files.
+//! Tests of readers and writers with complete files.
 
 mod exitless_foreign;
 mod exitless_profiles;

@@ -1,4 +1,4 @@
-//! Real recordings of perf against what perf itself reported of them.
+//! Compares real recordings of perf with perf's own reports about them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ fn recording(name: &str) -> Reading {
     read(&fixture(&format!("{name}.perf.data.zst"))).unwrap()
 }
 
-/// The recording's bytes, unpacked.
+/// The recording's bytes, decompressed.
 fn unpacked(name: &str) -> Vec<u8> {
     let packed = fs::read(fixture(&format!("{name}.perf.data.zst"))).unwrap();
     zstd::decode_all(&packed[..]).unwrap()
@@ -34,7 +34,7 @@ fn read_bytes(bytes: &[u8]) -> Result<Reading, Error> {
     read(file.path())
 }
 
-/// Times as perf prints them: samples, shortest, longest, mean with its error.
+/// Times as perf prints them: samples, minimum, maximum, mean with its error.
 fn figures(times: &HandlingTime) -> String {
     let us = |ns: u64| format!("{:.2}us", ns as f64 / 1e3);
     format!(
@@ -47,7 +47,7 @@ fn figures(times: &HandlingTime) -> String {
     )
 }
 
-/// The rows of one of perf's tables, by their names, and its total time.
+/// The rows of one of perf's tables by name, and its total time.
 fn reported(text: &str) -> (BTreeMap<String, String>, String) {
     let mut rows = BTreeMap::new();
     let table = text.split("Total Samples").next().unwrap();
@@ -72,7 +72,7 @@ fn rows<K: ToString>(exits: impl IntoIterator<Item = (K, Exits)>) -> (BTreeMap<S
     (rows, format!("{:.2}us", total_ns as f64 / 1e3))
 }
 
-/// Recordings of which perf's report is right in every figure.
+/// Recordings for which every figure in perf's report is right.
 const EQUAL: &[&str] = &[
     "aio",
     "all-kvm",
@@ -127,7 +127,7 @@ fn registers_have_names() {
     }
 }
 
-/// perf prints no table here; these are pairs and sums from an independent pairing of its text.
+/// perf prints no table for these; the numbers come from an independent pairing of its text output.
 #[test]
 fn pipes_equal_an_independent_pairing() {
     for name in ["pipe", "pipe-two-events", "pipe-zstd", "killed-pipe", "sideband"] {
@@ -157,7 +157,7 @@ fn losses_are_counted_and_no_time_is_taken_across_them() {
         ..Losses::default()
     };
     assert_eq!(reading.profile.losses, expected);
-    // perf has 23,480 pairs, of which 47 straddle a loss.
+    // perf has 23,480 pairs, 47 of which are across a loss.
     let pairs: u64 = reading.profile.reasons().values().map(|exits| exits.handling.count()).sum();
     assert_eq!((reading.profile.total(), pairs), (23_526, 23_480 - 47));
     let losses = recording("losses").profile.losses;
@@ -217,7 +217,7 @@ fn a_directory_is_one_recording() {
     let report = fs::read_to_string(fixture("threads.report.txt")).unwrap();
     let profile = read(&path).unwrap().profile;
     assert_eq!(rows(profile.reasons()), reported(&report));
-    // Its process was called otherwise before it ran the program.
+    // The process had another name before it ran the program.
     assert_eq!(profile.names.values().collect::<Vec<_>>(), ["mix"]);
     let part = read(&path.join("data")).unwrap_err().to_string();
     assert!(part.contains("give the directory"), "{part}");
@@ -235,7 +235,7 @@ fn the_origin_is_told() {
 
 #[test]
 fn standard_input_is_read_as_files_are() {
-    // Through a pipe that cannot seek, although the file's descriptions are at its end.
+    // Through a pipe, which cannot seek, although the descriptions are at the end of the file.
     let bytes = unpacked("one-vcpu");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("fifo");
@@ -303,7 +303,7 @@ fn a_part_of_the_time_is_a_part_of_the_exits() {
     assert_eq!(both.timeline, whole.timeline);
 }
 
-/// Cuts a recording at many places: everything before the cut is there, and the cut is told.
+/// Cuts a recording at many places: everything before the cut is read, and the cut is reported.
 fn cut(name: &str, places: impl Iterator<Item = usize>) {
     let bytes = unpacked(name);
     let mut most = 0;
@@ -315,7 +315,7 @@ fn cut(name: &str, places: impl Iterator<Item = usize>) {
                 assert!(reading.profile.total() >= most, "{name} cut at {at} lost exits");
                 most = reading.profile.total();
             }
-            // In the header there is nothing to save.
+            // If the header is cut, nothing can be read.
             Err(error) => assert!(at < 2048 && !error.to_string().is_empty(), "{name} cut at {at}: {error}"),
         }
     }
@@ -326,7 +326,7 @@ fn cut(name: &str, places: impl Iterator<Item = usize>) {
 fn cut_files_give_what_is_whole() {
     let length = unpacked("one-vcpu").len();
     cut("one-vcpu", (0..24).map(|n| n * 97).chain((1..40).map(|n| n * length / 40 + n % 8)));
-    // In the last bytes only the sections at the end are hurt.
+    // A cut in the last bytes only concerns the sections at the end.
     cut("one-vcpu", [length - 1].into_iter());
 }
 

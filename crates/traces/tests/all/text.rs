@@ -1,5 +1,5 @@
-//! Text of tracefs, trace-cmd and perf, whole and damaged. How it was made is in `fixtures/TRACE-CMD.md` and
-//! `fixtures/text/README.md`.
+//! Text of tracefs, trace-cmd and perf, intact and damaged. `fixtures/TRACE-CMD.md` and `fixtures/text/README.md`
+//! tell how it was made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -168,7 +168,7 @@ fn text(lines: &[&str]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Exits of one reason in ten seconds in which something else happens ten times a second.
+/// Exits of one reason within ten seconds, in which another event occurs ten times a second.
 fn ten_seconds(exits: u64, every_us: u64) -> String {
     let mut lines: Vec<_> = (0..100).map(|tenth| (tenth * 100_000, "sched_wakeup: comm=sh pid=3")).collect();
     for exit in 0..exits {

@@ -1,4 +1,4 @@
-//! Real recordings of trace-cmd, whole and damaged. How they were made is in `fixtures/TRACE-CMD.md`.
+//! Real recordings of trace-cmd, intact and damaged. `fixtures/TRACE-CMD.md` tells how they were made.
 
 use std::num::NonZeroUsize;
 
@@ -7,7 +7,7 @@ use exits::Vcpu;
 use proptest::prelude::*;
 use traces::{Error, Format, Options, Reading, Source};
 
-/// All recordings, and for each the number of bytes before its first event.
+/// All recordings, with the offset of the first event.
 const RECORDINGS: [(&str, usize); 9] = [
     ("kvm.dat", 0x156000),
     ("zstd.dat", 0x4000),
@@ -33,7 +33,7 @@ fn replace(bytes: &mut [u8], what: &[u8], by: &[u8]) {
     bytes[at..at + by.len()].copy_from_slice(by);
 }
 
-/// The offset of the last options, which tell of the last buffer, by the last option of those before.
+/// The offset of the last options, which refer to the last buffer, from the option that ends those before.
 fn last_options(bytes: &[u8]) -> usize {
     let done = [0, 0, 8, 0, 0, 0];
     let at = (0..bytes.len() - 14).filter(|&at| bytes[at..].starts_with(&done));
@@ -70,7 +70,7 @@ fn counts_times_and_losses_are_those_that_trace_cmd_reports() {
 
 #[test]
 fn every_event_is_counted() {
-    // `trace-cmd report` of the recording, counted by event.
+    // The counts by event in the output of `trace-cmd report`.
     let counts = [
         ("kvm:kvm_exit", 3665),
         ("kvm:kvm_entry", 3665),
@@ -124,7 +124,7 @@ fn any_number_of_threads_reads_the_same() {
     }
 }
 
-/// Asserts that a part of a recording gives a part of its exits, and says that it is a part.
+/// Asserts that a cut recording has a part of the exits, and reports that it is incomplete.
 fn assert_part(name: &str, part: &Result<Reading, Error>, whole: &Reading, length: usize, first: usize) {
     match part {
         Ok(part) => {
@@ -132,7 +132,7 @@ fn assert_part(name: &str, part: &Result<Reading, Error>, whole: &Reading, lengt
             let same = part.profile.total() == whole.profile.total();
             assert!(same || part.damage.is_some(), "{name} at {length}");
         }
-        // Nothing of the buffer with the exits is there.
+        // The buffer with the exits is missing completely.
         Err(Error::Header { offset, .. }) => assert!(*offset <= length as u64, "{name} at {length}"),
         Err(other) => panic!("{name} at {length}: {other}"),
     }
@@ -185,7 +185,7 @@ fn a_broken_page_takes_nothing_else_along() {
     let whole = read_bytes(&bytes).unwrap();
     let pages: Vec<_> = (0x18000..bytes.len() - 4096).step_by(4096).collect();
     let page = pages[pages.len() / 2];
-    // The length of its records, and the length of a record within another page.
+    // The length of a page's records, and the length of a record in another page.
     bytes[page + 8..page + 12].fill(0xff);
     let reading = read_bytes(&bytes).unwrap();
     let damage = reading.damage.unwrap();
@@ -207,7 +207,7 @@ fn a_broken_page_takes_nothing_else_along() {
 fn packed_parts_that_do_not_unpack_are_passed_over() {
     let mut bytes = bytes(&path("zstd.dat"));
     let whole = read_bytes(&bytes).unwrap();
-    // Behind the number of parts and the sizes of the first.
+    // After the number of parts and the sizes of the first one.
     bytes[0x4000 + 12 + 40..0x4000 + 12 + 60].fill(0xa5);
     let reading = read_bytes(&bytes).unwrap();
     let damage = reading.damage.unwrap();
@@ -273,7 +273,7 @@ fn recordings_without_exits_say_what_they_have() {
 fn a_recorder_that_was_killed_leaves_a_header_and_advice() {
     let mut bytes = bytes(&path("plain.dat"));
     bytes.truncate(0x16a00);
-    // Where the options are is written last.
+    // The offset of the options is written last.
     let at = find(&bytes, b"none\0\0") + 6;
     bytes[at..at + 8].fill(0);
     let killed = error(&bytes);
@@ -286,7 +286,7 @@ fn a_recorder_that_was_killed_leaves_a_header_and_advice() {
 fn ticks_of_unknown_length_are_called_ticks() {
     let mut bytes = bytes(&path("tsc2nsec.dat"));
     assert_eq!(read_bytes(&bytes).unwrap().warnings, [""; 0]);
-    // The option with the rate gets a number that nobody knows.
+    // Gives an unknown number to the option with the rate.
     replace(&mut bytes, &[14, 0, 16, 0, 0, 0], &[50, 0, 16, 0, 0, 0]);
     let reading = read_bytes(&bytes).unwrap();
     let [warning] = &reading.warnings[..] else { panic!("{:?}", reading.warnings) };

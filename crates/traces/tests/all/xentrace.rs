@@ -1,6 +1,6 @@
-//! Real recordings of xentrace against what `xenalyze` says of them.
+//! Compares real recordings of xentrace with the output of `xenalyze`.
 //!
-//! The counter is taken to tick once in a nanosecond, so that our nanoseconds are its cycles, exactly.
+//! The TSC is assumed to have 1 GHz, so that our nanoseconds are exactly its cycles.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/xentrace").join(name)
 }
 
-/// The recording's bytes, unpacked.
+/// The recording's bytes, decompressed.
 fn unpacked(name: &str) -> Vec<u8> {
     let packed = fs::read(fixture(&format!("{name}.trace.zst"))).unwrap();
     zstd::decode_all(&packed[..]).unwrap()
@@ -49,7 +49,7 @@ fn read_bytes(bytes: &[u8]) -> (Reading, Vec<ExitRecord>) {
     read(file.path(), in_cycles())
 }
 
-/// The cycles that `xenalyze` counts as one vCPU's, as nobody's, and as dropped.
+/// The cycles that `xenalyze` attributes to a vCPU or to none, and those that it drops.
 #[derive(Default)]
 struct Expected {
     lines: Vec<Line>,
@@ -110,7 +110,7 @@ fn quantiles_are_those_of_xenalyze() {
             times.entry((exit.vcpu, exit.reason)).or_default().extend(exit.handling_ns);
         }
         for (key, Expected { lines, dropped }) in expected(name) {
-            // Those of two vCPUs, or of one of which a time is missing, are others.
+            // Skip sums over several vCPUs, and vCPUs of which a time is missing.
             let ([line], true) = (&lines[..], dropped.is_empty()) else { continue };
             let times = times.get_mut(&key).unwrap();
             times.sort_unstable();
@@ -140,8 +140,8 @@ fn every_exit_is_counted_and_none_twice() {
     }
 }
 
-/// Takes the last records of some windows away, as a full buffer does, and puts the marker that Xen writes then
-/// before the first record of the processor's next window.
+/// Removes the last records of some windows, as a full buffer does, and inserts Xen's marker for the loss before the
+/// first record of the CPU's next window.
 fn with_losses(bytes: &[u8]) -> Vec<u8> {
     const LOST: usize = 60;
     let windows = windows(bytes);
@@ -158,7 +158,7 @@ fn with_losses(bytes: &[u8]) -> Vec<u8> {
         let gone = &places[window][places[window].len() - LOST..];
         ends[window] = gone[0].0;
         let since = gone.iter().find_map(|place| place.2).unwrap();
-        // Who ran there at last: runstates that became running, or stayed it.
+        // The vCPU that ran there last: runstates that became or stayed running.
         let mut before =
             (0..next).filter(|&window| windows[window].0 == cpu).flat_map(|window| &places[window]);
         let runs = |event| event & 0xffff_f0ff == 0x0002_1001 || event == 0x0002_1002;
@@ -183,7 +183,7 @@ fn with_losses(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn losses_cost_what_they_cost_xenalyze() {
     let bytes = with_losses(&unpacked("h-all"));
-    // What xenalyze was given was as long.
+    // The file that was given to xenalyze had this size.
     assert_eq!(bytes.len(), 902_512);
     let (reading, _) = read_bytes(&bytes);
     let losses = reading.profile.losses;
@@ -222,7 +222,7 @@ fn ports_are_those_of_xenalyze_and_those_that_the_device_model_answers() {
             );
         }
     }
-    // What xenalyze knows of them: `(no handler)       16  0.27s  9.37% 35828557 cyc`.
+    // xenalyze's line for them: `(no handler)       16  0.27s  9.37% 35828557 cyc`.
     assert_eq!(of_device_model, 16);
     assert!(cycles_of_device_model.abs_diff(16 * 35_828_557) < 16 + 89, "{cycles_of_device_model}");
 }
@@ -248,7 +248,7 @@ fn before_xen_4_19_the_handlers_tell_the_instruction_set() {
         records(&bytes, |_, at, event, _, _| {
             places.extend(Some(at).filter(|_| matches!(event, 0x0008_1003 | 0x0008_1103)));
         });
-        // What both wrote then, and VMX does now.
+        // The event that both wrote then, and that is VMX's now.
         places.iter().for_each(|&at| bytes[at] ^= 1);
         let (reading, exits) = read_bytes(&bytes);
         assert_eq!(exits, recording(name).1, "{name}");
@@ -296,7 +296,7 @@ fn a_broken_window_costs_itself_only() {
         assert_eq!(damage.offset, begin as u64 + 12);
         let skipped = format!("{} bytes skipped", end - begin - 12);
         assert!(reading.warnings.iter().any(|warning| warning.contains(&skipped)), "{:?}", reading.warnings);
-        // Nothing is paired across the damage on that processor.
+        // Nothing is paired across the damage on that CPU.
         let before = exits.iter().filter(|exit| u32::from(exit.cpu) == cpu && exit.handling_ns.is_none());
         assert!(before.count() <= 2);
     }
@@ -314,7 +314,7 @@ fn a_part_of_the_time() {
     assert!(expected > 100 && expected < whole.len());
 }
 
-/// A recording that is still being made: it comes in pieces that end anywhere, with pauses between.
+/// A recording that is still being made: its pieces end anywhere, with pauses in between.
 struct Pieces {
     bytes: std::io::Cursor<Vec<u8>>,
     pause: bool,

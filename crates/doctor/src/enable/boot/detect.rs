@@ -5,11 +5,12 @@ use super::{Boot, entries};
 
 const PROGRAMS: [&str; 6] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
 const COMMAND_LINE: &str = "/etc/kernel/cmdline";
-/// Read where there is no [`COMMAND_LINE`].
+/// The file that is read if there is no [`COMMAND_LINE`].
 const VENDORS_COMMAND_LINE: &str = "/usr/lib/kernel/cmdline";
 const GRUB: &str = "/etc/default/grub";
 
-/// A boot loader, `None` if it is another one. `Err` says why its settings cannot be changed.
+/// A boot loader; `None` if the host uses another one. `Err` is the reason why its settings cannot be
+/// changed.
 type Found = Result<Option<Boot>, String>;
 
 impl Files {
@@ -21,15 +22,15 @@ impl Files {
         self.command_line_from(COMMAND_LINE, refresh)
     }
 
-    /// [`COMMAND_LINE`], which starts with what is in another file.
+    /// [`COMMAND_LINE`], with the present text from another file.
     fn command_line_from(&self, file: &str, refresh: &[&str]) -> Found {
         let refresh = refresh.iter().map(|&word| word.to_owned()).collect();
         let found = |text| Boot::CommandLine { path: COMMAND_LINE.to_owned(), text, refresh };
         Ok(self.text(file)?.map(found))
     }
 
-    /// The command line of entries that kernel-install makes; where no file has it, it takes the running kernel's, and what was
-    /// given to that would come back (systemd's src/kernel-install/90-loaderentry.install.in).
+    /// The command line of entries that kernel-install generates. Without a file it takes the running kernel's arguments, so
+    /// removed words would return (systemd's src/kernel-install/90-loaderentry.install.in).
     fn generated(&self, lines: Vec<String>) -> Found {
         for file in [COMMAND_LINE, VENDORS_COMMAND_LINE] {
             if let Some(found) = self.command_line_from(file, &knobs::ADD_ALL)? {
@@ -45,7 +46,7 @@ impl Files {
         }))
     }
 
-    /// Settings of grub-mkconfig. Debian's reads a folder of them besides.
+    /// The settings of grub-mkconfig. Debian's version also reads a directory of them.
     fn grub(&self, refresh: Option<Vec<String>>) -> Found {
         let Some(text) = self.text(GRUB)? else { return Ok(None) };
         let mut files = vec![(GRUB.to_owned(), text)];
@@ -90,7 +91,7 @@ impl Boot {
             all.unwrap_or_default()
         };
         if host.are_of_nixos() {
-            // The entries of earlier generations stay as they are.
+            // Entries of earlier generations must stay unchanged.
             return Ok(Some(Self::ByHand {
                 lines: Vec::new(),
                 why: "NixOS makes the boot loader's files from its configuration".to_owned(),
@@ -100,8 +101,8 @@ impl Boot {
         if host.has("/run/ostree-booted") && host.program("rpm-ostree") {
             return Ok(Some(Self::RpmOstree(options())));
         }
-        // It copies kernels to one or more boot partitions, with either loader. The installer writes the settings of both, and
-        // GRUB is the one that names the image.
+        // proxmox-boot-tool copies kernels to one or more boot partitions, with GRUB or systemd-boot. The installer writes the
+        // settings of both; only GRUB passes BOOT_IMAGE= to the kernel.
         if host.program("proxmox-boot-tool") && host.has("/etc/kernel/proxmox-boot-uuids") {
             let refresh = ["proxmox-boot-tool", "refresh"];
             let program = refresh.iter().map(|&word| word.to_owned()).collect();
@@ -126,7 +127,7 @@ impl Boot {
                 return Ok(Some(found));
             }
         }
-        // Beside unified kernel images there may be entries of other systems.
+        // Hosts with unified kernel images may also have entries of other systems.
         if linux().next().is_some() {
             let add_all = knobs::ADD_ALL.map(str::to_owned);
             let by_program =

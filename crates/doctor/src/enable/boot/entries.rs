@@ -2,14 +2,14 @@
 
 use super::super::words::{self, WordChange};
 
-/// All arguments of an entry, its lines of options joined.
+/// All arguments of an entry: its `options` lines, joined.
 pub(super) fn options(text: &str) -> String {
     let lines = text.lines().filter_map(option_line);
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// The arguments of an entry with those that GRUB keeps in its environment block as `kernelopts`. `None` if they are not there:
-/// grub.cfg then has others.
+/// The arguments of an entry, with GRUB's variable `kernelopts` replaced by its value in the environment block. `None` if the
+/// block has no such variable: grub.cfg then sets other arguments.
 pub(super) fn expanded(text: &str, environment: &str) -> Option<String> {
     let options = options(text);
     let word = |range| match &options[range] {
@@ -39,7 +39,8 @@ fn option_line(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix("options").filter(|rest| rest.starts_with([' ', '\t']))
 }
 
-/// The entry with the changes; a new word comes behind the last line of options. One that boots no Linux stays.
+/// The entry with the changes; a new word is added to the last `options` line. An entry that does not boot
+/// Linux is unchanged.
 pub(super) fn changed(text: &str, changes: &[WordChange]) -> String {
     let lines = text.lines().filter_map(option_line).count();
     let Some(last) = lines.checked_sub(1).filter(|_| boots_linux(text)) else {

@@ -1,4 +1,4 @@
-//! Devices for Xen's guests, and the IOMMU behind which they are.
+//! Devices for Xen's guests, and their IOMMU.
 
 use super::controlled;
 use crate::examination::rule::Verdict;
@@ -11,7 +11,7 @@ pub(super) fn iommu(subject: &Subject<'_>) -> Option<Verdict> {
     let xen = controlled(subject)?;
     let Some(info) = xen.info.get() else { return Some(Verdict::unknown(&xen.info)) };
     let caps = info.field("virt_caps").unwrap_or_default();
-    // The log loses its beginning with time; what Xen can do it says always.
+    // `xl info` always shows Xen's capabilities; the log loses its first lines over time.
     let used = caps.split_whitespace().any(|cap| cap == "hvm_directio" || cap == "pv_directio");
     let said = |verdict: Verdict| verdict.seen("xl info, virt_caps", caps);
     if !used {
@@ -88,7 +88,7 @@ pub(super) fn pass_through(subject: &Subject<'_>) -> Option<Verdict> {
     Some(verdict.seen("xl pci-assignable-list", devices.join(", ")))
 }
 
-/// A function, and what it is by SR-IOV.
+/// A function, with its SR-IOV role.
 fn named(function: &PciFunction) -> String {
     let address = &function.address;
     match &function.role {
@@ -104,7 +104,7 @@ fn some(all: &[String]) -> String {
     format!("{}{behind}", all[..all.len() - others].join(", "))
 }
 
-/// More addresses than this are counted.
+/// The largest number of addresses to list; the others are only counted.
 const MOST: usize = 4;
 
 fn remaps(log: &XenLog) -> Option<bool> {

@@ -7,7 +7,7 @@ use host::CpuSet;
 use host::inspection::XenVcpu;
 use std::collections::BTreeMap;
 
-/// Schedulers that hold a vCPU back though its interrupt is there and a processor may be free, and why.
+/// Schedulers that may not run a vCPU with a pending interrupt although a processor is free, with the reason.
 const HOLD_BACK: &[(&str, &str)] = &[
     ("credit", "credit, where a vCPU that used its share waits for slices of 30 ms"),
     ("rtds", "rtds, where a vCPU that used its budget waits for its next period"),
@@ -26,7 +26,7 @@ pub(super) fn scheduler(subject: &Subject<'_>) -> Option<Verdict> {
     let seen =
         used.iter().map(|pool| format!("{} {} on {} processors", pool.name, pool.scheduler, pool.cpus));
     let seen = seen.collect::<Vec<_>>().join("; ");
-    // Only where all are in one pool is it known who competes for it.
+    // Only with a single pool is it known which vCPUs compete for its processors.
     if let [pool] = &used[..] {
         let vcpus = xen.vcpus.get().map_or(0, |vcpus| vcpus.iter().filter(|one| one.cpu.is_some()).count());
         if pool.scheduler == "null" && vcpus > usize::try_from(pool.cpus).unwrap_or(usize::MAX) {

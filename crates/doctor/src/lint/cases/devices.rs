@@ -78,7 +78,7 @@ pub(super) fn of_devices() -> Vec<Cases> {
                         disk.resource = Some("rbd".to_owned());
                     });
                 }),
-                // libvirt's name of an image in a pool of Ceph's is not a path, and has no colon.
+                // libvirt's name of an image in a Ceph pool is not a path, and has no colon.
                 (any(), |vm| {
                     disk(vm, |disk| {
                         direct(disk);
@@ -215,7 +215,7 @@ pub(super) fn of_devices() -> Vec<Cases> {
             vec![(any(), |vm| vhost_user(vm, |disk| disk.reconnects = Some(false)))],
             vec![
                 (any(), |vm| vhost_user(vm, |disk| disk.reconnects = Some(true))),
-                // A file system starts with its process, and libvirt has no such setting for it.
+                // A file system device has no reconnect setting in libvirt.
                 (any(), |vm| vhost_user(vm, |disk| disk.kind = DeviceKind::Other)),
             ],
         ),

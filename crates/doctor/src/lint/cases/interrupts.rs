@@ -94,7 +94,7 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
                 (amd(Technology::Avic, 6, 12), |vm| vcpus(vm, 256)),
                 (any(), |vm| vcpus(vm, 256)),
                 (amd(Technology::X2Avic, 6, 12), |vm| {
-                    // 384 vCPUs in 3 sockets of 128 have room, in 5 of 77 not.
+                    // The IDs of 384 vCPUs in 3 sockets of 128 fit, those of 385 in 5 sockets of 77 do not.
                     vcpus(vm, 385);
                     vm.vcpus.cores = Some(said(77, "cores=77"));
                 }),
@@ -135,7 +135,7 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
                     two_sockets_of_96(vm);
                     vm.machine.kind = Some(said("pc-q35-5.1".to_owned(), "pc-q35-5.1"));
                 }),
-                // QEMU starts it, and libvirt does not.
+                // QEMU starts this VM, but libvirt does not.
                 (any(), |vm| {
                     two_sockets_of_96(vm);
                     vm.form = Form::Libvirt;

@@ -100,7 +100,7 @@ pub(super) fn of_placement() -> Vec<Cases> {
             })],
             vec![
                 (any(), |_| {}),
-                // Two vCPUs have four CPUs: the scheduler keeps them apart from the VMM.
+                // Two vCPUs have four CPUs: the scheduler can keep them away from the VMM's threads.
                 (any(), |vm| {
                     pins(vm, &[(0, "0-3"), (1, "0-3")]);
                     vm.emulator_cpus = Some(said("0-3".to_owned(), "emulatorpin 0-3"));

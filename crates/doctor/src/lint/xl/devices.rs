@@ -110,8 +110,8 @@ fn network(subject: &Subject<'_>) -> Verdict {
     }
 }
 
-/// Tests whether an HVM guest has a disk emulated too: each `sd`, and each `hd` or `xvd` whose letter is at most `last`
-/// (libxl_dm.c, libxl__build_device_model_args_new).
+/// Tests whether an HVM guest also gets an emulated version of a disk: of each `sd`, and each `hd` or `xvd` up to the
+/// letter `last` (libxl_dm.c, libxl__build_device_model_args_new).
 fn is_emulated(disk: &Device, last: char) -> bool {
     let vdev = disk.id.as_deref().unwrap_or_default();
     let rest = vdev.strip_prefix("xvd").or_else(|| vdev.strip_prefix("hd")).unwrap_or_default();
@@ -125,7 +125,7 @@ fn disk(subject: &Subject<'_>) -> Verdict {
     let (last, next) = if ahci { ('f', "xvdg") } else { ('d', "xvde") };
     let all = subject.devices(DeviceKind::Disk).map(|(_, device)| device);
     let emulated = all.filter(|device| is_hvm(subject) && is_emulated(device, last));
-    // The firmware starts from the first one, and Xen's drivers unplug it.
+    // The first one is needed: the firmware boots from it, and Xen's drivers unplug it later.
     let bad: Vec<_> = emulated.skip(1).collect();
     if bad.is_empty() {
         return Verdict::pass("none but the one that the firmware starts from");
@@ -180,19 +180,20 @@ fn on_host<'a>(subject: &Subject<'a>, device: &Device) -> Option<&'a XenDevice> 
     subject.host.xen_devices.as_ref()?.iter().find(|one| one.function.address == address)
 }
 
-/// `03:10.0@5` stands for slot 5 in the guest (libxlu_pci.c); with a name or `*` there is no address of one function.
+/// The address of the host's function: `03:10.0` for `03:10.0@5`, where 5 is the slot in the guest (libxlu_pci.c).
+/// `None` for a name, or an address with `*`.
 fn address(device: &Device) -> Option<String> {
     let text = device.source.as_ref()?.value.split('@').next()?;
     host::whole_address(text)
 }
 
-/// The obstacles to assigning the devices with `xl`, and the functions that are better not assigned.
+/// The verdict on functions that `xl` cannot assign, or that should not be assigned.
 fn assignable(subject: &Subject<'_>, devices: &[&Device]) -> Option<Verdict> {
     subject.host.xen_devices.as_ref()?;
     let set = |device: &Device, name: &str| {
         device.properties.iter().any(|(known, value)| known == name && value != "0")
     };
-    // xl takes it from its driver by itself.
+    // xl itself unbinds the device from its driver.
     let seized =
         |device: &Device| set(device, "seize") || subject.switched("pci_seize").is_some_and(|(on, _)| on);
     for &device in devices {

@@ -83,7 +83,7 @@ fn guest_type(subject: &Subject<'_>) -> Verdict {
     }
 }
 
-/// The settings without meaning for PV guests.
+/// The verdict on a setting that has no meaning for PV guests; `None` for other guests.
 fn without_hardware(subject: &Subject<'_>) -> Option<Verdict> {
     (subject.vm.xen_type() == XenGuestType::Pv).then(|| Verdict::skip("PV guests have none"))
 }
@@ -149,7 +149,7 @@ fn acpi(subject: &Subject<'_>) -> Verdict {
 
 fn places(subject: &Subject<'_>) -> Verdict {
     let mut verdict = vcpu_pins(subject);
-    // One setting can be that of many vCPUs.
+    // One setting may apply to many vCPUs.
     verdict.evidence.dedup();
     verdict
 }

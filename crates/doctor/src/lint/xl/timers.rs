@@ -1,4 +1,4 @@
-//! Timers, the time stamp counter, and what Windows is offered in their place.
+//! Timers, the time stamp counter, and the enlightenments that replace them for Windows.
 
 use super::row;
 use crate::lint::rule::{Rule, Verdict};
@@ -80,13 +80,13 @@ fn hpet(subject: &Subject<'_>) -> Verdict {
     }
 }
 
-/// The meaning of `defaults`, and of `viridian = 1`.
+/// The groups that `defaults` and `viridian = 1` stand for.
 const DEFAULTS: &[&str] =
     &["base", "freq", "time_ref_count", "apic_assist", "crash_ctl", "stimer", "no_vp_limit", "cpu_hotplug"];
 /// The additions of `all` to them.
 const REST: &[&str] = &["reference_tsc", "hcall_remote_tlb_flush", "hcall_ipi", "ex_processor_masks"];
 
-/// The groups that are on, and where that is said.
+/// The groups that are on, and the place of the setting.
 fn groups<'a>(subject: &Subject<'a>) -> Option<(Vec<&'a str>, &'a domain::Place)> {
     let (value, place) = subject.setting("viridian")?;
     let mut on: Vec<&str> = Vec::new();

@@ -5,11 +5,12 @@ use exits::Isa;
 use host::{FunctionRole, PciFunction, XenDevice};
 use proptest::prelude::*;
 
-/// An HVM guest in which no rule finds anything.
+/// An HVM guest in which no rule fires.
 const QUIET: &str = "name = 'a'\ntype = 'hvm'\nvcpus = 2\nvga = 'none'\n\
     disk = [ '/dev/vg/a,,hda', '/dev/vg/b,,xvde', '/root/image.iso,,hdc,cdrom' ]\nvif = [ 'bridge=xenbr0' ]\n";
 
-/// For each rule what it finds something in, and what it does not, each behind the quiet guest.
+/// For each rule, settings with which it fires and settings with which it does not, each appended to the
+/// quiet guest.
 const CASES: &[(&str, &[&str], &[&str])] = &[
     ("xl-type", &["type = 'pv'", "builder = 'generic'; type = 'pv'"], &["type = 'pvh'", "type = 'hvm'"]),
     ("xl-paging", &["hap = 0"], &["hap = 1", "hap = 0\ntype = 'pv'"]),
@@ -153,7 +154,8 @@ fn the_host_decides_what_is_called_how_and_whether_devices_can_be_given_away() {
     assert_eq!((found.state, found.found.as_str()), (State::Fail, "Xen uses no IOMMU on this host"));
 }
 
-/// A host with a network card at 3b:00.0, two virtual functions of it, and one without SR-IOV at 5e:00.0.
+/// A host with a network card at 3b:00.0 that has two virtual functions, and a card without SR-IOV at
+/// 5e:00.0.
 fn with_functions() -> HostSide {
     let one = |address: &str, role: FunctionRole, driver: &str, ready| XenDevice {
         function: PciFunction { address: address.to_owned(), role, driver: Some(driver.to_owned()) },
@@ -189,7 +191,7 @@ fn functions_are_told_apart_and_must_be_ready_for_a_guest() {
     let (state, why) = found("'3b:00.0'");
     assert_eq!(state, State::Warn);
     assert_eq!(why, "0000:3b:00.0 is a physical function, whose virtual ones go with it");
-    // Which functions these are xl alone knows.
+    // Only xl knows which functions these are.
     assert_eq!(found("'3b:10.*'").0, State::Pass);
 }
 
@@ -211,7 +213,7 @@ fn what_is_advised_starts_a_guest_without_the_emulated_device() {
 fn evidence_tells_the_line() {
     let found = finding("xl-paging", "hap = 0", &HostSide::default());
     assert_eq!((found.evidence[0].place.as_str(), found.evidence[0].value.as_str()), ("line 7", "hap = 0"));
-    // Without a word the guest is PV.
+    // Without a type the guest is PV.
     let found = findings("name = 'a'\n", &HostSide::default()).remove(0);
     assert_eq!(found.evidence[0].place, "type is not set");
 }

@@ -80,7 +80,7 @@ impl<'t> Step<'t> {
         if bus == "virtio" {
             edits.extend(self.style.remove_attribute(target, "rotation_rate"));
         }
-        // Only USB and SCSI disks can be removable, and libvirt refuses others that say so.
+        // Only USB and SCSI disks can be removable; libvirt refuses the attribute for others.
         if !["usb", "scsi"].contains(&bus) {
             edits.extend(self.style.remove_attribute(target, "removable"));
         }

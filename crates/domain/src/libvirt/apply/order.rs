@@ -1,6 +1,6 @@
 //! The order in which libvirt writes elements (`virDomainDefFormatInternalSetRootName` and the functions that
-//! it calls). Its schema accepts most of them in any order; a new element is put where `virsh dumpxml` shows
-//! it.
+//! it calls). libvirt's schema accepts most elements in any order; new ones are inserted where `virsh
+//! dumpxml` would print them.
 
 pub(super) const DOMAIN: &[&str] = &[
     "name",

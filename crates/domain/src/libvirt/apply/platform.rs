@@ -49,7 +49,7 @@ impl Step<'_> {
     /// Sets an attribute of a timer of `<clock>`.
     pub(super) fn timer(&self, name: &str, attribute: &str, value: &str) -> Made {
         let timer = self.domain.child("clock").and_then(|clock| {
-            // The last one with a name is the effective one.
+            // Of timers with the same name the last one is effective.
             clock.all("timer").rfind(|timer| timer.get("name") == Some(name))
         });
         Made::of(match timer {
@@ -111,7 +111,7 @@ impl Step<'_> {
         if self.definition.machine.irqchip.as_ref().map(|set| set.value) == Some(Irqchip::Split) {
             return Ok(made);
         }
-        // QEMU remaps interrupts only with its own I/O APIC.
+        // Interrupt remapping needs QEMU's own I/O APIC.
         let split = self.irqchip(Irqchip::Split)?;
         Ok(made.and(split.replacements).noting(SPLIT_NOTE).noting(
             "Interrupt remapping needs the I/O APIC in QEMU, so <ioapic driver='qemu'/> was set as well.",

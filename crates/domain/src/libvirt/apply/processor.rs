@@ -24,7 +24,7 @@ const ENLIGHTENMENTS: [&str; 15] = [
     "avic",
 ];
 
-/// Those of later versions of libvirt.
+/// Enlightenments that libvirt supports only since the given version.
 const LATER: [(&str, &str); 2] = [("emsr-bitmap", "10.7"), ("xmm-input", "10.7")];
 
 impl Step<'_> {
@@ -140,8 +140,8 @@ impl Step<'_> {
         }
     }
 
-    /// Sets a property of the CPU without an element in libvirt: QEMU's own argument, for the parent type of
-    /// all x86 CPUs.
+    /// Sets a CPU property for which libvirt has no element, by QEMU's `-global` for the parent type of all
+    /// x86 CPUs.
     fn property(&self, name: &str, value: &str) -> Made {
         const NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
         let property = format!("x86_64-cpu.{name}={value}");

@@ -6,7 +6,7 @@ const DOMAIN: &str = include_str!("../../../tests/fixtures/libvirt/virt-install-
 
 fn applied(text: &str, changes: &[DefinitionChange]) -> Edited {
     let edited = apply(&Text::new("a.xml", text), changes).unwrap();
-    // The edits are the whole difference, in order and without overlaps.
+    // The edits contain the whole difference, in order and without overlaps.
     let mut whole = Vec::new();
     let mut reached = 0;
     for edit in &edited.edits {
@@ -316,7 +316,8 @@ proptest! {
         let new = Text::new("a.xml", first.bytes.clone());
         if first.refused.is_empty() {
             let second = apply(&new, &changes[..1]).unwrap();
-            // A device's index may have changed; all else is found again.
+            // A change of a device model may have moved the device's index; all other changes can be applied
+            // again.
             if !matches!(changes[0], DefinitionChange::DeviceModel { .. }) {
                 prop_assert_eq!(&second.edits, &[]);
                 let definition = crate::libvirt::read(&new, &NoFiles).unwrap();
@@ -328,7 +329,7 @@ proptest! {
         }
         let together = applied(&text, &changes);
         prop_assert!(crate::libvirt::read(&Text::new("a.xml", together.bytes.clone()), &NoFiles).is_ok());
-        // Line ends stay of one kind.
+        // All line ends are still of one kind.
         if manner == 1 {
             let new = String::from_utf8(together.bytes).unwrap();
             prop_assert_eq!(new.matches('\n').count(), new.matches("\r\n").count());

@@ -5,7 +5,7 @@ use super::{Made, Step};
 use crate::DeviceKind;
 use crate::xml::{New, Node, Replacement};
 
-/// The number of a libvirt I/O thread: `3`, or `iothread3` as for QEMU.
+/// The number of a libvirt I/O thread, given as `3` or, as in QEMU, `iothread3`.
 pub(super) fn number(iothread: &str) -> Option<u32> {
     iothread.strip_prefix("iothread").unwrap_or(iothread).parse().ok().filter(|number| *number > 0)
 }
@@ -134,7 +134,7 @@ impl<'t> Step<'t> {
         )
     }
 
-    /// libvirt numbers threads from 1 unless `<iothreadids>` says otherwise.
+    /// Adds an I/O thread. libvirt numbers threads from 1 unless `<iothreadids>` gives other numbers.
     fn new_iothread(&self, wanted: u32, taken: &[u32]) -> Vec<Replacement> {
         let count = (taken.len() + 1).to_string();
         let mut edits = match self.domain.child("iothreads") {

@@ -1,10 +1,11 @@
-//! The needs of the processes behind vhost-user devices: the guest's memory, and a connection when they start again.
+//! The requirements of vhost-user devices: shared memory, and a reconnect after a restart of the process behind
+//! them.
 
 use super::order::{DOMAIN, before};
 use super::{Made, Step};
 use crate::xml::New;
 
-/// Seconds between two attempts to connect.
+/// The seconds between two attempts to reconnect.
 const SECONDS: &str = "1";
 
 impl Step<'_> {
@@ -26,7 +27,7 @@ impl Step<'_> {
         };
         let file = backing.child("hugepages").is_some() || backing.find("source@type") == Some("file");
         let mut made = Made::default();
-        // Behind each other in the text, so that both can be inserted.
+        // A new element goes after its existing sibling.
         match (backing.child("source"), backing.child("access")) {
             (Some(said), given) => {
                 if !file {
@@ -74,5 +75,5 @@ impl Step<'_> {
     }
 }
 
-/// The children of `<memoryBacking>`, after which a new one is inserted.
+/// The children of `<memoryBacking>`; a new one is inserted after the last of them.
 const LAST: &[&str] = &["hugepages", "nosharepages", "locked", "source", "access", "allocation", "discard"];

@@ -1,4 +1,4 @@
-//! Writes a disk in a longer form, which has room for more properties.
+//! Converts a disk to a longer form that allows more properties.
 
 use super::super::drives;
 use super::editor::{Editor, Outcome, Value};
@@ -12,7 +12,8 @@ fn double_commas(editor: &mut Editor<'_>, argument: usize, within: Range<usize>)
     commas.into_iter().for_each(|at| editor.write(argument, at..at, ","));
 }
 
-/// Converts a disk of `-hda` and similar options, or a bare image, to `-drive`. `false` if it is one already.
+/// Converts a disk of `-hda` and similar options, or a bare image, to `-drive`. `false` if it is already in
+/// that form.
 pub(super) fn into_drive(editor: &mut Editor<'_>, device: usize) -> Result<bool, String> {
     let origin = &editor.reading.origins[device];
     let (argument, index, media) = match (origin.item, origin.image) {
@@ -46,8 +47,8 @@ pub(super) fn into_drive(editor: &mut Editor<'_>, device: usize) -> Result<bool,
     Ok(true)
 }
 
-/// Converts a disk of `-drive if=virtio` to `-drive if=none` with its own `-device`. `false` if it has one
-/// already.
+/// Converts a disk of `-drive if=virtio` to `-drive if=none` with its own `-device`. `false` if it already
+/// has a `-device`.
 pub(super) fn into_device(editor: &mut Editor<'_>, device: usize) -> Result<bool, String> {
     let Some(number) =
         editor.reading.origins[device].item.filter(|&number| editor.item(number).name == "drive")

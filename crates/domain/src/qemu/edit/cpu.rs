@@ -99,7 +99,7 @@ fn give(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
         }
     };
     editor.write(argument, part.at.clone(), &new);
-    // Another `-x` would still override it.
+    // Another `-x` would still override the new value.
     let others = parts
         .iter()
         .filter(|other| on && other.name == name && other.how == How::Minus && other.at != part.at);
@@ -115,7 +115,7 @@ fn state(part: &Part) -> Option<bool> {
     }
 }
 
-/// A feature in the style of the argument's others.
+/// The text of a new feature, in the style of the others in the argument.
 fn appended(parts: &[Part], name: &str, on: bool) -> String {
     let signs = parts.iter().any(|part| !matches!(part.how, How::Value(_)));
     let pairs = parts.iter().any(|part| matches!(&part.how, How::Value(value) if switch(value).is_some()));
@@ -127,7 +127,8 @@ fn appended(parts: &[Part], name: &str, on: bool) -> String {
     }
 }
 
-/// Enlightenments that each requires for QEMU to start (`kvm_hyperv_properties` in `target/i386/kvm/kvm.c`).
+/// The enlightenments that another one requires; without them QEMU does not start (`kvm_hyperv_properties` in
+/// `target/i386/kvm/kvm.c`).
 const NEEDS: &[(&str, &[&str])] = &[
     ("synic", &["vpindex"]),
     ("stimer", &["synic", "time"]),
@@ -164,7 +165,7 @@ pub(super) fn hyperv(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
     {
         return Err(format!("hv-{who} needs hv-{name}. Switch that off first."));
     }
-    // In the style of the others.
+    // Use the style of the others (`hv_` or `hv-`).
     let old = number.map_or("", |number| editor.item(number).said.as_str()).contains(",hv_");
     let name = format!("hv-{name}");
     let known =

@@ -1,4 +1,4 @@
-//! A text with replacements, each with the range of the original that it replaces.
+//! A text with replacements, each as a range of the original text.
 
 use crate::Edit;
 use std::ops::Range;
@@ -30,10 +30,11 @@ impl<'a> Draft<'a> {
         bytes
     }
 
-    /// Replaces parts of the current text. They must not overlap; those at one place keep their order.
+    /// Replaces parts of the current text. The parts must not overlap; insertions at the same place keep
+    /// their order.
     pub(super) fn replace(&mut self, mut parts: Vec<(Range<usize>, String)>) {
         parts.sort_by_key(|(range, _)| (range.start, range.end));
-        // From the end, because a replacement moves the text after it.
+        // Start at the end, because a replacement moves the text after it.
         for (range, new) in parts.into_iter().rev() {
             self.replace_one(range, new.as_bytes());
         }
@@ -41,7 +42,7 @@ impl<'a> Draft<'a> {
 
     fn replace_one(&mut self, range: Range<usize>, new: &[u8]) {
         let now = self.bytes();
-        // The current places of the edits, and how far each moves the text after it.
+        // The current places of the edits: each edit moves the text after it.
         let mut placed = Vec::new();
         let (mut grown, mut shrunk) = (0_usize, 0_usize);
         for edit in self.edits.drain(..) {

@@ -53,7 +53,7 @@ pub(super) struct Editor<'a> {
     pub(super) reading: &'a Reading<'a>,
     /// Notes for the reader.
     pub(super) notes: Vec<String>,
-    /// The change continues after these edits.
+    /// True if the change must be tried again after these edits.
     pub(super) again: bool,
     replacements: Vec<(Range<usize>, String)>,
 }
@@ -140,7 +140,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Adds a property to a JSON object, after another one of it. A name with a dot becomes a nested object.
+    /// Adds a property to a JSON object, after an existing one. A name with a dot becomes a nested object.
     pub(super) fn write_beside(
         &mut self,
         number: usize,

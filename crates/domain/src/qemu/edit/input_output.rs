@@ -7,7 +7,7 @@ use super::conversion;
 use super::editor::{Editor, Outcome, Value};
 use crate::{Backend, DeviceKind};
 
-/// The item of a virtio network interface's tap; refused for all others.
+/// The item of a virtio network interface's tap; an error for other devices and backends.
 fn tap(editor: &Editor<'_>, device: usize, what: &str) -> Result<usize, String> {
     let interface = &editor.reading.definition.devices[device];
     if interface.kind != DeviceKind::Network {
@@ -43,7 +43,7 @@ pub(super) fn vhost(editor: &mut Editor<'_>, device: usize, on: bool) -> Outcome
     if on {
         return Ok(());
     }
-    // QEMU refuses descriptors if vhost is off.
+    // QEMU refuses vhost descriptors if vhost is off.
     let drops = |key: &str| matches!(key, "vhostfd" | "vhostfds" | "vhostforce");
     let dropped = editor.drop_properties(number, drops)?;
     if !dropped.is_empty() {

@@ -108,7 +108,7 @@ fn of_device(editor: &mut Editor<'_>, number: usize, device: usize, model: &str)
     let kind = old.kind;
     let dropped = editor.drop_properties(number, |key| {
         let own = match kind {
-            // Models of a family have the same properties.
+            // Models of one family have the same properties.
             DeviceKind::Network => old.model.starts_with("virtio-net") && model.starts_with("virtio-net"),
             DeviceKind::Disk => old.model.starts_with("virtio-blk") && model.starts_with("virtio-blk"),
             _ => false,
@@ -128,10 +128,10 @@ fn of_device(editor: &mut Editor<'_>, number: usize, device: usize, model: &str)
     editor.set(number, "driver", Value::Text(model))
 }
 
-/// A slot of the first PCI bus that no device is told to take, from the end: QEMU gives devices without a place the first
-/// free slot, in their order, which may be one that a later device names. `None` if no device names one.
+/// The last slot of the first PCI bus that no device names. QEMU gives a device without an address the first free slot,
+/// which may be one that a later device names. `None` if no device names a slot: then QEMU chooses.
 fn free_slot(editor: &Editor<'_>) -> Option<String> {
-    // The chipset's own: LPC at 1f, USB at 1a and 1d, sound at 1b (QEMU `hw/i386/pc_q35.c`).
+    // Slots of the chipset: LPC at 1f, USB at 1a and 1d, sound at 1b (QEMU `hw/i386/pc_q35.c`).
     const LAST: u32 = 0x1e;
     const CHIPSET: [u32; 3] = [0x1a, 0x1b, 0x1d];
     let slot = |addr: &str| {
@@ -140,7 +140,7 @@ fn free_slot(editor: &Editor<'_>) -> Option<String> {
     };
     let devices = editor.reading.items.iter().filter(|item| item.name == "device");
     let taken: Vec<u32> = devices.filter_map(|item| slot(item.value("addr")?)).collect();
-    // Changes before this one are in the text already.
+    // The text already contains the changes before this one.
     let free = |slot: &u32| !taken.contains(slot) && !CHIPSET.contains(slot);
     if taken.is_empty() { None } else { (1..=LAST).rev().find(free).map(|slot| format!("{slot:#x}")) }
 }
@@ -202,7 +202,7 @@ fn display(editor: &mut Editor<'_>, number: usize, model: &str) -> Outcome {
     editor.set(number, "vga", Value::Text(word))
 }
 
-/// A default device of the machine: an option replaces it.
+/// Replaces a default device of the machine by an option.
 fn own(editor: &mut Editor<'_>, device: usize, model: &str) -> Outcome {
     let old = &editor.reading.definition.devices[device];
     match (old.kind, vga(model)) {

@@ -45,7 +45,7 @@ pub(super) fn irqchip(editor: &mut Editor<'_>, chip: Irqchip) -> Outcome {
         let given = editor.given(number)?;
         editor.drop_option(given);
     }
-    // That of the accelerator replaces that of the machine.
+    // The property of the accelerator overrides that of the machine.
     let decides = |name| deciding(editor, &[name], "kernel-irqchip");
     if let Some(number) = decides("accel").or_else(|| decides("machine")) {
         return editor.set(number, "kernel-irqchip", value);

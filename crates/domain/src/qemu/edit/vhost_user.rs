@@ -1,4 +1,5 @@
-//! The needs of the processes behind vhost-user devices: the guest's memory, and a connection when they start again.
+//! The requirements of vhost-user devices: shared memory, and a reconnect after a restart of the process behind
+//! them.
 
 use super::super::machine::memory_backends;
 use super::conversion::free_id;
@@ -43,7 +44,7 @@ pub(super) fn shared_memory(editor: &mut Editor<'_>) -> Outcome {
     super::platform::add_to_machine(editor, "memory-backend", Value::Text(&id))
 }
 
-/// Lets QEMU connect again.
+/// Makes QEMU reconnect.
 pub(super) fn reconnect(editor: &mut Editor<'_>, device: usize) -> Outcome {
     if editor.reading.definition.devices[device].reconnects == Some(true) {
         return Ok(());

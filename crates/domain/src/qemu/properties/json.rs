@@ -6,7 +6,7 @@ use std::ops::Range;
 /// The limit of nesting: QEMU's own objects have at most four levels.
 const DEPTH: usize = 32;
 
-/// The values of an object; those of nested objects and lists have names with dots
+/// The values of an object; values in nested objects and lists have names with dots
 /// (`iothread-vq-mapping.0.iothread`). `None` if the whole text is not an object.
 pub(super) fn properties(text: &str) -> Option<Vec<Property>> {
     let mut reader = Reader { text, at: 0, found: Vec::new() };

@@ -1,4 +1,4 @@
-//! `exitless experiment check` and `list`: facts of plans that are known without running them.
+//! `exitless experiment check` and `list`: what can be told about plans without running them.
 
 use exits::counted;
 use std::io::Write;
@@ -47,7 +47,7 @@ struct Checked {
 struct Listed {
     name: &'static str,
     title: String,
-    /// It is a suite of studies, not a plan.
+    /// The file is a suite of studies, not a plan.
     suite: bool,
 }
 

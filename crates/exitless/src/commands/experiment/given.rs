@@ -1,4 +1,4 @@
-//! The plan of a command line.
+//! The plan or suite that a command line names.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::status::Usage;
 
 /// A plan, and the text of its file.
 pub(in crate::commands) struct Given {
-    /// Its name in messages.
+    /// The name in messages.
     pub(in crate::commands) name: String,
     pub(in crate::commands) text: String,
 }
 
 impl Given {
-    /// Finds a plan or a suite by the file's path, or by the name of a shipped one. A file takes precedence.
+    /// Finds a plan or a suite by its file's path, or a shipped one by its name. A file takes precedence.
     pub(super) fn find(given: &str) -> anyhow::Result<Self> {
         let plan = |name: &str| Shipped::find(name).map(|shipped| shipped.text);
         let suite = |name: &str| ShippedSuite::find(name).map(|shipped| shipped.text);
@@ -24,7 +24,7 @@ impl Given {
         Self::among(given, shipped, "`exitless experiment list` lists them")
     }
 
-    /// Finds a plan by the file's path, or by a name of `shipped`; `known` lists these for messages.
+    /// Finds a plan by its file's path or by one of the names in `shipped`; `known` lists those for messages.
     pub(in crate::commands) fn among(
         given: &str,
         shipped: impl Fn(&str) -> Option<&'static str>,
@@ -42,7 +42,7 @@ impl Given {
         }
     }
 
-    /// The suite, if it is one: it has studies, which no plan has.
+    /// The suite, if the text is one: only suites have studies.
     pub(super) fn suite(&self) -> Result<Option<Suite>, BadPlan> {
         let is_suite = self.text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("studies"));
         is_suite.then(|| Suite::read(&self.text, &self.name)).transpose()

@@ -29,7 +29,7 @@ use crate::status::Usage;
 const REQUEST: &str = "study-request";
 const LAST_WORDS: usize = 4096;
 
-/// Makes a laboratory ready, with the guest image if the plan needs it, and returns its emulator's name.
+/// Prepares a laboratory, and the guest image if the plan needs it. Returns the emulator's name too.
 pub(super) fn make_ready(
     name: &str,
     arguments: &[String],
@@ -47,7 +47,7 @@ pub(super) fn make_ready(
     };
     let emulated = with_laboratory(lab, Arc::clone(stop), |laboratory| {
         let on_the_host = laboratory.packages();
-        // Where the host takes the place of guests.
+        // The host itself takes the place of the guests.
         let in_guests = match &plan.guests {
             GuestPlan::Host(_) => Some(on_the_host),
             _ => in_guests.as_deref(),
@@ -62,13 +62,14 @@ pub(super) fn make_ready(
         Ok(laboratory.emulator_name())
     })?;
     machine.request.guest_image = guest_image;
-    // With it, the study can be made again.
+    // Makes a study with a fixed seed reproducible.
     machine.request.seed = plan.order.seed;
     Ok((LabRemote { machine }, emulated))
 }
 
-/// The programs that an emulated host and its guests lack, by the packages of their images, each a sentence. Guests
-/// without an image of ours are not known; a path is a file that the plan makes or copies.
+/// The programs missing on the emulated host and in its guests, judged by the packages in their images, one
+/// sentence each. Guests with a foreign image are not checked, nor are programs given by a path: the plan
+/// makes or copies these.
 fn lacking(
     needed: Vec<NeededProgram>,
     on_the_host: &[PackageRecord],
@@ -85,7 +86,7 @@ fn lacking(
     lacks.collect()
 }
 
-/// A laboratory that is ready; each connection boots it.
+/// A laboratory that is ready. Each connection boots it anew.
 pub(super) struct LabRemote {
     machine: Machine,
 }
@@ -93,12 +94,12 @@ pub(super) struct LabRemote {
 #[derive(Clone)]
 struct Machine {
     lab: &'static Lab,
-    /// The request to the lab for each connection, but for the file with the study's request.
+    /// The request to the lab, without the file that has the study's request.
     request: Request,
 }
 
 impl Machine {
-    /// The machine that the words of a target describe.
+    /// The machine that a target's words describe.
     fn of(lab: &'static Lab, words: &[String]) -> anyhow::Result<Self> {
         let command = ["exitless"].into_iter().chain(SERVE).chain(["--request", REQUEST]);
         let mut machine = Self { lab, request: Request::new(command) };
@@ -124,7 +125,7 @@ impl Machine {
     }
 }
 
-/// Millions of instructions a second, if the laboratory's emulator can count so.
+/// Parses a speed in millions of instructions a second; fails if the laboratory's emulator has no such clock.
 fn parse_speed(lab: &Lab, given: &str) -> Result<u32, String> {
     let mips = given.parse().map_err(|_| "expected a number of million instructions a second".to_owned())?;
     Speed::of(lab, Some(mips)).map(|_| mips).map_err(|error| error.to_string())
@@ -155,7 +156,7 @@ fn write_request(path: &Path, request: &stream::Request) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Boots the laboratory, and forwards the stream of the program inside. Returns its other output.
+/// Boots the laboratory, and forwards the output of the program inside. Returns its messages.
 fn run(
     machine: &Machine,
     request: &Path,
@@ -165,7 +166,7 @@ fn run(
 ) -> String {
     let mut said = Vec::new();
     let finished = power_on(machine, request, stop, &mut |happening| match happening {
-        // The receiver is gone if the study has ended.
+        // Fails if the study has ended; ignore that.
         Happening::Stdout(bytes) => drop(sender.send(bytes.to_vec())),
         Happening::Stderr(bytes) => {
             said.extend_from_slice(bytes);
@@ -200,7 +201,7 @@ fn power_on(
 
 struct LabConnection {
     end: Arc<AtomicBool>,
-    /// Set once the emulator runs; a snapshot may have to be made before.
+    /// Set once the emulator runs; making a snapshot first can take a while.
     time: Arc<OnceLock<EmulatorTime>>,
     chunks: Chunks,
     machine: Option<JoinHandle<String>>,
@@ -210,7 +211,7 @@ impl LabConnection {
     fn power_off(&mut self) -> Option<String> {
         self.end.store(true, Ordering::Relaxed);
         let machine = self.machine.take()?;
-        // Reads the rest of its stream, so that it does not block.
+        // Keep reading: the machine's thread must not block on a full channel.
         while !machine.is_finished() {
             self.chunks.discard();
         }
@@ -225,7 +226,7 @@ impl Read for LabConnection {
 }
 
 impl Connection for LabConnection {
-    /// The changes of an emulated host disappear with it.
+    /// Powers the host off. Nothing needs to be undone: changes of an emulated host do not outlive it.
     fn ask_to_stop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
     }

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if is_damaged { status::DAMAGED } else { 0 }))
 }
 
-/// Reads a result's folder.
+/// Reads a result folder.
 pub(in crate::commands) fn read(folder: &Path) -> anyhow::Result<Collected> {
     if !folder.is_dir() {
         return Err(Usage(format!(
@@ -76,8 +76,8 @@ pub(in crate::commands) fn read(folder: &Path) -> anyhow::Result<Collected> {
     }
 }
 
-/// The prefix of links from the page into the folder: empty, or `../` and names. `None` if there is no path,
-/// or a name in it would need quoting in a link.
+/// The prefix of links from the page into the folder: empty, or `../` and names. `None` if no relative path
+/// exists, or if a name in it would need escaping in a link.
 fn way(page: &Path, folder: &Path) -> Option<String> {
     let parent = page.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (from, to) = (parent.canonicalize().ok()?, folder.canonicalize().ok()?);
@@ -97,7 +97,7 @@ fn print(findings: &Findings, arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut out, findings)?;
         writeln!(out)?;
     } else if arguments.csv {
-        // A table of values has no room for them.
+        // CSV has no room for warnings.
         findings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         out.write_all(report::study::csv(findings).as_bytes())?;
     } else {

@@ -49,12 +49,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The result, for other programs.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
 struct Summary {
     folder: PathBuf,
     target: String,
-    /// No run is missing.
+    /// All runs are complete.
     complete: bool,
     /// The reason why no further block was begun.
     enough: Option<Enough>,
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let ssh_config = arguments.ssh_config.as_deref();
     let conclusion = make_runs(&mut store, &chosen, ssh_config, arguments.allow_unlike, &stop);
     let interrupted = stop.load(Ordering::Relaxed);
-    // The completed runs are reported even if the study stopped early.
+    // Report the completed runs even if the study stopped early.
     let conclusion = match conclusion {
         Ok(conclusion) => conclusion,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! The runs of a study: the folder that keeps them, and their making here, over ssh, or in a lab.
+//! The runs of a study: the folder that keeps them, and making them here, over ssh, or in a lab.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{SERVE, lab_target, words};
 use crate::console::StatusLine;
 use crate::status::Usage;
 
-/// Creates the folder of a study, or opens one that holds a part of it, and says what is damaged in it.
+/// Creates the folder of a study, or opens one that has a part of it, and reports damage.
 pub(in crate::commands) fn open(
     folder: &Path,
     plan: &Plan,
@@ -30,7 +30,7 @@ pub(in crate::commands) fn open(
     Ok(store)
 }
 
-/// Names on standard error what a session could not undo.
+/// Lists on standard error what a session could not undo.
 pub(in crate::commands) fn tell_not_undone(conclusion: &Conclusion) {
     for what in &conclusion.not_undone {
         eprintln!("exitless: not undone: {what}; run `exitless restore`, then the same command");
@@ -97,7 +97,8 @@ fn elsewhere(
         }
         Target::Lab { name, arguments } => {
             let (mut remote, emulated) = lab_target::make_ready(name, arguments, store.plan(), stop)?;
-            // With a seed, what the host is sent is the same in each run of the study.
+            // The request must be the same each time a study with a seed is made, so derive the ID from the
+            // seed.
             let id = store.plan().order.seed.map_or(id, |seed| format!("{seed:x}"));
             let settings = Settings { study: &id, emulated: Some(&emulated), allow_unlike, patience };
             line.step(format!("Starting the emulated host {name}"));
@@ -107,7 +108,8 @@ fn elsewhere(
     }
 }
 
-/// The folder for files of guests and scripts: disks of guests are large, and /tmp may be in memory.
+/// The folder for guests' and scripts' files. Not /tmp, because guests' disks are large and /tmp may be a
+/// tmpfs.
 pub(super) fn place() -> PathBuf {
     let large = PathBuf::from("/var/tmp");
     std::env::var_os("TMPDIR").map(PathBuf::from).unwrap_or(if large.is_dir() {
@@ -117,7 +119,7 @@ pub(super) fn place() -> PathBuf {
     })
 }
 
-/// The files of the guest image, built first if necessary.
+/// The files of the guest image, which is built first if necessary.
 pub(super) fn files(folder: &Path, stop: &Arc<AtomicBool>) -> Result<GuestFiles, String> {
     let mut progress = crate::console::BuildProgress::new();
     let image = super::super::guest::image(&mut progress, stop);
@@ -125,7 +127,7 @@ pub(super) fn files(folder: &Path, stop: &Arc<AtomicBool>) -> Result<GuestFiles,
     image.and_then(|image| super::super::guest::files(&image, folder)).map_err(|error| format!("{error:#}"))
 }
 
-/// A seed for a plan without one; below 2^53, so that every JSON reader keeps it exact.
+/// A random seed for a plan without one. Below 2^53, so that every JSON reader keeps it exact.
 fn chance() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     // The standard library seeds its hashers with the system's random numbers.

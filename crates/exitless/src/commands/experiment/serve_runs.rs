@@ -1,4 +1,5 @@
-//! The hidden side of `experiment run` on another machine: receives a request, makes runs, and sends them.
+//! The hidden subcommand that `experiment run` starts on another machine: receives a request, makes runs, and
+//! sends them.
 
 use std::fs::File;
 use std::io::{BufWriter, Read as _};
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The requester keeps standard input open as long as it wants runs.
+/// Sets `stop` when standard input ends: the requester keeps it open while it wants runs.
 fn stop_at_end_of_input(stop: &Arc<AtomicBool>) {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {

@@ -21,11 +21,11 @@ use crate::commands::recordings::write_page;
 use crate::status::Usage;
 use crate::{console, interrupt, status};
 
-/// The suite's text in the result's folder; it makes a folder a suite's.
+/// The suite's text in its result folder; this file marks the folder as a suite's.
 pub(super) const SUITE: &str = "suite.toml";
 const MARKDOWN: &str = "report.md";
 
-/// Arguments of `experiment run` that a suite takes.
+/// The arguments of `experiment run` that apply to suites.
 pub(super) struct Options<'a> {
     pub(super) output: Option<&'a Path>,
     pub(super) only: &'a [String],
@@ -33,7 +33,7 @@ pub(super) struct Options<'a> {
     pub(super) json: bool,
 }
 
-/// Makes the missing runs of each study in turn. A study that fails does not stop the others.
+/// Makes the missing runs of the studies one by one. A study that fails does not stop the others.
 pub(super) fn run(suite: &Suite, text: &str, options: &Options<'_>) -> anyhow::Result<ExitCode> {
     let chosen = chosen(suite, options.only)?;
     let folder = options.output.map_or_else(|| usual_folder(suite), Path::to_owned);
@@ -72,8 +72,8 @@ fn chosen<'a>(suite: &'a Suite, only: &[String]) -> anyhow::Result<Vec<&'a Suite
     Ok(suite.studies.iter().filter(wanted).collect())
 }
 
-/// Creates the result's folder with the suite's text, or checks that it has this suite. Figures and texts may have
-/// changed since; each study checks its own plan and target.
+/// Creates the result folder with the suite's text, or checks that an existing folder is of this suite. The
+/// suite's text may have changed since; each study checks its own plan and target.
 fn begin(suite: &Suite, folder: &Path, text: &str) -> anyhow::Result<()> {
     let file = folder.join(SUITE);
     if let Ok(found) = std::fs::read_to_string(&file) {
@@ -90,7 +90,7 @@ fn begin(suite: &Suite, folder: &Path, text: &str) -> anyhow::Result<()> {
     files::write(&file, text.as_bytes()).with_context(|| format!("Could not write {}", file.display()))
 }
 
-/// Makes the missing runs of one study; tests whether none is missing afterwards.
+/// Makes the missing runs of one study. Returns whether it is complete, with everything undone.
 fn make(
     suite: &Suite,
     study: &SuiteStudy,
@@ -107,7 +107,7 @@ fn make(
     Ok(conclusion.enough.is_some() && conclusion.failed.is_empty() && conclusion.not_undone.is_empty())
 }
 
-/// The plan with the suite's settings, as a file that makes this study alone.
+/// The plan with the suite's settings, as a file for running this study alone.
 fn text(suite: &Suite, study: &SuiteStudy, plan: &Plan) -> anyhow::Result<String> {
     let plan = toml::to_string(plan).context("Could not write the plan as TOML")?;
     Ok(format!("# The plan {} with the settings of the suite {}.\n{plan}", study.plan, suite.name))
@@ -117,7 +117,7 @@ fn usual_folder(suite: &Suite) -> PathBuf {
     PathBuf::from(format!("study-{}", suite.name))
 }
 
-/// The command that makes the suite again, in this folder.
+/// The command that makes the suite again in this folder.
 fn again(suite: &Suite, text: &str, folder: &Path) -> String {
     let is_shipped = ShippedSuite::find(&suite.name).is_some_and(|shipped| shipped.text == text);
     let given = if is_shipped { PathBuf::from(&suite.name) } else { folder.join(SUITE) };
@@ -129,7 +129,7 @@ fn again(suite: &Suite, text: &str, folder: &Path) -> String {
     shell::line(words)
 }
 
-/// Writes the pages of the suite and of its studies, and prints the table; tests whether something is damaged.
+/// Writes the pages of the suite and its studies, and prints the table. Returns whether something is damaged.
 fn show(suite: &Suite, text: &str, folder: &Path, allow_unlike: bool, json: bool) -> anyhow::Result<bool> {
     let made = read(suite, folder, allow_unlike);
     let is_damaged =
@@ -159,7 +159,7 @@ fn pages_of_studies(made: &SuiteFolder, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `experiment report` of a suite's folder.
+/// Runs `experiment report` for a suite's folder.
 pub(super) fn report(folder: &Path, allow_unlike: bool, json: bool) -> anyhow::Result<ExitCode> {
     let file = folder.join(SUITE);
     let text =
@@ -175,14 +175,14 @@ struct Sized<'a> {
     name: &'a str,
     plan: &'a str,
     target: &'a str,
-    /// The least and the largest number of blocks.
+    /// The smallest and the largest number of blocks.
     blocks: [u32; 2],
-    /// The number of runs in the least number of blocks.
+    /// The number of runs in the smallest number of blocks.
     runs: u64,
 }
 
-/// `experiment check` of a suite: its studies and their sizes. The hosts that make the runs are not this one, so what
-/// is installed here is not checked.
+/// Runs `experiment check` for a suite: shows its studies and their sizes. Installed programs are not
+/// checked, because other hosts make the runs.
 pub(super) fn check(suite: &Suite, json: bool) -> anyhow::Result<ExitCode> {
     let mut studies = Vec::new();
     for study in &suite.studies {
@@ -231,7 +231,7 @@ mod tests {
         let (name, shown) = (shipped.name, folder.display());
         let elsewhere = again(&seeds, shipped.text, &folder);
         assert_eq!(elsewhere, format!("exitless experiment run {name} --output {shown}"));
-        // Of this name, with another text.
+        // The same name, another text.
         let text = format!("# Mine.\n{}", shipped.text);
         begin(&seeds, &folder, &text).unwrap();
         let own = again(&seeds, &text, &folder);

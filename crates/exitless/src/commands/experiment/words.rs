@@ -17,7 +17,7 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// The progress of a study: each attempt at a run is a step, with its phase.
+/// Shows a study's progress: a step for each attempt at a run, with its phase.
 pub(super) fn runs(line: &StatusLine) -> impl FnMut(&StudyProgress) {
     let mut present = None;
     move |progress| {

@@ -1,4 +1,4 @@
-//! `exitless guest run`: test the guests of a plan.
+//! `exitless guest run`: tries the guests of a plan.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Serialize)]
 struct Tried {
-    /// The time from the first guest's start to the last one's.
+    /// The time from the start of the first guest to that of the last.
     start_skew_seconds: Option<f64>,
     guests: Vec<TriedGuest>,
 }
@@ -65,12 +65,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let mut plan = plan(arguments)?;
     if let GuestPlan::Qemu(plan) = &mut plan {
-        // Shared resources are created for the total number of guests.
+        // The plan creates shared resources for this number of guests.
         plan.counts = vec![arguments.count];
     }
     let temporary = tempfile::tempdir().context("Could not create a temporary folder")?;
     let folder = match &arguments.folder {
-        // Guests run in their own folders below it, from which a relative path would be wrong.
+        // A guest runs in its own subfolder, where a relative path would be wrong.
         Some(folder) => {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("Could not create {}", folder.display()))?;

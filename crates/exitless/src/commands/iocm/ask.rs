@@ -1,4 +1,4 @@
-//! Reads and changes a running daemon over its control socket.
+//! Reads and changes a running daemon through its control socket.
 
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
@@ -100,7 +100,7 @@ fn written(out: &mut impl std::io::Write, text: &str) -> std::io::Result<()> {
     if text.is_empty() { Ok(()) } else { writeln!(out, "{text}") }
 }
 
-/// A line for each attribute: its path, a blank, and its value, with line breaks replaced.
+/// Writes a line for each attribute: its path, a space, and its value with line breaks replaced.
 fn told(out: &mut impl std::io::Write, path: &str, value: &Value) -> std::io::Result<()> {
     for (path, value) in flat(path, value) {
         let text = plain(&value).replace('\n', if value.is_array() { "," } else { "\\n" });
@@ -219,7 +219,7 @@ pub(crate) struct WatchArguments {
 /// Prints rates, or attributes, repeatedly.
 pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
     let mut client = arguments.at.connect()?;
-    // Rates are of the time between two readings.
+    // A rate needs two readings.
     let extra = u64::from(arguments.path.is_none());
     let count = arguments.count.map(|count| count.saturating_add(extra));
     let path = arguments.path.as_deref().unwrap_or_default();

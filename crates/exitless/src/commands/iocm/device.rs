@@ -1,4 +1,4 @@
-//! `exitless iocm device`: one device as a program, by the conventions for back-end programs in QEMU's
+//! `exitless iocm device`: a back-end program for one device, by the conventions in QEMU's
 //! docs/interop/vhost-user.rst.
 
 use std::ffi::OsString;
@@ -58,17 +58,18 @@ enum Kind {
     Net,
 }
 
-/// The names by which the program is called for one type of device, and the arguments that say the same.
+/// Names of links to the program, each with the device type it stands for.
 const LINKS: &[(&str, &str)] = &[("exitless-vhost-user-blk", "block"), ("exitless-vhost-user-net", "net")];
-/// A disk has no more queues than a guest has vCPUs, and a guest seldom more than the host has CPUs.
+/// The most queues of a disk: more than a guest's vCPUs are useless, and a guest seldom has more vCPUs than
+/// the host has CPUs.
 const MOST_QUEUES: usize = 256;
 
-/// The command line with the words of the subcommand, if the program was called by the name of a device's link.
+/// Inserts the subcommand into the command line if the program was called by the name of a device's link.
 pub(crate) fn by_name(mut line: Vec<OsString>) -> Vec<OsString> {
     let name = line.first().and_then(|path| Path::new(path).file_name());
     if let Some((_, kind)) = LINKS.iter().find(|(link, _)| name.is_some_and(|name| name == *link)) {
         let ignored = line.iter().any(|word| word == "--print-capabilities");
-        // The convention wants all other arguments ignored, known or not.
+        // The convention: with `--print-capabilities`, ignore all other arguments, known or not.
         line.truncate(if ignored { 1 } else { line.len() });
         let words =
             ["iocm", "device", "--type", kind].into_iter().chain(ignored.then_some("--print-capabilities"));
@@ -77,9 +78,9 @@ pub(crate) fn by_name(mut line: Vec<OsString>) -> Vec<OsString> {
     line
 }
 
-/// Prints the capabilities, or serves the device until its front-end disconnects, or a signal.
+/// Prints the capabilities, or serves the device until its front-end disconnects or a signal arrives.
 pub(crate) fn run(arguments: &DeviceArguments) -> anyhow::Result<ExitCode> {
-    // First of all, because later it may be a number of our own.
+    // Before anything is opened: the descriptor's number could be reused.
     let socket = arguments.fd.map(InheritedSocket::of);
     let kind = arguments.kind()?;
     if arguments.print_capabilities {
@@ -93,7 +94,7 @@ pub(crate) fn run(arguments: &DeviceArguments) -> anyhow::Result<ExitCode> {
     if serve(&running, &stop)? { Ok(ExitCode::SUCCESS) } else { Ok(ExitCode::from(BROKEN)) }
 }
 
-/// Waits for the end of the front-end, or a signal. `false` if the connection failed.
+/// Waits until the front-end disconnects or a signal arrives. Returns false if the connection failed.
 fn serve(running: &Running, stop: &AtomicBool) -> anyhow::Result<bool> {
     let mut signals = Signals::new(TERM_SIGNALS).context("Could not wait for signals")?;
     let end = running.daemon().endpoints().first().and_then(|endpoint| endpoint.end_of_only_front_end());
@@ -114,7 +115,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// The object `VHostUserBackendCapabilities` of the schema. Network devices have no features in it.
+/// The schema's `VHostUserBackendCapabilities`, which defines no features for network devices.
 fn capabilities(kind: Kind) -> serde_json::Value {
     match kind {
         Kind::Block => serde_json::json!({ "type": "block", "features": ["read-only", "blk-file"] }),
@@ -123,7 +124,7 @@ fn capabilities(kind: Kind) -> serde_json::Value {
 }
 
 impl DeviceArguments {
-    /// The type that is named, or that the other options are of.
+    /// The device's type: given by --type, or implied by the other options.
     fn kind(&self) -> anyhow::Result<Kind> {
         let of_options = match (&self.blk_file, &self.tap) {
             (Some(_), _) => Some(Kind::Block),

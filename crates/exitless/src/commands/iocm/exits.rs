@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 use iocm_monitor::{ExitsSeen, VmExits};
 use live::{Collector, Error, Watch};
 
-/// The interval of reading the counts, which examines every thread of the host.
+/// The interval of reading the counts. Not shorter, because each reading examines every thread of the host.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The counter of all VMs' exits.
+/// Counts the exits of all VMs.
 pub(super) struct Exits {
     collector: Option<Box<Collector>>,
     next: Option<Instant>,
-    /// The last reported reason why they are not counted.
+    /// The last reported reason why exits are not counted.
     said: Option<String>,
 }
 
 impl Exits {
-    /// Counting starts later, and only if it is `wanted`.
+    /// A counter that attaches at the first [`Self::look`], if `wanted`.
     pub(super) fn new(wanted: bool) -> Self {
         Self { collector: None, next: wanted.then(Instant::now), said: None }
     }
 
-    /// The exits since the last call that returned some, or the reason why they are not counted; `None` until
-    /// there is something new.
+    /// The exits since the last call that returned some, or the reason why they are not counted; `None` if
+    /// there is nothing new.
     pub(super) fn look(&mut self, root: &Path) -> Option<ExitsSeen> {
         let now = Instant::now();
         let next = self.next.as_mut().filter(|next| **next <= now)?;
@@ -45,7 +45,7 @@ impl Exits {
         }
     }
 
-    /// KVM may be loaded later. Other errors are permanent.
+    /// Reports a new error. Tries again only if KVM is missing, because it may be loaded later.
     fn refused(&mut self, error: &Error) -> Option<ExitsSeen> {
         self.collector = None;
         if !matches!(error, Error::NoKvm | Error::NoEvent { .. }) {

@@ -1,8 +1,8 @@
-//! Removes the control tree's mount after the daemon, which may lack the privileges, or have been killed.
+//! Unmounts the control tree after the daemon, which may lack the privileges or have been killed.
 //!
-//! It is a process that keeps its privileges and accepts no commands: it waits until its standard input ends,
-//! and then checks one mount, of which it has a descriptor. No path is looked up, because the daemon's user
-//! may write to the directory above.
+//! The guard is a process that keeps its privileges and accepts no commands. It waits for the end of its
+//! standard input, then checks one mount through an inherited descriptor. It looks up no path, because the
+//! daemon's user may be able to write to the directory above.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -25,19 +25,19 @@ pub(crate) struct GuardArguments {
     mount: u32,
 }
 
-/// The most attempts until the kernel has closed the files of a daemon that was killed.
+/// The number of checks, 10 ms apart, whether the kernel has closed the files of a killed daemon.
 const PATIENCE: u32 = 500;
 
-/// Waits, and removes the mount.
+/// Waits for the daemon's end, then unmounts.
 pub(crate) fn run(arguments: &GuardArguments) -> anyhow::Result<ExitCode> {
-    // A signal to the daemon's whole process group must not end this process first.
+    // A signal to the daemon's process group must not end the guard before the daemon.
     for &signal in TERM_SIGNALS {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .context("Could not catch signals")?;
     }
     let mut told = Vec::new();
     let in_order = std::io::stdin().read_to_end(&mut told).is_ok() && !told.is_empty();
-    // By its path among the descriptors, which leads only to the mount's root.
+    // Reopen with O_PATH. This link in /proc leads to the mount's root and nowhere else.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let mount = rustix::fs::open(format!("/proc/self/fd/{}", arguments.mount), flags, Mode::empty())
         .context("Could not open the mount")?;
@@ -54,23 +54,24 @@ pub(crate) fn run(arguments: &GuardArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The running process.
+/// The running guard.
 pub(super) struct Guard(Child);
 
 impl Guard {
-    /// Starts it, while this process still has its privileges.
+    /// Starts the guard while this process still has its privileges.
     pub(super) fn start(mount: BorrowedFd<'_>) -> anyhow::Result<Self> {
-        // Without close-on-exec, until the process has started.
+        // `dup` clears close-on-exec, so the guard inherits the descriptor; this process closes it after the
+        // start.
         let inherited = rustix::io::dup(mount).context("Could not keep the control tree's mount")?;
         let mut command = Command::new("/proc/self/exe");
         command.args(["iocm", "guard", &inherited.as_raw_fd().to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::null());
-        // Ctrl-C is sent to the whole process group of a terminal.
+        // A group of its own, because Ctrl-C signals the terminal's whole foreground process group.
         let child = command.process_group(0).spawn();
         Ok(Self(child.context("Could not start the process that unmounts the control tree at the end")?))
     }
 
-    /// Has the mount removed, and waits for that.
+    /// Tells the guard to unmount, and waits until it has.
     pub(super) fn end(mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
             let _ = pipe.write_all(b"end");

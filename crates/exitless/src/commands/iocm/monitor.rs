@@ -25,7 +25,7 @@ use crate::{console, interrupt};
 
 /// The root of this host.
 const HOST: &str = "/";
-/// The interval of writing the state if nothing is decided.
+/// The interval of writing the state while nothing is decided.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments of `iocm monitor`.
@@ -78,7 +78,7 @@ fn cpus(list: &str) -> Result<CpuSet, String> {
     set.ok_or_else(|| "expected a list of CPUs such as 2-7,10".to_owned())
 }
 
-/// Runs it until a signal.
+/// Runs the monitor until a signal.
 pub(super) fn run(arguments: &MonitorArguments) -> anyhow::Result<ExitCode> {
     let root = Path::new(HOST);
     if arguments.vhost {
@@ -115,7 +115,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         dry_run: bool,
     ) -> anyhow::Result<Self> {
         let settings = arguments.settings.read()?;
-        // Two would undo each other's decisions.
+        // Two monitors would undo each other's decisions.
         if let Some(other) =
             State::read(&arguments.state).ok().filter(|state| state.is_alive(Path::new(HOST)))
         {
@@ -130,7 +130,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         let record = |path: &PathBuf| {
             let begin = || {
                 let mut new = Replacement::begin(path, 0o666)?;
-                // It is there while it grows, and after a kill.
+                // Rename first: the trace is then visible while it grows, and remains after a kill.
                 new.place()?;
                 new.file().try_clone()
             };
@@ -151,7 +151,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         let stop = interrupt::flag()?;
         let outcome = self.until(&stop);
         self.manager.stopping();
-        // The host is restored before anything is reported.
+        // Restore the host before reporting anything.
         for left in self.monitor.end() {
             tracing::warn!("{left}");
         }
@@ -173,7 +173,7 @@ impl<'a, A: Actuator> Session<'a, A> {
             self.manager.tell(|_| true);
             let is_over =
                 self.arguments.duration.is_some_and(|ns| begun.elapsed().as_nanos() >= u128::from(ns));
-            // A period that took too long is not compensated.
+            // Do not make up for periods that took too long.
             next = (next + interval).max(Instant::now());
             if is_over || !pause(next, stop) {
                 break;
@@ -190,7 +190,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         let step = self.monitor.step(time);
         let actuator = self.monitor.actuator();
         self.state.take(time, &step, |queue| actuator.name_of(queue));
-        // The state is written before the decision is printed.
+        // Write the state before printing the decision: a reader of the output may then ask for the state.
         if step.said.is_some() || self.told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
             self.told = Some(Instant::now());
             self.tell();
@@ -212,7 +212,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         Ok(())
     }
 
-    /// A failure to write the state has no effect on the host; it is reported once.
+    /// Writes the state. A failure has no effect on the host; report it once.
     fn tell(&mut self) {
         if let Err(error) = self.state.write(&self.arguments.state) {
             if std::mem::take(&mut self.may_tell) {

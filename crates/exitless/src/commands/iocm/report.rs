@@ -21,7 +21,7 @@ pub(crate) struct ReportArguments {
     output: PathBuf,
 }
 
-/// Makes the page.
+/// Writes the page.
 pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let path = arguments.file.display();
     let bytes = std::fs::read(&arguments.file)

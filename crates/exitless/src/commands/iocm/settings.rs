@@ -1,4 +1,4 @@
-//! The bounds of the monitor's policy, from a file.
+//! The limits of the monitor's policy, from a file.
 
 use std::fs;
 use std::path::PathBuf;

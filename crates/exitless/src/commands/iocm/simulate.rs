@@ -1,4 +1,5 @@
-//! `exitless iocm simulate`: the monitor's policy on loads and machines that are not available.
+//! `exitless iocm simulate`: the monitor's policy with recorded or generated loads, on machines that need not
+//! exist.
 
 use std::fs;
 use std::io::Write as _;
@@ -65,10 +66,10 @@ pub(crate) struct SimulateArguments {
     json: bool,
 }
 
-/// The most moments in a page's charts: more would be finer than a line.
+/// The most points of a page's charts: more could not be told apart.
 const MOMENTS: usize = 4000;
 
-/// Replays a load against the policy.
+/// Replays a load with the policy.
 pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let (trace, damage) = load(arguments)?;
     for one in &damage {
@@ -106,7 +107,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if damage.is_empty() { 0 } else { status::DAMAGED }))
 }
 
-/// The number of periods for each moment that is drawn.
+/// The number of periods from one point of the charts to the next.
 fn moments_apart(trace: &Trace, period: f64) -> usize {
     let periods = trace.phases.iter().map(|phase| (phase.seconds / period).ceil().max(1.0)).sum::<f64>();
     (periods as usize).div_ceil(MOMENTS).max(1)

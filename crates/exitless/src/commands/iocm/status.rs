@@ -31,14 +31,14 @@ pub(crate) struct StatusArguments {
     json: bool,
 }
 
-/// Shows it.
+/// Shows the I/O cores.
 pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let rates = rates(&arguments.socket);
-    // The rates take time, so the monitor's state is read after them.
+    // Measuring the rates takes time; read the monitor's state afterwards, so that it is current.
     let state = State::read(&arguments.state);
     let rates = match rates {
         Ok(rates) => Some(rates),
-        // A monitor of the kernel's vhost needs no daemon.
+        // A monitor of the kernel's vhost workers has no daemon.
         Err(_) if state.is_ok() => None,
         Err(error) => return Err(error.into()),
     };

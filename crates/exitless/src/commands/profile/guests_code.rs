@@ -1,5 +1,5 @@
-//! The guest's code at exits, from recordings of exits: the nearest to samples that Xen hosts have, and
-//! available in every recording of KVM.
+//! The guest's code at exits, from recordings of exits. The closest substitute for samples on Xen hosts;
+//! every recording of KVM has it too.
 
 use exits::counted;
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,7 @@ use traces::{ExitRecord, Options, Recordings, Sink};
 use super::Hot;
 use crate::commands::recordings::{Destination, add};
 
-/// The most places of a profile; further exits are only counted.
+/// The most places in a profile; exits at further places are counted only.
 const MOST_PLACES: usize = 1 << 20;
 
 /// Exits by place.

@@ -7,13 +7,13 @@ use anyhow::Context as _;
 
 use super::Hot;
 
-/// The bytes that identify the type of a file.
+/// The number of bytes needed to recognise a file's format.
 const BEGINNING: u64 = 64;
 
-/// Tests whether a file is one of `--output`.
+/// Tests whether a file was written by `--output`.
 pub(super) fn is_kept(file: &Path) -> bool {
     let mut start = Vec::new();
-    // Standard input and pipes can be read only once, and are recordings of exits.
+    // Do not probe standard input or pipes, which can be read only once; they are recordings of exits.
     let is_file = std::fs::metadata(file).is_ok_and(|found| found.is_file());
     is_file
         && std::fs::File::open(file)
@@ -21,7 +21,7 @@ pub(super) fn is_kept(file: &Path) -> bool {
         && hotspots::is_recording(&start)
 }
 
-/// Reads a file of `--output`.
+/// Reads a file written by `--output`.
 pub(in crate::commands) fn read(file: &Path) -> anyhow::Result<Hot> {
     let bytes = std::fs::read(file).with_context(|| format!("Could not read {}", file.display()))?;
     let name = file.display().to_string();

@@ -18,12 +18,12 @@ use crate::commands::xen::XenHost;
 use crate::console::StatusLine;
 use crate::interrupt;
 
-/// The interval of reading samples, long before their buffer is full.
+/// The interval of reading samples; their buffer fills far more slowly.
 const STEP: Duration = Duration::from_millis(50);
 /// The interval of searching for new VMs.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Samples until the time is over or a signal arrives; all samples until then are kept.
+/// Samples until the time is over or a signal arrives; uses all samples until then.
 pub(super) fn of_this_host(watch: &WatchArguments, sampling: &SamplingArguments) -> anyhow::Result<Hot> {
     if XenHost::find(watch).is_some() {
         bail!(
@@ -42,7 +42,7 @@ pub(super) fn of_this_host(watch: &WatchArguments, sampling: &SamplingArguments)
     Ok(Hot { name: "this host".to_owned(), recording, is_damaged: false })
 }
 
-/// Runs a profiler for a duration; `look` gets the VMs of the host after each search.
+/// Runs a profiler for a duration. Calls `look` with the host's VMs after each search for them.
 pub(in crate::commands) fn run(
     mut profiler: Profiler,
     processes: Option<&[u32]>,
@@ -60,7 +60,7 @@ pub(in crate::commands) fn run(
         if now >= next_look {
             next_look = now + LOOK;
             let vms = Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default();
-            // In a container the numbers of these processes are not those that the programs see.
+            // In a container, process IDs differ from those that the eBPF programs see.
             if live::in_first_pid_namespace(Path::new(HOST)) {
                 follow(&mut profiler, &vms, processes, &mut followed, &mut names)?;
             }
@@ -83,7 +83,7 @@ pub(in crate::commands) fn run(
     Ok((recording, profile))
 }
 
-/// Also samples the other threads of VMs.
+/// Makes the profiler sample the other threads of these VMs too.
 fn follow(
     profiler: &mut Profiler,
     vms: &[Vm],

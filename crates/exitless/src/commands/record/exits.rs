@@ -1,4 +1,4 @@
-//! Every exit into a file.
+//! Records every exit to a file.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,12 +15,12 @@ use traces::{AccessRecord, ExitRecord, Sink};
 use super::{Course, Recorded, header};
 use crate::commands::watching::VmNames;
 
-/// The interval of reading; the kernel buffers 200,000 exits.
+/// The interval of reading the kernel's buffer, which holds 200,000 exits.
 const STEP: Duration = Duration::from_millis(20);
 /// The interval of flushing, which limits the loss if this process is killed.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// The recording under construction.
+/// The recording in progress.
 struct Recording {
     writer: Writer<File>,
     names: VmNames,
@@ -33,11 +33,11 @@ struct Recording {
 pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
     let cannot = || format!("Could not write {}", output.display());
     let mut place = Replacement::begin(output, 0o666).with_context(cannot)?;
-    // The same open file, to truncate an incomplete record after the disk is full.
+    // A second handle of the same file, for truncating an incomplete record when the disk is full.
     let file = place.file().try_clone().with_context(cannot)?;
     let writer = Writer::new(file.try_clone().with_context(cannot)?, &header(recorder.isa())?);
     let writer = writer.with_context(cannot)?;
-    // An older recording is replaced only now; this one exists from here on, however it ends.
+    // Replace an older recording only now. From here on this recording exists, however the process ends.
     place.place().with_context(cannot)?;
     let mut recording = Recording {
         writer,
@@ -59,7 +59,8 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
     let seconds = course.began.elapsed().as_secs_f64();
     let before = recording.without_entry;
     let (open, lost) = recorder.finish(&mut |exit, accesses| recording.take(exit, accesses))?;
-    // Exits in progress at the end lack their entry only because the recording ends.
+    // Exits in progress at the end have no entry because the recording ends; do not count them as lost
+    // entries.
     recording.without_entry = (recording.without_entry - open).max(before);
     let mut summary = recording.summary(lost);
     summary.losses.exits_at_the_end = open;
@@ -82,7 +83,7 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
                 WriteError::Store { written, .. } => *written,
                 _ => written,
             };
-            // Readers ignore an incomplete end as well.
+            // Ignore an error: readers skip an incomplete record at the end.
             let _ = file.set_len(written.bytes);
             tracing::error!("{:#}", anyhow::Error::new(error));
             (written, false)

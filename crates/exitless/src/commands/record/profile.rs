@@ -1,4 +1,4 @@
-//! Records only sums, for any duration.
+//! Records only totals, for any duration.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use super::{Course, Recorded, header};
 use crate::commands::watching::VmNames;
 
 const STEP: Duration = Duration::from_millis(100);
-/// The interval of reading the kernel's counts, each of which is a point of the timeline.
+/// The interval of reading the kernel's counts; each reading becomes a point of the timeline.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The interval of storing, which limits the loss if this process is killed.
+/// The interval of writing the file, which limits the loss if this process is killed.
 const STORE: Duration = Duration::from_secs(60);
 
-/// Counts until `course` ends, and updates the file regularly.
+/// Counts until `course` ends, and rewrites the file at intervals.
 pub(super) fn record(
     mut collector: Collector,
     output: &Path,
@@ -65,7 +65,7 @@ pub(super) fn record(
 fn add(profile: &mut Profile, collector: &mut Collector, names: &mut VmNames) -> anyhow::Result<()> {
     let mut interval = collector.take()?;
     names.name(&mut interval);
-    // In hours a guest can touch any number of addresses.
+    // A guest can touch any number of addresses within hours, so bound their number.
     merge_bounded(profile, &interval);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `exitless record` on a host of Xen.
+//! `exitless record` on a Xen host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -20,7 +20,7 @@ const STEP: Duration = Duration::from_millis(20);
 /// The interval of flushing, which limits the loss if this process is killed.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// The recording under construction, which xentrace's reader fills.
+/// The recording in progress, filled by the reader of xentrace's output.
 struct Keeper<W: Write + Send>(Arc<Mutex<Kept<W>>>);
 
 struct Kept<W: Write + Send> {
@@ -58,9 +58,10 @@ impl<W: Write + Send> Keeper<W> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the exits so far, with the losses and the names so far.
+    /// Writes the exits so far, with the losses and names so far.
     fn flush(&self, names: impl FnOnce(&BTreeSet<u32>) -> BTreeMap<u32, String>) -> Result<(), WriteError> {
-        // Reading names takes time, in which xentrace's buffers may not overflow.
+        // Look up names without the lock: it is slow, and xentrace's buffers overflow while their reader
+        // waits.
         let domains = self.lock().domains.clone();
         let names = names(&domains);
         let mut kept = self.lock();
@@ -79,7 +80,7 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
     // The records' times are ticks of Xen's TSC since the processors' start.
     (about.clock, about.start_ns) = (Some("TSC".to_owned()), None);
     let writer = Writer::new(file.try_clone().with_context(cannot)?, &about).with_context(cannot)?;
-    // An older recording is replaced only now; this one exists from here on, however it ends.
+    // Replace an older recording only now. From here on this recording exists, however the process ends.
     place.place().with_context(cannot)?;
     let keeper = Keeper::new(writer);
     let following = host.follow(Keeper(Arc::clone(&keeper.0)))?;
@@ -110,7 +111,7 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
     };
     let mut whole = failure.is_none() && reading.damage.is_none();
     if let Some(error) = failure {
-        // Readers ignore an incomplete end as well.
+        // Ignore an error: readers skip an incomplete record at the end.
         let _ = file.set_len(written.bytes);
         tracing::error!("{:#}", anyhow::Error::new(error));
     } else if let Err(error) = place.finish() {
@@ -120,12 +121,12 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
     Ok(Recorded::new(output, whole, seconds, written, losses))
 }
 
-/// Records sums until `course` ends.
+/// Records totals until `course` ends.
 pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
     let cannot = || format!("Could not write {}", output.display());
     let first_ns = live::monotonic_ns();
     let mut about = about(&host)?;
-    // Errors of writing are found before hours have passed.
+    // Create the file now: an error should not come after hours.
     let new = Replacement::begin(output, 0o666).with_context(cannot)?;
     let following = host.follow(Sums::default())?;
     let seconds = wait(&following, course, || true)?;
@@ -151,7 +152,7 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     })
 }
 
-/// The facts of this host. It is Xen's also if its control domain does not say so.
+/// The facts of this host, marked as Xen even if the control domain does not say so.
 fn about(host: &XenHost) -> anyhow::Result<Header> {
     let mut about = header(host.isa())?;
     about.isa = host.control.isa;
@@ -161,7 +162,7 @@ fn about(host: &XenHost) -> anyhow::Result<Header> {
     Ok(about)
 }
 
-/// Waits for the end, or until `goes_on` is false, and returns the elapsed seconds.
+/// Waits until the recording ends or `goes_on` returns false. Returns the elapsed seconds.
 fn wait<S: Send + 'static>(
     following: &Following<S>,
     course: &mut Course,

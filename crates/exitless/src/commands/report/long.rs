@@ -11,7 +11,7 @@ use super::Arguments;
 use crate::commands::recordings::{Destination, exit_code, warn_of_doubts};
 use crate::console;
 
-/// Rows without `--top`.
+/// The number of rows without `--top`.
 const ROWS: usize = 100;
 
 /// Keeps the longest exits while recordings are read.
@@ -43,7 +43,7 @@ impl Sink for Longest {
 
 impl Destination for Longest {}
 
-/// Runs it with this bound.
+/// Shows the exits longer than the bound.
 pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCode> {
     let most = arguments.rows.top().unwrap_or(ROWS);
     let options = LongOptions { bound_ns, sleep: arguments.sleep };

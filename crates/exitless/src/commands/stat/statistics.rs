@@ -1,4 +1,4 @@
-//! `exitless stat` if eBPF cannot be used: KVM's own counters.
+//! `exitless stat` without eBPF: KVM's own counters.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::commands::watching::{HOST, Watched};
 use crate::commands::workload::Workload;
 use crate::console;
 
-/// Shows KVM's own statistics, after the reason. If no VM has any, returns the error.
+/// Shows KVM's own counters, and why they are used. If no VM has any, returns the error.
 pub(super) fn run(
     arguments: &Arguments,
     error: anyhow::Error,
@@ -73,7 +73,8 @@ impl<'a> Counting<'a> {
         Ok(Self { root, wanted, found, source, before })
     }
 
-    /// The counters now, with the changes since the last reading. If no VMs were asked for, they are of those that run now.
+    /// Reads the counters and their changes since the last reading. Without requested VMs, follows those that
+    /// start and end.
     fn read(&mut self) -> anyhow::Result<Vec<Counted>> {
         if self.wanted.is_empty() {
             self.found = Vms::discover(self.root)?;
@@ -104,7 +105,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A process with a VM, whose counter of exits is in debugfs.
+    /// Makes a process with a VM whose exits are counted in debugfs.
     fn start(root: &Path, pid: u32) {
         let process = root.join(format!("proc/{pid}"));
         fs::create_dir_all(process.join("fd")).unwrap();
@@ -140,7 +141,7 @@ mod tests {
             let grown = |one: &Counted| one.change.as_ref().map(|change| change.total["exits"]);
             counted.iter().map(|one| (one.statistics.pid, grown(one))).collect::<Vec<_>>()
         };
-        // In front of the first one.
+        // VM 7 sorts before the one counted so far.
         start(root, 7);
         count(root, 8, 15);
         assert_eq!(read(), [(7, None), (8, Some(5))]);

@@ -1,4 +1,4 @@
-//! `exitless stat` on a host of Xen.
+//! `exitless stat` on a Xen host.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use super::{Arguments, Pace, print};
 use crate::commands::workload::Workload;
 use crate::commands::xen::{self, Following, XenHost};
 
-/// Prints a table for each interval, until a signal or the requested number.
+/// Prints a table for each interval until a signal or the requested number of tables.
 pub(super) fn run(
     mut host: XenHost,
     arguments: &Arguments,
@@ -48,7 +48,7 @@ pub(super) fn run(
         let mut pace = Pace::begin(arguments);
         while pause(pace.next(), stop) && !pace.is_over() && !following.has_ended() {
             show(&mut host, Vec::new())?;
-            // After the table, which the time that this takes would make longer.
+            // After the table: asking `xl` takes time, which would lengthen the interval.
             if watched.have_ended() {
                 break;
             }

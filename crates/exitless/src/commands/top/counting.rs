@@ -16,7 +16,7 @@ use crate::commands::xen::{self, Following, XenHost};
 pub(super) enum Counting {
     /// A collector, whether it counts accesses, and facts of VMs.
     Kvm { collector: Box<Collector>, accesses: bool, vms: Box<Vms> },
-    /// xentrace, its sums, and their start.
+    /// The host, xentrace's output with its totals, and the time at which the totals started.
     Xen { host: Box<XenHost>, following: Option<Following<Sums>>, sums: Sums, since_ns: u64 },
 }
 
@@ -43,7 +43,7 @@ impl Counting {
         }))
     }
 
-    /// Tests whether the counting of accesses must change. xentrace always has them.
+    /// Tests whether to attach again with or without accesses. xentrace always has them.
     pub(super) fn must_change(&self, wants_accesses: bool) -> bool {
         matches!(self, Self::Kvm { accesses, .. } if *accesses != wants_accesses)
     }
@@ -75,7 +75,7 @@ impl Counting {
             }
             Self::Xen { host, following, sums, since_ns } => {
                 if following.as_ref().is_none_or(Following::has_ended) {
-                    // It returns the reason, if known.
+                    // xentrace's own error is the reason, if it reported one.
                     following.take().map(Following::finish).transpose()?;
                     bail!("xentrace has ended");
                 }
@@ -89,11 +89,11 @@ impl Counting {
         }
     }
 
-    /// Makes room for further counts while nothing is taken.
+    /// Drains the collector's buffers while the page takes no counts.
     pub(super) fn keep(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Kvm { collector, .. } => Ok(collector.keep()?),
-            // What xentrace gives is summed up here.
+            // A thread sums up xentrace's output all the time.
             Self::Xen { .. } => Ok(()),
         }
     }
@@ -102,7 +102,7 @@ impl Counting {
     pub(super) fn facts(&self, vms: impl Iterator<Item = u32>, profile: &Profile) -> BTreeMap<u32, VmFacts> {
         match self {
             Self::Kvm { vms: known, .. } => vms.map(|vm| (vm, known.facts(vm, profile))).collect(),
-            // xl is slow, so a domain that has ended stays as long as the page.
+            // Asking `xl` each time would be slow, so a domain is never shown as gone.
             Self::Xen { .. } => vms
                 .map(|vm| {
                     let name = profile.names.get(&vm).cloned();
@@ -121,7 +121,7 @@ impl Counting {
     }
 }
 
-/// Facts that are unknown because others are.
+/// The figures that rest on assumptions, because facts of the host are unknown.
 fn missing(host: &XenHost) -> Vec<String> {
     let mut missing = Vec::new();
     if host.control.isa.is_none() {

@@ -11,7 +11,7 @@ use report::top::IoCores;
 
 use super::super::watching::HOST;
 
-/// Reads them while their page is shown.
+/// Reads the rates and the monitor's state while their page is shown.
 #[derive(Default)]
 pub(super) struct IoLook {
     client: Option<Client>,
@@ -20,7 +20,7 @@ pub(super) struct IoLook {
 }
 
 impl IoLook {
-    /// The rates since the last reading.
+    /// The monitor's state, and the rates since the last reading.
     pub(super) fn look(&mut self) -> IoCores {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         let monitor = State::read(Path::new(STATE)).ok();

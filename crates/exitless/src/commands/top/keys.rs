@@ -11,7 +11,7 @@ pub(super) fn action(key: &KeyEvent) -> Option<Action> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
             KeyCode::Char('c') => Some(Action::Quit),
-            // Backspace on some terminals.
+            // Some terminals send this for Backspace.
             KeyCode::Char('h') => Some(Action::Back),
             _ => None,
         };
@@ -32,7 +32,7 @@ pub(super) fn action(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('p' | ' ') => Action::Pause,
         KeyCode::Char('t') => Action::Sum,
         KeyCode::Char('r') => Action::Reset,
-        // Plus works without the shift key too.
+        // Accept plus without the shift key too.
         KeyCode::Char('+' | '=') => Action::Longer,
         KeyCode::Char('-') => Action::Shorter,
         KeyCode::Char('?' | 'h') => Action::Help,
@@ -42,7 +42,7 @@ pub(super) fn action(key: &KeyEvent) -> Option<Action> {
     Some(action)
 }
 
-/// Tests for Ctrl-Z, which a terminal in this mode passes on as a key.
+/// Tests for Ctrl-Z, which a terminal in raw mode passes on as a key.
 pub(super) fn is_stop(key: &KeyEvent) -> bool {
     key.code == KeyCode::Char('z') && key.modifiers.contains(KeyModifiers::CONTROL)
 }

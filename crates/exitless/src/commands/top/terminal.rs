@@ -16,7 +16,7 @@ use report::top::{Look, Top, draw};
 use rustix::process::{Signal, kill_current_process_group};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGSTOP, SIGTSTP};
 
-/// The terminal is taken over, and must be restored.
+/// Set while the terminal is taken over and must be restored.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// The signals of job control.
@@ -26,7 +26,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Catches them. A hangup of the terminal sets `end`.
+    /// Catches the signals. A hangup of the terminal sets `end`.
     pub(super) fn catch(end: &Arc<AtomicBool>) -> anyhow::Result<Self> {
         let signals = Self { stop: Arc::default(), go_on: Arc::default() };
         for (signal, flag) in [(SIGTSTP, &signals.stop), (SIGCONT, &signals.go_on), (SIGHUP, end)] {
@@ -35,12 +35,12 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Tests whether the process is to be stopped until it is continued.
+    /// Tests whether SIGTSTP arrived since the last call.
     pub(super) fn is_to_stop(&self) -> bool {
         self.stop.swap(false, Ordering::Relaxed)
     }
 
-    /// Tests whether the process was stopped from outside, and has been continued.
+    /// Tests whether SIGCONT arrived since the last call: something else stopped and continued the process.
     pub(super) fn goes_on(&self) -> bool {
         self.go_on.swap(false, Ordering::Relaxed)
     }
@@ -52,7 +52,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Starts with an empty screen; the previous one is restored at the end.
+    /// Takes over the terminal with an empty screen; at the end the previous one is restored.
     pub(super) fn take_over() -> anyhow::Result<Self> {
         give_back_before_a_panic_is_told();
         let terminal =
@@ -67,20 +67,20 @@ impl Screen {
         Ok(())
     }
 
-    /// Restores the terminal for the shell until it continues the process.
+    /// Restores the terminal, and stops the process until the shell continues it.
     pub(super) fn stop(&mut self, signals: &Signals) -> anyhow::Result<()> {
         give_back()?;
-        // Stops the whole job, like the terminal: a shell that waits for this process would otherwise wait
-        // for ever.
+        // Stop the whole job, as the terminal does: otherwise a shell that waits for this process would wait
+        // forever.
         kill_current_process_group(Signal::TSTP).context("Could not stop the job")?;
         signal_hook::low_level::raise(SIGSTOP).context("Could not stop")?;
-        // From here on the process was continued.
+        // The process has been continued.
         signals.stop.store(false, Ordering::Relaxed);
         signals.go_on.store(false, Ordering::Relaxed);
         self.take()
     }
 
-    /// Redraws everything, because the terminal may have changed.
+    /// Sets up the terminal again and redraws everything: others may have changed the terminal.
     pub(super) fn take_over_again(&mut self) -> anyhow::Result<()> {
         give_back()?;
         self.take()
@@ -100,23 +100,24 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // An error cannot be reported any more.
+        // Nobody is left to report an error to.
         let _ = give_back();
     }
 }
 
-/// Restores the terminal once.
+/// Restores the terminal, unless that has been done already.
 fn give_back() -> anyhow::Result<()> {
     if !IS_OURS.swap(false, Ordering::Relaxed) {
         return Ok(());
     }
     let screen = execute!(stdout(), LeaveAlternateScreen, Show);
-    // Even if nothing can be written any more.
+    // Do this even if writing failed.
     disable_raw_mode().context("Could not restore the terminal")?;
     screen.context("Could not restore the terminal")
 }
 
-/// The message of a panic would disappear with the alternate screen.
+/// Restores the terminal before a panic is reported, because the message would vanish with the alternate
+/// screen.
 fn give_back_before_a_panic_is_told() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -11,13 +11,13 @@ use report::top::VmFacts;
 
 use super::super::watching::{HOST, VmNames, start_of};
 
-/// Names, and the state of interrupt virtualization.
+/// The names of VMs, and the state of their interrupt virtualization.
 pub(super) struct Vms {
     names: VmNames,
     isa: Isa,
     numbering: InhibitNumbering,
     seen: Seen,
-    /// It reads the states of the VMs that ran when it was created, and is created again if other vCPUs run.
+    /// Reads the states of the VMs that ran when it was created; created again when new vCPUs are seen.
     reader: Option<StateReader>,
     states: BTreeMap<u32, String>,
 }
@@ -40,7 +40,7 @@ impl Vms {
         if self.seen.grows(profile, start_of) {
             self.reader = reader(self.isa);
         }
-        // If KVM's state cannot be read, as before Linux 5.8, the column has a question mark.
+        // The column shows a question mark if KVM's state cannot be read, as before Linux 5.8.
         let read = self.reader.as_mut().and_then(|reader| reader.read().ok()).unwrap_or_default();
         self.states = read.iter().map(|(vm, state)| (vm.process, word(state, &self.numbering))).collect();
     }
@@ -56,21 +56,21 @@ impl Vms {
     }
 }
 
-/// The processes of VMs and their vCPUs that have run.
+/// VM processes, and their vCPUs that had exits.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The starts of the processes, in clock ticks since boot.
+    /// The start time of each process, in clock ticks since boot.
     starts: BTreeMap<u32, u64>,
     vcpus: BTreeSet<Vcpu>,
 }
 
 impl Seen {
-    /// Adds the vCPUs of `profile`, and tests whether there are new ones: also of a process that has the number of one that
-    /// has ended.
+    /// Adds the vCPUs of `profile`, and tests whether any are new. Those of a process that reuses an ID are
+    /// new.
     fn grows(&mut self, profile: &Profile, start_of: impl Fn(u32) -> Option<u64>) -> bool {
         let processes: BTreeSet<u32> = profile.vcpus().iter().filter_map(|of| of.vcpu.vm).collect();
         for process in processes {
-            // One that has ended, or cannot be looked at now, is the one that it was.
+            // A process that has ended, or cannot be read now, counts as unchanged.
             let Some(start) = start_of(process) else { continue };
             if self.starts.insert(process, start).is_some_and(|before| before != start) {
                 self.vcpus.retain(|vcpu| vcpu.vm != Some(process));
@@ -81,7 +81,7 @@ impl Seen {
         self.vcpus.len() > before
     }
 
-    /// Tests whether a process that began then has the number of one that was seen.
+    /// Tests whether the process that started at `start` reuses the ID of one that was seen.
     fn is_another(&self, process: u32, start: Option<u64>) -> bool {
         self.starts.get(&process).zip(start).is_some_and(|(seen, start)| *seen != start)
     }

@@ -16,7 +16,7 @@ use super::{Arguments, PERIOD};
 use crate::commands::watching::HOST;
 use crate::{console, interrupt};
 
-/// Runs it with this bound.
+/// Traces the exits longer than the bound.
 pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let root = Path::new(HOST);
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let lines = (!arguments.json).then(|| Lines::new(console::colour()));
     let mut write = |items: &[LongOccurrence], written: &mut u64| -> anyhow::Result<()> {
         for item in items {
-            // More than were asked for may have come at once.
+            // One poll may return more than the requested number.
             if arguments.count.is_some_and(|count| *written >= count) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! `exitless vm fix`: the changes that rules require, in the definition's own text.
+//! `exitless vm fix`: makes the changes that rules require in the definition's own text.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -26,7 +26,7 @@ pub(crate) enum For {
 }
 
 impl For {
-    /// The facts of that host that rules use; this host is the one below `root`.
+    /// The facts about the host that rules use. [`Self::ThisHost`] is the host below `root`.
     pub(super) fn host_side(self, root: &Path) -> anyhow::Result<HostSide> {
         Ok(match self {
             Self::ThisHost => HostSide::below(&Root::below(root)?)?,

@@ -1,4 +1,4 @@
-//! The subject of a command on definitions: a file, a process, a running VM, or a domain of libvirt.
+//! The VM definition that a command examines: of a file, a process, a running VM, or a libvirt domain.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,7 +25,7 @@ pub(crate) enum Source {
     Input,
     /// A running process, whose arguments cannot be changed.
     Process(i32),
-    /// A domain of libvirt by its name, written back by `virsh define`.
+    /// A libvirt domain by its name, written back with `virsh define`.
     Libvirt(String),
 }
 
@@ -38,14 +38,14 @@ pub(crate) struct Subject {
     pub(crate) form: Form,
     /// Its source.
     pub(crate) source: Source,
-    /// The running VM's name, and the program that made it.
+    /// The running VM's name, and the software that manages it.
     pub(crate) made: Option<(String, Management)>,
     files: FilesBelow,
 }
 
 impl Subject {
-    /// Finds `wanted`: a file, `-` for standard input, a process by its number, a running VM by one of its names, or
-    /// `libvirt:NAME`. Processes and libvirt's files are those below `root`.
+    /// Finds `wanted`: a file, `-` for standard input, a process ID, a name of a running VM, or
+    /// `libvirt:NAME`. Looks for processes and libvirt's files below `root`.
     pub(crate) fn find(root: &Path, wanted: &str) -> anyhow::Result<Self> {
         if let Some(name) = wanted.strip_prefix("libvirt:") {
             let mut subject = libvirt(root, name)?;
@@ -60,7 +60,8 @@ impl Subject {
             return Ok(Self::of_text("standard input", bytes, Source::Input, files));
         }
         if let Ok(pid) = wanted.parse::<i32>() {
-            // The number may be a VM's in Proxmox VE or libvirt; a process need not have a VM.
+            // Prefer a VM with this number as its ID in Proxmox VE or libvirt; otherwise it is a process ID,
+            // of any process.
             let vms = Vms::discover(root).unwrap_or_default();
             let of_vm = vms.select(&[wanted.to_owned()]).ok().and_then(|found| Some(found.first()?.pid));
             return process(root, of_vm.unwrap_or(pid));
@@ -109,7 +110,7 @@ impl Subject {
         }
     }
 
-    /// The findings of these sections with the words of the program that made the VM.
+    /// Rewords the findings of these sections for the software that manages the VM.
     pub(crate) fn translate(&self, sections: &mut [Section], definition: &Definition) {
         let Some((name, management)) = &self.made else { return };
         for section in sections {
@@ -117,7 +118,7 @@ impl Subject {
         }
     }
 
-    /// The program that made the VM, if its users edit neither QEMU's arguments nor libvirt's XML.
+    /// The VM's manager, if its users edit neither QEMU's arguments nor libvirt's XML.
     pub(crate) fn manager(&self) -> Option<Manager> {
         let (_, management) = self.made.as_ref()?;
         Some(management.manager).filter(|manager| managed::has_words(*manager))
@@ -129,8 +130,8 @@ impl Subject {
     }
 }
 
-/// XML begins with `<`, in any encoding, and xl.cfg with a setting on a line of its own; everything else
-/// counts as QEMU's arguments.
+/// Guesses the format: XML begins with `<`, in any encoding; xl.cfg has a setting on a line of its own;
+/// everything else counts as QEMU's arguments.
 fn form(bytes: &[u8]) -> Form {
     let first = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start().first();
     let utf16 = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
@@ -207,7 +208,7 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
     Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), made, files })
 }
 
-/// The answer of virsh in English; it waits forever for a daemon that hangs.
+/// The answer of virsh, in English. Has a time limit, because virsh waits forever for a daemon that hangs.
 pub(super) fn virsh(words: &[&str]) -> Result<programs::Answer, programs::Error> {
     programs::answer(
         Command::new("virsh").args(words).env("LC_ALL", "C"),
@@ -216,7 +217,7 @@ pub(super) fn virsh(words: &[&str]) -> Result<programs::Answer, programs::Error>
     )
 }
 
-/// The XML of a domain: from libvirt, else from its file.
+/// The XML of a domain, from libvirt or else from its file.
 fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(Usage(format!("No domain is called {name:?}. `virsh list --all` lists them.")).into());

@@ -1,4 +1,4 @@
-//! Writes a fixed definition back, so that it can be undone.
+//! Writes a fixed definition back in a way that can be undone.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,30 +12,31 @@ use knobs::{Change, Changes, Content, Lasting, RunningHost};
 use super::subject::virsh;
 use crate::status::Usage;
 
-/// The way in which a definition was written.
+/// The way in which a change was written, and can be undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Written {
-    /// It is in the journal, and `exitless restore` undoes it.
+    /// The change is in the journal; `exitless restore` undoes it.
     Journalled,
-    /// Without root there is no journal: the old text is in a file next to it.
+    /// There is no journal, because the user is not root or it cannot be written; the old text is in a file
+    /// next to the new one.
     KeptBeside {
-        /// The file that was written, which links lead to.
+        /// The file that was written, after resolving links.
         new: PathBuf,
-        /// The one with the old text.
+        /// The file with the old text.
         old: PathBuf,
     },
 }
 
-/// The folder of domain definitions for `exitless restore`. The directory above is not readable by others,
+/// The folder of domain definitions for `exitless restore`. The directory above is readable only by root,
 /// because definitions may contain passwords.
 const DOMAINS: &str = "/var/lib/exitless/domains";
 
 /// Replaces a file that still has the content `old`, atomically; mode and owner are kept.
 pub(super) fn file(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Written> {
-    // A link stays a link.
+    // Replace the link's target, not the link.
     let path = fs::canonicalize(path).with_context(|| format!("Finding {} failed", path.display()))?;
     let name = path.to_str().ok_or_else(|| anyhow!("{} is not a UTF-8 path. Rename it", path.display()))?;
-    // The journal is root's alone, and only root can run `exitless restore`.
+    // Only root may write the journal and run `exitless restore`.
     if !rustix::process::geteuid().is_root() {
         return beside(&path, old, bytes);
     }
@@ -53,7 +54,7 @@ fn journal() -> Result<Changes<RunningHost>, knobs::Error> {
     Changes::begin(Path::new("/"), RunningHost, std::env::args().collect())
 }
 
-/// Replaces a file atomically, and keeps the old one under another name.
+/// Replaces a file atomically, and keeps the old one under a new name.
 fn beside(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Written> {
     let found = fs::read(path).with_context(|| format!("Reading {} failed", path.display()))?;
     if found != old {
@@ -93,14 +94,15 @@ fn keep(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "all names up to .orig.999 are taken"))
 }
 
-/// Passes the new definition of a domain to libvirt. `fixed` makes it from the definition with which libvirt
-/// starts the domain, which is not the running one, and contains the passwords that `virsh dumpxml` omits by
+/// Passes the new definition of a domain to libvirt. `fixed` makes it from the persistent definition, which
+/// may differ from that of the running domain. It includes the passwords that `virsh dumpxml` omits by
 /// default.
 pub(super) fn domain(
     name: &str,
     fixed: impl FnOnce(&Text) -> anyhow::Result<Vec<u8>>,
 ) -> anyhow::Result<Written> {
-    // `virsh define` would make it persistent, and its source would still start the old one.
+    // `virsh define` would make a transient domain persistent, and whatever creates it would still use the
+    // old definition.
     let about = asked(name, &["dominfo", "--domain", name])?;
     if is_transient(&String::from_utf8_lossy(&about)) {
         return Err(Usage(format!(
@@ -135,7 +137,7 @@ fn asked(name: &str, words: &[&str]) -> anyhow::Result<Vec<u8>> {
     said.output().map_err(|said| anyhow!("`virsh {}` failed: {said}", words.join(" ")))
 }
 
-/// Tests whether `virsh dominfo` is of a domain without a definition that libvirt keeps.
+/// Tests whether `virsh dominfo` describes a transient domain, of which libvirt keeps no definition.
 fn is_transient(about: &str) -> bool {
     let persistent = about.lines().find_map(|line| line.strip_prefix("Persistent:"));
     persistent.is_some_and(|value| value.trim() == "no")

@@ -1,34 +1,36 @@
-//! The domains that were asked for, and their end.
+//! The requested domains, and their end.
 
 use host::inspection::XenDomain;
 use host::{Root, XenControl};
 
 use crate::commands::watching;
 
-/// The domains that `--vm` names. They may begin later; once all that were seen are gone, there is nothing left to watch.
+/// The domains that `--vm` names. They may start later. Once all those seen have ended, nothing is left to
+/// watch.
 #[derive(Debug)]
 pub(crate) struct WatchedDomains {
     root: Root,
-    /// Numbers or names; all domains where there are none.
+    /// Domain IDs or names; empty for all domains.
     names: Vec<String>,
-    /// True if one of them has been seen to run.
+    /// True once one of the domains has been seen running.
     seen: bool,
 }
 
 impl WatchedDomains {
-    /// Looks for them a first time.
+    /// Checks for the first time which of the domains run.
     pub(super) fn new(root: Root, names: &[String]) -> Self {
         let mut watched = Self { root, names: names.to_vec(), seen: false };
         watched.have_ended();
         watched
     }
 
-    /// Tests whether domains were asked for and seen, and none of them runs any more. It asks `xl`, which takes its time.
+    /// Tests whether domains were requested and seen, and none of them runs any more. Slow, because it asks
+    /// `xl`.
     pub(crate) fn have_ended(&mut self) -> bool {
         if self.names.is_empty() {
             return false;
         }
-        // Of domains that cannot be listed nothing is known.
+        // If `xl` cannot list domains, assume that they have not ended.
         let listed = XenControl::domains(&self.root);
         let Some(domains) = listed.get() else { return false };
         let run = domains.iter().any(|domain| domain.is_alive() && self.names.iter().any(named(domain)));
@@ -36,7 +38,7 @@ impl WatchedDomains {
         self.seen && !run
     }
 
-    /// The status of a command that has watched until now, after saying that the domains ended where they did.
+    /// The exit status of a command that has watched the domains. Warns if they have ended.
     pub(crate) fn status(&mut self) -> u8 {
         if self.have_ended() { watching::tell_of_the_end(&self.names) } else { 0 }
     }
@@ -51,7 +53,7 @@ mod tests {
     use super::*;
     use crate::status;
 
-    /// The list of `xl list` from now on.
+    /// Sets what `xl list` prints from now on.
     fn say(folder: &tempfile::TempDir, domains: &str) {
         let commands = folder.path().join("exitless/commands");
         std::fs::create_dir_all(&commands).unwrap();

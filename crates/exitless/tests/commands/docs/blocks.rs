@@ -1,13 +1,13 @@
-//! Output in the pages is what the program prints, or says where it comes from.
+//! Output shown in the pages is what the program prints, or has a comment that says where it comes from.
 //!
-//! A block whose first line is `$ exitless ...` is run on the files of the tests; a line of `...` stands for any lines.
-//! Any other output has a comment above its block:
+//! A block whose first line is `$ exitless ...` is run on the tests' files; a line `...` matches any number
+//! of lines. Any other output has a comment above its block:
 //!
 //! | comment | the output is |
 //! |---|---|
 //! | `<!-- lab: NAME -->` | from this emulated host |
 //! | `<!-- host: WHICH -->` | from a real machine |
-//! | `<!-- test: NAME -->` | held by this test |
+//! | `<!-- test: NAME -->` | checked by this test |
 //! | `<!-- form -->` | no output: the form of a folder or a file |
 //! | `<!-- made up -->` | made up, and the page says so |
 
@@ -66,7 +66,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// What a command line prints on standard output.
+/// The standard output of a command line.
 fn printed(line: &str, folder: &Path) -> Vec<String> {
     let line = line.split(" #").next().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_exitless"))
@@ -79,7 +79,7 @@ fn printed(line: &str, folder: &Path) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Tests whether a text is shown as it is, but for what lines of `...` leave out.
+/// Tests whether `shown` equals the whole text, where lines `...` stand for omitted lines.
 fn shows(shown: &[String], whole: &[String]) -> Result<(), String> {
     let pieces: Vec<&[String]> = shown.split(|line| line.trim() == "...").collect();
     let mut rest = whole;
@@ -113,7 +113,7 @@ fn check_mark(mark: &str, sources: &[String]) -> Result<(), String> {
     }
 }
 
-/// Commands alone, which print nothing here.
+/// Tests whether a block has only commands, whose output is not shown.
 fn is_input(block: &Block) -> bool {
     let (mut continued, mut quoted) = (false, false);
     block.lines.iter().all(|line| {

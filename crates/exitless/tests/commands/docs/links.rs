@@ -1,4 +1,4 @@
-//! Links lead somewhere, and the book has every page once.
+//! Links have targets, and the book has each page once.
 
 use super::pages::{all, book, top};
 
@@ -35,7 +35,7 @@ fn every_file_of_ours_that_a_page_names_is_there() {
     for page in all() {
         for name in page.text.split('`').skip(1).step_by(2) {
             let is_path = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
-            // Below `fleet` and `fuzz` are also folders that builds make.
+            // Not `fleet` and `fuzz`, which also contain folders that builds make.
             let is_ours =
                 ["crates/", "packaging/", "plans/", "scripts/"].iter().any(|at| name.starts_with(at));
             if is_path && is_ours {

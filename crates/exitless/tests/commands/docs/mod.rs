@@ -1,4 +1,4 @@
-//! README and the book in `docs/`: what they say is checked as far as a program can.
+//! Checks what README and the book in `docs/` say, as far as a program can.
 
 mod blocks;
 mod links;

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 /// A page of the repository.
 pub(super) struct Page {
-    /// Its path from the top of the repository.
+    /// The path from the top of the repository.
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
 /// A fenced block of a page.
 pub(super) struct Block {
-    /// The number of the line with its opening fence.
+    /// The line number of the opening fence.
     pub(super) line: usize,
     pub(super) language: String,
-    /// The comment on the line above, without the comment signs: where the block comes from.
+    /// The comment on the line above the block, without its delimiters: the origin of the block.
     pub(super) mark: Option<String>,
     pub(super) lines: Vec<String>,
 }
@@ -28,7 +28,7 @@ fn read(path: &str) -> Page {
     Page { path: path.into(), text }
 }
 
-/// Pages of the book, the table of contents among them.
+/// The pages of the book, including the table of contents.
 pub(super) fn book() -> Vec<Page> {
     let files = std::fs::read_dir(top().join("docs")).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -37,7 +37,7 @@ pub(super) fn book() -> Vec<Page> {
     names.iter().map(|name| read(&format!("docs/{name}"))).collect()
 }
 
-/// Pages for users: the book and those at the top.
+/// The pages for users: the book, and those at the top of the repository.
 pub(super) fn for_users() -> Vec<Page> {
     let mut pages = book();
     pages.extend(["README.md", "CHANGELOG.md", "SECURITY.md"].map(read));
@@ -65,7 +65,7 @@ impl Page {
         line.trim_start().starts_with("```")
     }
 
-    /// Its lines outside fenced blocks; those inside are empty.
+    /// The lines, with those inside fenced blocks replaced by empty ones.
     fn open_lines(&self) -> impl Iterator<Item = &str> {
         let mut inside = false;
         self.text.lines().map(move |line| {
@@ -75,13 +75,13 @@ impl Page {
         })
     }
 
-    /// Its text without code.
+    /// The text without code.
     pub(super) fn prose(&self) -> String {
         let text = self.open_lines().collect::<Vec<_>>().join("\n");
         text.split('`').step_by(2).collect()
     }
 
-    /// Anchors of its headings, as GitHub and mdBook make them.
+    /// The anchors of the headings, as GitHub and mdBook make them.
     pub(super) fn anchors(&self) -> Vec<String> {
         let headings = self.open_lines().filter_map(|line| {
             let heading = line.trim_start_matches('#');
@@ -98,7 +98,7 @@ impl Page {
         anchors
     }
 
-    /// Targets of its links and pictures.
+    /// The targets of links and pictures.
     pub(super) fn links(&self) -> Vec<String> {
         let prose = self.prose();
         let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));

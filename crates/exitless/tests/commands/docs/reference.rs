@@ -1,4 +1,4 @@
-//! The tables of exit reasons and inhibit reasons are those of the code.
+//! The tables of exit reasons and inhibit reasons equal those in the code.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::command::{out, run};
 
 const BY: &str = "written by crates/exitless/tests/commands/docs/reference.rs";
 
-/// Compares a table between two marks of a page with the code, or writes it there if `WRITE_DOCS` is set.
+/// Compares the table between two markers of a page with the code's, or replaces it if `WRITE_DOCS` is set.
 fn check(page: &str, what: &str, table: &str) {
     let path = top().join(page);
     let (begin, end) = (format!("<!-- {what}: {BY} -->\n"), format!("<!-- end of {what} -->\n"));
@@ -67,7 +67,7 @@ fn of_inhibits() -> String {
             let _ = write!(text, "\n\n| where | fix | source |\n|---|---|---|\n");
         }
         for fix in reason.cures() {
-            // What is typed, or what is told.
+            // Format what a user types as code; other fixes are prose.
             let is_code = ["-", "<", "options "].iter().any(|start| fix.change.starts_with(start));
             let code = if is_code { "`" } else { "" };
             let _ = writeln!(text, "| {} | {code}{}{code} | {} |", fix.place.name(), fix.change, fix.source);
@@ -131,7 +131,7 @@ fn numbers_as_examples_of_reasons_without_a_name_have_none() {
 
 #[test]
 fn tables_of_exit_reasons_and_inhibit_reasons_are_those_of_the_code() {
-    // One after the other: with WRITE_DOCS they write the same files.
+    // In one test: with `WRITE_DOCS` these write the same files.
     check("docs/exit-reasons.md", "interrupts", &of_interrupts());
     check("docs/exit-reasons.md", "vmx", &of_isa(Isa::Vmx));
     check("docs/exit-reasons.md", "svm", &of_isa(Isa::Svm));

@@ -1,9 +1,9 @@
-//! The terms that are decided, in pages and help texts.
+//! Decided terms, checked in pages and help texts.
 
 use super::pages::{for_users, top};
 use crate::command::{out, run, text_files};
 
-/// What is not written, and what is instead.
+/// Words not to use, each with the word to use instead.
 const WORDS: &[(&str, &str)] = &[
     ("mend", "fix"),
     ("mends", "fixes"),
@@ -37,7 +37,7 @@ const WORDS: &[(&str, &str)] = &[
     ("looked into", "inspected"),
 ];
 
-/// The listed words in a text, whole words in either case, with what to write instead.
+/// The listed words found in a text as whole words, ignoring case, each with its replacement.
 fn found(text: &str) -> Vec<String> {
     let mut words = String::from(" ");
     for word in text.split(|one: char| !one.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -48,7 +48,7 @@ fn found(text: &str) -> Vec<String> {
     listed.map(|(word, instead)| format!("`{word}`: write {instead}")).collect()
 }
 
-/// Help texts of a command and of those below it.
+/// The help texts of a command and its subcommands.
 fn helps(path: &[&str], texts: &mut Vec<(String, String)>) {
     let text = out(&run(&[path, &["--help"]].concat()));
     let below = text.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
@@ -79,7 +79,7 @@ fn pages_and_helps_use_the_decided_terms() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A golden file without the names of JSON's fields, which stay as they were published.
+/// A golden file without the names of JSON fields, which are published and cannot change.
 fn without_field_names(text: &str) -> String {
     let pieces: Vec<&str> = text.split("\":").collect();
     let (last, others) = pieces.split_last().unwrap();
@@ -108,7 +108,8 @@ fn a_command_that_runs_another_says_whose_status_it_returns() {
     }
 }
 
-/// Without a name perf calls such a recording perf.data.guest, which the next command does not read.
+/// Without a file name, perf writes such a recording to perf.data.guest, which the next command does not
+/// read.
 #[test]
 fn commands_that_record_with_perf_name_the_file() {
     let mut texts = text_files(&top().join("docs"), "md");

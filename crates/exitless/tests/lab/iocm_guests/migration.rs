@@ -1,4 +1,4 @@
-//! A running Linux guest that migrates from one daemon to another with its disk and its network device.
+//! A running Linux guest migrates from one daemon to another with its disk and its network device.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -31,7 +31,7 @@ fn until<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The way to a QEMU by its machine protocol.
+/// A connection to QEMU's machine protocol (QMP).
 struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {
@@ -56,18 +56,18 @@ impl Monitor {
     }
 }
 
-/// The command line of the running QEMU that has this argument.
+/// The command line of the running QEMU that has `argument`.
 fn command_line(argument: &str) -> Option<Vec<String>> {
     std::fs::read_dir("/proc").unwrap().find_map(|entry| {
         let words = std::fs::read(entry.unwrap().path().join("cmdline")).ok()?;
         let words = words.strip_suffix(b"\0")?.split(|byte| *byte == 0);
         let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-        // What starts QEMU has this text too, but in a longer argument.
+        // The process that starts QEMU has this text only within a longer argument.
         (words[0].contains("ld-linux") && words.iter().any(|word| word == argument)).then_some(words)
     })
 }
 
-/// A disk and a network device.
+/// QEMU's arguments for a disk and a network device.
 fn devices(folder: &Path, side: &str) -> String {
     let at = |name: &str| folder.join(format!("{side}.{name}"));
     let (disk, net, path) = (at("disk"), at("net"), folder.join("disk"));
@@ -83,13 +83,13 @@ fn a_guest_that_migrates_to_another_daemon_finds_all_that_it_wrote() {
     migrates("");
 }
 
-/// The answers of a packed ring are where its descriptors are, and these pages must be in the log too.
+/// A packed ring's used descriptors overwrite available ones, and those pages must be in the dirty log too.
 #[test]
 fn a_guest_with_a_packed_ring_that_migrates_finds_all_that_it_wrote() {
     migrates(",packed=on");
 }
 
-/// Migrates a guest whose disk has these properties too.
+/// Migrates a guest whose disk also has these properties.
 fn migrates(disk_properties: &str) {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -106,8 +106,8 @@ fn migrates(disk_properties: &str) {
          \"-device\", \"vhost-user-blk-pci,chardev=disk,num-queues=2{disk_properties}\", \"-qmp\", \"{monitor}\"]",
         disk.display()
     );
-    // fio is at work until the link goes down, so that the guest migrates meanwhile however long that takes. Nobody answers on
-    // the other side of its network: that it asks is enough.
+    // fio runs until the link goes down, so that the guest migrates under load however long that takes.
+    // Nobody answers on its network; that the guest asks is enough.
     let script = format!(
         "set -e\nip addr add 198.18.0.10/24 dev eth0 || true\ncarrier() {{ cat /sys/class/net/eth0/carrier; }}\n\
          until [ \"$(carrier)\" = 0 ]; do\n{VERIFY}\ngrep '^3;' report >> reports\ndone\n\
@@ -151,7 +151,7 @@ fn migrates(disk_properties: &str) {
     let said = |line: &str| {
         until(line, || {
             let console = std::fs::read_to_string(at("console")).unwrap_or_default();
-            // The guest writes byte by byte: a line without its end is not all of it.
+            // The guest writes byte by byte: ignore a line that has no end yet.
             let is_whole = |said: &str| said.contains(line) && said.ends_with('\n');
             console.split_inclusive('\n').any(is_whole).then_some(console)
         })

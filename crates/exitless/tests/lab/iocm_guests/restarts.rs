@@ -1,4 +1,4 @@
-//! Restarts and kills of the daemon under a real systemd, while fio in a Linux guest writes and verifies.
+//! Restarts and kills of the daemon by a real systemd, while fio in a Linux guest writes and verifies.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,22 @@ use iocm::control::client::Client;
 use super::{VERIFY, counted, guests_within, printed};
 use crate::systemd::Systemd;
 
-/// How often the daemon is restarted, and killed. `scripts/iocm-restarts` says another number.
+/// The number of restarts and kills; `scripts/iocm-restarts` sets another one.
 fn times() -> usize {
     std::env::var("IOCM_RESTARTS").map_or(3, |times| times.parse().expect("a number of restarts"))
 }
 
-/// How QEMU reconnects: `reconnect-ms` is there from 9.2 on.
+/// The chardev option for reconnecting: QEMU has `reconnect-ms` since 9.2.
 fn reconnect() -> String {
     std::env::var("IOCM_RECONNECT").unwrap_or_else(|_| "reconnect-ms=20".to_owned())
 }
 
-/// Requests between two restarts.
+/// The number of requests between two restarts.
 const REQUESTS: u64 = 200;
 
-/// Lets fio write and verify until the disk grows. Prints for each process of each pass: its error, and the longest read and
-/// write in microseconds (total latency, fields 39 and 80 of fio's terse format 3).
+/// The guest's script: fio writes and verifies until the disk grows. Prints the error and the longest read
+/// and write latency of each process in each pass (total latency in microseconds, fields 39 and 80 of fio's
+/// terse format 3).
 fn script() -> String {
     let (find, fio) = VERIFY.split_once("fio ").expect("it runs fio");
     let fio = fio.replace("cut -d ';' -f 5", "cut -d ';' -f 5,39,80");
@@ -65,7 +66,7 @@ fn fio_verifies_what_it_wrote_over_restarts_and_kills_by_systemd() {
     let mut pauses: [Vec<Duration>; 2] = Default::default();
     let begin_load = load_average();
     for number in 0..2 * times {
-        // The guest reads its disk before fio does, with few requests.
+        // The guest reads its disk with a few requests before fio starts.
         let wanted = if number == 0 { 1000 } else { REQUESTS };
         let end = Instant::now() + Duration::from_secs(200);
         while counted(&mut daemon, "d.0", "statistics/requests") < wanted {
@@ -86,7 +87,7 @@ fn fio_verifies_what_it_wrote_over_restarts_and_kills_by_systemd() {
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             }
         }
-        // A connection waits in the kept socket for the next daemon.
+        // Connections wait in the stored socket for the next daemon.
         daemon = loop {
             let next = Client::connect(&control)
                 .ok()
@@ -104,7 +105,7 @@ fn fio_verifies_what_it_wrote_over_restarts_and_kills_by_systemd() {
         pauses[usize::from(is_kill)].push(began.elapsed());
     }
     assert!(systemd.has(&format!("NRestarts={times}")), "each crash was one");
-    // So that the guest ends.
+    // Growing the disk ends the guest's script.
     daemon.set("d.0/size", &(48_u64 << 20).to_string()).unwrap();
     let report = printed(guest);
     let lines: Vec<Vec<u64>> = report[0]

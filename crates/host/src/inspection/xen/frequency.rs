@@ -1,6 +1,7 @@
 //! Xen's frequency drivers and governors.
 
-/// A processor's frequencies, as `xenpm get-cpufreq-para` shows them (`tools/misc/xenpm.c`, `print_cpufreq_para`).
+/// A processor's frequency driver and governor, as `xenpm get-cpufreq-para` shows them (`tools/misc/xenpm.c`,
+/// `print_cpufreq_para`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XenFrequency {
     /// The processor.
@@ -48,7 +49,7 @@ mod tests {
             XenFrequency { cpu: 1, driver: "hwp".to_owned(), governor: None },
         ];
         assert_eq!(frequencies(text), expected);
-        // Standard error of Xen 4.20 in the laboratory, which has no frequencies to set.
+        // Standard error of Xen 4.20 in the lab, where no frequencies can be set.
         assert!(frequencies("[CPU0] failed to get cpufreq parameter\n").is_empty());
     }
 }

@@ -7,7 +7,7 @@ pub struct XenLog {
     /// features", without the dash (`xen/arch/x86/hvm/vmx/vmcs.c`, `vmx_display_features`;
     /// `xen/arch/x86/hvm/svm/svm.c`, `start_svm`).
     pub features: Vec<String>,
-    /// Lines on HVM, IOMMUs, APICs and interrupts, oldest first.
+    /// Lines about HVM, IOMMUs, APICs and interrupts, oldest first.
     pub lines: Vec<String>,
     /// The last word of "Intel VT-d Posted Interrupt supported" or similar.
     pub posted_interrupts: Option<String>,
@@ -17,7 +17,7 @@ pub struct XenLog {
     pub interrupt_remapping: Option<bool>,
 }
 
-/// Parts of lines that are kept, in lower case.
+/// Lines that contain one of these, in lower case, are kept.
 const KEPT: &[&str] = &[
     "vmx",
     "svm",
@@ -37,7 +37,7 @@ const KEPT: &[&str] = &[
     "altp2m",
     "avic",
 ];
-/// The most lines that are kept.
+/// The largest number of lines to keep.
 const MOST_LINES: usize = 1000;
 
 impl XenLog {
@@ -45,7 +45,7 @@ impl XenLog {
         let mut found = Self::default();
         let mut in_features = false;
         for line in text.lines() {
-            // Times may precede the mark, or follow it.
+            // Timestamps may be before or after the mark.
             let line = line.split_once("(XEN)").map_or(line, |(_, line)| line);
             let line = line
                 .trim_start()
@@ -78,7 +78,7 @@ impl XenLog {
         found
     }
 
-    /// Tests whether Xen lists a feature, by its first words: `Virtual Interrupt Delivery`.
+    /// Tests whether Xen lists a feature whose name starts with this text: `Virtual Interrupt Delivery`.
     #[must_use]
     pub fn has(&self, feature: &str) -> bool {
         self.features.iter().any(|one| one.starts_with(feature))

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    // Output of Xen 4.20 in the laboratory; the last two lines follow print_vcpuinfo and print_bitmap of
+    // Output of Xen 4.20 in the lab; the last two lines follow print_vcpuinfo and print_bitmap of
     // RELEASE-4.20.0.
     const VCPUS: &str = "\
 Name                                ID  VCPU   CPU State   Time(s) Affinity (Hard / Soft)

@@ -3,7 +3,7 @@
 use super::kept;
 use super::{Count, MARK, kernel};
 
-/// Scans arguments, each of which may be the value of the one before.
+/// Scans arguments; an argument may be the value of the previous one.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     /// The previous option; empty if there is none.
@@ -80,7 +80,7 @@ fn of_option(option: &str, value: &str, count: &mut Count<'_>) -> String {
     cleaned.collect::<Vec<_>>().join(",")
 }
 
-/// Words without a value, from older command lines.
+/// Switches without a value, from older command lines.
 const KNOWN_FLAGS: &[&str] = &["server", "nowait", "nodelay", "share", "multifunction", "readonly", "strict"];
 
 /// Splits a value at commas; a doubled comma is part of a value.
@@ -102,7 +102,7 @@ fn parts(value: &str) -> Vec<&str> {
     parts
 }
 
-/// A JSON text with only the values of properties that are kept; `None` if it is not JSON.
+/// A JSON text with only the kept values; `None` if the text is not JSON.
 pub(super) fn json(text: &str, count: &mut Count<'_>) -> Option<String> {
     let mut value: serde_json::Value = serde_json::from_str(text).ok()?;
     let mut found = false;
@@ -110,7 +110,7 @@ pub(super) fn json(text: &str, count: &mut Count<'_>) -> Option<String> {
         found = true;
         count(what);
     });
-    // A clean text is unchanged, byte for byte.
+    // Return a text without secrets unchanged, byte for byte.
     if found { serde_json::to_string(&value).ok() } else { Some(text.to_owned()) }
 }
 

@@ -1,7 +1,7 @@
-//! The values that are kept: names of configuration options of VMs and kernels, and the forms of their
+//! The values that are kept: the names of configuration options of VMs and kernels, and the syntax of their
 //! values.
 //!
-//! All others are removed. A list of secrets would lack future options.
+//! All other values are removed: a list of secrets would lack future options.
 
 /// Switches and similar words, which are kept for any name.
 const SWITCHES: &[&str] = &[
@@ -213,14 +213,14 @@ const PATHS: &[&str] =
 const PATH_PROPERTIES: &[&str] =
     &["file", "filename", "mem-path", "path", "romfile", "script", "downscript", "socket"];
 
-/// SMBIOS strings of programs that make VMs, which tell in whose words fixes are needed.
+/// SMBIOS strings of programs that manage VMs: they show in which program's settings a fix must be written.
 const MAKERS: &[(&str, &[&str])] = &[
     ("manufacturer", &["OpenStack Foundation", "KubeVirt", "oVirt"]),
     ("product", &["OpenStack Nova", "OpenStack Compute"]),
     ("family", &["KubeVirt", "Virtual Machine"]),
 ];
 
-/// Attributes of libvirt's XML in addition to those with the names above.
+/// Attributes of libvirt's XML whose values are kept, in addition to [`PROPERTIES`].
 const ATTRIBUTES: &[&str] = &[
     "arch",
     "associativity",
@@ -312,7 +312,7 @@ const TEXTS: &[&str] = &[
     "vendor",
 ];
 
-/// Arguments of Linux and Xen.
+/// Arguments of Linux and Xen whose values are kept.
 const ARGUMENTS: &[&str] = &[
     "BOOT_IMAGE",
     "acpi",
@@ -468,7 +468,7 @@ pub(super) fn is_plain(value: &str) -> bool {
         || value.len() <= 64 && value.len() - number.len() <= 3 && is_number(number)
 }
 
-/// Tests for a word, without the signs that separate a user from an address, or a name from a value.
+/// Tests for a word without characters that separate a user from an address, or a name from a value.
 pub(super) fn is_word(value: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.+:/-".contains(&byte);
     value.len() <= 256 && !value.contains("//") && value.bytes().all(fits)
@@ -487,7 +487,7 @@ pub(super) fn property(name: &str, value: &str) -> bool {
         || PATH_PROPERTIES.contains(&last) && is_path(value)
         || MAKERS.iter().any(|(known, values)| *known == name && values.contains(&value))
         || (PROPERTIES.contains(&last) || PROPERTIES.contains(&name)) && is_word(value)
-        // Names of objects that contain secrets.
+        // The names of objects that contain secrets are not secret themselves.
         || (name.ends_with("-secret") || name == "tls-creds") && is_word(value)
 }
 
@@ -510,7 +510,7 @@ pub(super) fn text(element: &str, value: &str) -> bool {
 /// Tests whether an argument of a kernel, or of a hypervisor, is kept with this value.
 pub(super) fn argument(name: &str, value: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.+:/-,()\"".contains(&byte);
-    // The name of a file system (`root=UUID=`).
+    // Without the prefix of a file system's ID (`root=UUID=`).
     let value =
         ["UUID=", "PARTUUID=", "LABEL="].iter().find_map(|kind| value.strip_prefix(kind)).unwrap_or(value);
     let module = name.split('.').next().unwrap_or_default().replace('-', "_");

@@ -3,8 +3,7 @@
 use super::kept;
 use super::{Count, MARK};
 
-/// Cleans a command line: words separated by blanks, of which those of the form `name=value` may contain
-/// secrets.
+/// Cleans a command line of words separated by blanks. Words of the form `name=value` may contain secrets.
 pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for word in words(text) {
@@ -85,7 +84,7 @@ pub(super) fn modprobe(text: &str, count: &mut Count<'_>) -> String {
                     cleaned.push_str(end);
                 }
             }
-            // A command may contain anything; its presence is the relevant fact.
+            // A command may contain anything. Only its presence matters.
             (Some(word @ ("install" | "remove")), Some(module)) => {
                 let command = words.collect::<Vec<_>>().join(" ");
                 let known =

@@ -1,4 +1,4 @@
-//! libvirt's definitions and states of VMs.
+//! Secrets in libvirt's definitions and states of VMs.
 
 use super::command_line::Arguments;
 use super::kept;
@@ -8,7 +8,7 @@ use super::{Count, MARK, kernel};
 pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let (mut rest, mut element, mut arguments) = (text, String::new(), Arguments::default());
-    // libvirt's list of arguments does not begin with the program.
+    // libvirt's list of QEMU arguments does not start with the program, so skip it.
     let _ = arguments.next("qemu", count);
     while !rest.is_empty() {
         let (between, tag) = rest.split_at(rest.find('<').unwrap_or(rest.len()));
@@ -19,7 +19,7 @@ pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
         if tag.starts_with("<!") || tag.starts_with("<?") && !tag.starts_with("<?xml ") {
             let end = if tag.starts_with("<!--") { "-->" } else { ">" };
             rest = tag.find(end).map_or("", |at| &tag[at + end.len()..]);
-            // An empty comment contains nothing.
+            // Do not count empty comments.
             if !tag[4.min(tag.len())..].starts_with("-->") {
                 count("comment");
             }

@@ -28,15 +28,15 @@ pub(super) struct Tree {
     open: Mutex<HashMap<u64, Open>>,
 }
 
-/// The content of an open file or directory, kept so that a reader who comes in pieces gets all of them of one moment.
+/// The content of an open file or directory, kept so that several reads see a single state.
 enum Open {
     File(Arc<Vec<u8>>),
     Directory(Arc<Vec<(u64, FileType, String)>>),
 }
 
-/// The kernel must cache nothing: the values change by themselves.
+/// The kernel must not cache anything: the values change by themselves.
 const KEPT: Duration = Duration::ZERO;
-/// The size that stat(2) reports, as in sysfs: the real one is known only when the file is read.
+/// The size that stat(2) reports, as in sysfs: the real one is only known when the file is read.
 const SIZE: u64 = 4096;
 
 fn told(error: &ControlError) -> fuser::Errno {
@@ -147,7 +147,7 @@ impl Filesystem for Tree {
         }
     }
 
-    /// O_TRUNC sets the size first, which has no effect here. Nothing else can be set.
+    /// Ignores the size, which O_TRUNC sets before a write. Nothing else can be set.
     fn setattr(
         &self,
         _: &fuser::Request,
@@ -235,14 +235,14 @@ impl Filesystem for Tree {
             match done {
                 Ok(_) => reply.written(size as u32),
                 Err(error) => {
-                    // The writer sees the error number only.
+                    // The writer only sees the error number.
                     tracing::warn!("The control tree refuses what was written: {error}");
                     reply.error(told(&error));
                 }
             }
         };
-        // A write may take as long as a disk does, and others must be answered meanwhile. If there is no thread, the
-        // dropped reply becomes EIO.
+        // A write may wait for a disk, while others must be answered: use a thread. If there is none, dropping the
+        // reply answers EIO.
         if let Err(error) = crate::fatal::spawn("control-write", act) {
             tracing::warn!("No thread for a change: {error}");
         }
@@ -312,7 +312,7 @@ impl Filesystem for Tree {
     }
 }
 
-/// The kernel starts with this inode number.
+/// The inode number of the root is fixed by the kernel.
 const _: () = assert!(INodeNo::ROOT.0 == 1);
 
 #[cfg(test)]

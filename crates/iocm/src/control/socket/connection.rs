@@ -17,7 +17,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct PeerConnection {
     stream: UnixStream,
-    /// Bytes that were read and not handled yet.
+    /// Bytes that were read but not handled yet.
     read: Vec<u8>,
 }
 
@@ -102,7 +102,7 @@ impl PeerConnection {
                 break;
             }
             due += interval;
-            // A slow peer does not get the samples that it missed.
+            // A slow peer misses samples.
             due = due.max(Instant::now());
             while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
                 match self.receive(Some(left))? {
@@ -116,7 +116,7 @@ impl PeerConnection {
 
     /// Waits for a line.
     fn receive(&mut self, timeout: Option<Duration>) -> io::Result<Received> {
-        // The kernel's resolution is a microsecond, and zero would mean no timeout.
+        // A timeout of 0 would mean none, so use at least what the kernel can measure.
         self.stream.set_read_timeout(timeout.map(|left| left.max(Duration::from_millis(1))))?;
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {

@@ -95,7 +95,7 @@ fn a_hostile_peer_harms_nobody() {
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut all = String::new();
-        // It may close the connection while there is still something of ours in it.
+        // The daemon may close the connection before it has read everything, which resets it.
         let _ = stream.read_to_string(&mut all);
         all
     };
@@ -108,7 +108,7 @@ fn a_hostile_peer_harms_nobody() {
     assert_eq!(ask(b"\xff\xfe\0\n{}\n").lines().count(), 2);
     let many = ask(&b"{\"op\":\"get\",\"path\":\"pid\",\"id\":1}\n".repeat(100));
     assert_eq!(many.lines().filter(|line| line.contains("\"id\":1,\"ok\":true")).count(), 100, "{many}");
-    // Peers that say nothing take no other's place but the last one's.
+    // Peers that say nothing fill all places; the last ones are refused.
     let silent: Vec<_> =
         (0..MAX_PEERS + 8).filter_map(|_| UnixStream::connect(&running.socket).ok()).collect();
     let mut last = String::new();

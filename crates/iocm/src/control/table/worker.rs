@@ -16,10 +16,10 @@ fn of(object: Object) -> Result<u32, ControlError> {
     }
 }
 
-/// The counters that are attributes of other names.
+/// Counters that are attributes under other names.
 const ELSEWHERE: [&str; 1] = ["queues"];
 
-/// The paths of the others.
+/// The paths of the other counters.
 const COUNTERS: [&str; 7] = [
     "statistics/sweeps",
     "statistics/sleeps",

@@ -2,8 +2,8 @@
 
 /// Bytes of one buffer.
 const SIZE: u64 = 128 << 10;
-/// The number of buffers of a queue. A request that finds none waits for another one of its queue, and no other queue
-/// is affected.
+/// The number of buffers of a queue. A request that finds none waits for another request of the same queue, so no other
+/// queue is affected.
 const MAX: usize = 4;
 
 /// A buffer with the alignment that the disk requires.
@@ -28,7 +28,7 @@ pub(super) struct Bounces {
 }
 
 impl Bounces {
-    /// Without buffers yet; `alignment` is that of their address and size.
+    /// No buffers yet. `alignment` is that of their addresses and sizes.
     pub(super) const fn new(alignment: u64) -> Self {
         Self { free: Vec::new(), made: 0, alignment }
     }

@@ -3,12 +3,11 @@
 use super::BlockDevice;
 use crate::protocol::VirtioFeatures;
 
-/// `size_max`: the largest piece of a request, bytes.
+/// `size_max`: the largest segment of a request, bytes.
 const SEGMENT_BYTES: u32 = 1 << 20;
-/// `seg_max`: the most pieces of a request, without header and status.
+/// `seg_max`: the most segments of a request, without header and status.
 const SEGMENTS: u32 = 254;
-/// The largest request, bytes: all that a driver within both limits can ask for. Larger ones are answered with an
-/// error.
+/// The largest request that a driver can make within both limits, bytes. Larger ones are answered with an error.
 pub(super) const MAX_BYTES: u64 = SEGMENT_BYTES as u64 * SEGMENTS as u64;
 /// The most sectors of a discard or write-zeroes range.
 pub(super) const RANGE_SECTORS: u32 = 1 << 22;
@@ -63,11 +62,11 @@ pub fn features(device: &BlockDevice) -> u64 {
     usual | several | writable
 }
 
-/// The features that are not offered, but accepted of a front-end whose guest negotiated them with an earlier daemon.
+/// Features that are not offered, but accepted from a front-end whose guest negotiated them with an earlier daemon.
 pub(super) const ACCEPTED: u64 = F_CONFIG_WCE;
 
-/// Tests whether the guest expects each write on the disk before its answer: without `VIRTIO_BLK_F_FLUSH` it cannot flush
-/// (5.2.6.2).
+/// Tests whether each write must be on stable storage before its answer: without `VIRTIO_BLK_F_FLUSH` the guest cannot
+/// flush (5.2.6.2).
 pub(super) const fn is_write_through(features: VirtioFeatures) -> bool {
     features.0 & F_FLUSH == 0
 }
@@ -89,7 +88,7 @@ impl BlockDevice {
         // No geometry.
         put(&[0; 4]);
         put(&block.to_le_bytes());
-        // Physical blocks are logical ones; no offset; least and best sizes in blocks.
+        // Topology: physical blocks are logical blocks, no alignment offset, minimum and optimal I/O size in blocks.
         put(&[0, 0]);
         put(&1_u16.to_le_bytes());
         put(&1_u32.to_le_bytes());
@@ -99,14 +98,15 @@ impl BlockDevice {
         for word in [RANGE_SECTORS, RANGES, alignment, RANGE_SECTORS, RANGES] {
             put(&word.to_le_bytes());
         }
-        // Zeroes may be written by discarding.
+        // `write_zeroes_may_unmap`.
         put(&[1]);
         let byte = |at: u32| all.get(at as usize).copied().unwrap_or(0);
         (offset..offset.saturating_add(size)).map(byte).collect()
     }
 
-    /// Writes to the configuration space. Only `writeback` can be written, and only to say that there is a cache: front-ends
-    /// do not repeat it to the next daemon, which would not know that the guest does not flush.
+    /// Writes to the configuration space. Only `writeback` can be written, and only to turn the cache on. Front-ends do
+    /// not repeat the write to the next daemon, which would not know that the guest has turned the cache off and does
+    /// not flush.
     ///
     /// # Errors
     /// [`ConfigSpaceError`].

@@ -10,16 +10,17 @@ use crate::ring::{Chain, Side};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The most requests of a queue in flight. The memory for each of them is bounded, and so is that for all.
+/// The most requests in flight on a queue. As each takes a bounded amount of memory, so do all.
 const MAX_IN_FLIGHT: u16 = 256;
-/// The bytes in flight from which on a queue beside others submits nothing more. Others wait for so many bytes and a step:
-/// some hundred microseconds where the kernel copies them.
+/// A queue that shares its worker stops submitting at this many bytes in flight. The others wait for that and one more
+/// step: some hundred microseconds if the kernel copies the data.
 const CROWDED_BYTES: u64 = 256 << 10;
-/// The same of a disk that moves the data itself (O_DIRECT), which is kept busy by several requests.
+/// The same for a disk that moves the data itself (O_DIRECT): it takes several requests to keep it busy.
 const CROWDED_DIRECT_BYTES: u64 = 2 << 20;
 
-/// The requests whose answers are published together: a cache line of the used ring. A driver that submits as answers come
-/// finds the first ones before the last are there, so neither side waits for the other: it does not sleep, and is not called.
+/// The number of answers that are published together: a cache line of the used ring. A driver that submits as answers
+/// arrive sees the first before the last are ready. So neither side waits for the other: the driver does not sleep, and
+/// needs no call.
 const PUBLISHED_TOGETHER: u32 = 8;
 
 /// The handler of one queue of a block device.
@@ -38,11 +39,11 @@ pub struct BlockQueue {
     moving: u64,
     /// Other queues of the worker had work when it was last served.
     crowded: bool,
-    /// The bytes in flight from which on it then submits nothing more.
+    /// The limit of bytes in flight if it is crowded.
     crowded_bytes: u64,
     /// Each write is on the disk before its answer.
     write_through: bool,
-    /// The worker makes the reads of this turn itself; asked at the first one.
+    /// The worker executes reads itself in this turn. `None` until the first read.
     reads_itself: Option<bool>,
 }
 
@@ -74,7 +75,7 @@ impl BlockQueue {
         }
     }
 
-    /// Completes a request without the kernel's help. `written` bytes of its data were written.
+    /// Completes a request without a step of I/O. `written` bytes of its data were written.
     fn answer(queue: &mut Virtqueue, chain: &Chain, status: Status, written: u64, bytes: u64) {
         if status != Status::Ok {
             queue.count_error();
@@ -114,7 +115,7 @@ impl BlockQueue {
                 return 0;
             }
         };
-        // A discard counts no bytes, because its content need not be written; zeroes may have to be.
+        // The byte limit does not count a discard, because nothing needs to be written; zeroes may have to be.
         let (size, counted) = match &request {
             BlockRequest::Read(_, size) | BlockRequest::Write(_, size) => (*size, *size),
             BlockRequest::WriteZeroes(ranges) => (0, ranges.iter().map(|range| range.size).sum()),
@@ -167,7 +168,7 @@ impl BlockQueue {
         kind: SlotKind,
         size: u64,
     ) -> u64 {
-        // `serve` has checked that there is one.
+        // `serve` has checked that a slot is free.
         let Some(token) = self.free.pop() else { return 0 };
         let slot = &mut self.slots[token as usize];
         let (side, skip) = match &kind {
@@ -183,13 +184,13 @@ impl BlockQueue {
         self.submit(queue, submitter, token)
     }
 
-    /// Submits the next step of a request, or lets it wait. Returns the bytes that the step moves.
+    /// Submits the next step of a request, or queues it. Returns the bytes that the step moves.
     fn submit(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, token: u32) -> u64 {
         let Some(file) = self.device.storage.file() else { return 0 };
         let slot = &mut self.slots[token as usize];
         let was_cut = slot.is_cut();
         let next = (!was_cut).then(|| slot.next(file, self.device.storage.alignment(), &mut self.bounces));
-        // The data may come from a lost page, which the guest did not write.
+        // The data may come from a page that was lost and replaced, which the guest did not write.
         if was_cut || slot.is_cut() {
             queue.lose_memory();
             self.release(token);
@@ -202,12 +203,13 @@ impl BlockQueue {
             return 0;
         };
         if matches!(submission, Submission::Read { .. }) && self.reads_itself() {
-            // SAFETY: the slot keeps its pieces and the guest's memory, and the device its file.
+            // SAFETY: the slot keeps its pieces and the guest's memory mapped, and the device keeps its file open.
             let result = unsafe { submission.execute() };
             self.end_step(queue, token, result);
             return bytes;
         }
-        // SAFETY: the slot keeps its pieces and the guest's memory until the step has ended, and the device its file.
+        // SAFETY: the slot keeps its pieces and the guest's memory mapped until the step has ended; the device keeps
+        // its file.
         match unsafe { submitter.submit(submission, Token(token), self.device.storage.waits()) } {
             Ok(()) => {
                 self.moving += self.slots[token as usize].weight();
@@ -233,7 +235,7 @@ impl BlockQueue {
         self.feed();
     }
 
-    /// Has a request that waits for a bounce buffer go on, if there is one.
+    /// Resumes a request that waits for a bounce buffer, if there is one.
     fn feed(&mut self) {
         if self.bounces.available() > 0
             && let Some(token) = self.starved.pop_front()
@@ -269,7 +271,7 @@ impl BlockQueue {
         self.release(token);
     }
 
-    /// Tests whether the next step has to wait, because others would wait for it.
+    /// Tests whether the next step has to wait so that other queues need not.
     #[inline]
     const fn is_full(&self) -> bool {
         self.crowded && self.moving >= self.crowded_bytes
@@ -329,7 +331,7 @@ impl Handler for BlockQueue {
     fn resume(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
         (self.crowded, self.reads_itself) = (submitter.is_crowded(), None);
         let mut work = WorkDone::default();
-        // Steps that find no room wait for another turn.
+        // Steps for which there is no room wait for the next turn.
         for _ in 0..self.waiting.len() {
             if work.units() >= budget || self.is_full() {
                 break;
@@ -346,7 +348,7 @@ impl Handler for BlockQueue {
     }
 
     fn enable_wakeups(&mut self, queue: &mut Virtqueue) -> bool {
-        // With all slots in use, or enough in flight, only a completion can help.
+        // If all slots are in use, or enough bytes are in flight, only a completion can help, not a kick.
         queue.enable_kicks() && !self.free.is_empty() && !self.is_full()
     }
 }
@@ -363,8 +365,8 @@ mod tests {
 
     const SIZE: u32 = 32 << 10;
 
-    /// A queue of 256 descriptors with many reads of 32 KiB available, and their driver. `None` if it is to be `direct`, and
-    /// the file system does not have that.
+    /// A queue of 256 descriptors with many reads of 32 KiB available, and its driver. `None` if `direct` is set and
+    /// the file system does not support that.
     fn reads(direct: bool) -> Option<(BlockDriver, Queue)> {
         let disk = tempfile::NamedTempFile::new().unwrap();
         disk.as_file().set_len(16 << 20).unwrap();
@@ -397,11 +399,11 @@ mod tests {
         queue.serve(&mut Submitter::new(made, key).crowded(crowded), 1000)
     }
 
-    /// Carries all steps out, one after another. Returns their results.
+    /// Executes all steps, one after another. Returns their results.
     fn end_all(queue: &mut Queue, made: &mut VecDeque<(Submission, u64)>) -> Vec<i32> {
         let mut results = Vec::new();
         while let Some((submission, user_data)) = made.pop_front() {
-            // SAFETY: the queue keeps what it points to until it is told of the end.
+            // SAFETY: the queue keeps the memory until it is told of the completion.
             let result = unsafe { submission.execute() };
             queue.complete(completed(user_data).1, result);
             results.push(result);
@@ -426,7 +428,7 @@ mod tests {
         assert!(!queue.enable_wakeups());
         let mut ended = 0;
         while let Some((submission, user_data)) = made.pop_front() {
-            // SAFETY: the queue keeps what it points to until it is told of the end.
+            // SAFETY: the queue keeps the memory until it is told of the completion.
             let result = unsafe { submission.execute() };
             queue.complete(completed(user_data).1, result);
             assert_eq!(serve(&mut queue, &mut made, true).requests, u32::from(ended + most < 200));
@@ -455,7 +457,7 @@ mod tests {
         let work = queue.serve(&mut Submitter::new(&mut VecDeque::new(), key), 32);
         assert!(work.requests <= 2 && work.units() >= 32 && work.more, "{work:?}");
 
-        // Each takes as long as there are regions.
+        // A chain takes longer to translate, the more regions the memory has.
         let memory = |regions: u64| {
             let region = |number: u64| {
                 let guest = number << 13;
@@ -522,7 +524,7 @@ mod tests {
         queue.publish();
         let ends: Vec<_> = std::iter::from_fn(|| driver.ended()).collect();
         assert!(ends.len() == 200 && ends.iter().all(|(_, status, _)| *status == 0), "{ends:?}");
-        // Writes and what follows them are the kernel's.
+        // Writes, and the steps after them, go to the kernel.
         driver.submit(1, 0, &[1; 512], 0).unwrap();
         assert_eq!(serve(&mut queue, &mut made, false).requests, 1);
         assert_eq!((made.len(), end_all(&mut queue, &mut made)), (1, vec![512]));
@@ -553,7 +555,7 @@ mod tests {
                     assert_eq!(driver.ended(), None, "{kind} has not ended");
                     last_syncs =
                         matches!(submission, Submission::Sync { .. } | Submission::Write { sync: true, .. });
-                    // SAFETY: the queue keeps what it points to until it is told of the end.
+                    // SAFETY: the queue keeps the memory until it is told of the completion.
                     let result = unsafe { submission.execute() };
                     queue.complete(completed(user_data).1, result);
                     serve(&mut queue, &mut made, false);
@@ -564,7 +566,7 @@ mod tests {
         }
     }
 
-    /// The path of a loop device, which is detached at the end.
+    /// The path of a loop device, which is detached when dropped.
     struct LoopDevice(String);
 
     impl LoopDevice {
@@ -578,7 +580,7 @@ mod tests {
 
     impl Drop for LoopDevice {
         fn drop(&mut self) {
-            // The kernel waits for those that still have it open.
+            // The kernel detaches it when the last user has closed it.
             let detached = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
             assert!(std::thread::panicking() || detached.is_ok_and(|status| status.success()));
         }
@@ -643,7 +645,7 @@ mod tests {
         let mut queue = Queue::new(driver.ring().unwrap(), Notifiers::default(), handler, state);
         driver.write(DATA, &[0; 16]);
         for _ in 0..16 {
-            // No disk reads to such an address.
+            // Misaligned, so the read needs a bounce buffer.
             driver.add(&[(DATA, 16, false), (DATA + 0x1001, 4096, true), (DATA + 0x100, 1, true)]).unwrap();
         }
         let mut made = VecDeque::new();
@@ -667,7 +669,7 @@ mod tests {
             let mut made = VecDeque::new();
             serve(&mut queue, &mut made, false);
             end_all(&mut queue, &mut made);
-            // A read of sector 0, where all the others have ended.
+            // A read at sector 0; all earlier requests have ended.
             driver.driver.write(DATA, &[0; 16]);
             driver
                 .driver

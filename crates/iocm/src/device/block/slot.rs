@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 /// The data of one step, bytes: as much as a queue of the usual weight may use in a turn.
 const STEP: u64 = 512 << 10;
-/// The same of a disk that moves the data itself (O_DIRECT), where each step waits for the disk anew.
+/// The same for O_DIRECT, where the disk moves the data, and each step has to wait for the disk again.
 const DIRECT_STEP: u64 = 1 << 20;
 /// The size of one step of a discard or of zeroing without writing, bytes. The kernel never does that in the worker's
 /// thread.
 const RANGE_STEP: u64 = 1 << 30;
-/// The bytes that a step without data counts: a flush, a discard.
+/// The bytes that a step without data (a flush, a discard) counts as.
 const NO_DATA: u64 = 64 << 10;
 /// The most retries of a step in a row (EINTR, EAGAIN).
 const RETRIES: u8 = 16;
-/// The number of pieces for which a free slot keeps its memory.
+/// The number of pieces for which a free slot keeps memory allocated.
 const KEPT: usize = 64;
 
 /// A request in flight.
@@ -38,7 +38,7 @@ pub(super) struct Slot {
     pub(super) kind: SlotKind,
     /// Bytes of data.
     pub(super) size: u64,
-    /// What it writes is on the disk before its answer.
+    /// Its data must be on stable storage before its answer.
     pub(super) write_through: bool,
     /// Bytes that have completed.
     done: u64,
@@ -110,7 +110,7 @@ impl Slot {
         }
     }
 
-    /// The bytes that the step in flight stands for: those that it moves, or `NO_DATA`.
+    /// The bytes that the step in flight counts as: those that it moves, or `NO_DATA`.
     pub(super) fn weight(&self) -> u64 {
         if self.pieces.is_empty() { NO_DATA } else { self.step }
     }
@@ -187,7 +187,7 @@ impl Slot {
 
     /// Collects the pieces of a step that the disk can use directly. `false` if there are none.
     fn gather(&mut self, alignment: u64) -> bool {
-        // Data of any alignment goes through the page cache.
+        // The page cache takes data of any alignment.
         let most = if alignment > 1 { DIRECT_STEP } else { STEP };
         for part in pieces(&self.parts, self.done, most) {
             let is_aligned = (part.pointer.addr() as u64).is_multiple_of(alignment)
@@ -236,7 +236,7 @@ impl Slot {
         self.retries = 0;
         if let SlotKind::Ranges { left, method } = &mut self.kind {
             match (result, *method) {
-                // A discard is advice: without support nothing is done.
+                // A discard is a hint: without support nothing is done.
                 (result, RangeMethod::Discard) if is_beyond(result) => left.clear(),
                 (result, RangeMethod::Zero) if is_beyond(result) => *method = RangeMethod::WriteZeroes,
                 (..0, _) | (0, RangeMethod::WriteZeroes) => return Progress::Ended(Status::Failed),
@@ -265,7 +265,7 @@ impl Slot {
         self.done += done;
         match (self.done == self.size, done) {
             (true, _) => Progress::Ended(Status::Ok),
-            // The file ends before the disk does.
+            // The file is shorter than the disk.
             (false, 0) => Progress::Ended(Status::Failed),
             (false, _) => Progress::More,
         }
@@ -297,7 +297,7 @@ impl Slot {
     }
 }
 
-/// Tests whether the file cannot deallocate, or not a range that is not a multiple of its blocks.
+/// Tests whether the file does not support the operation, or not for a range that is not a multiple of its blocks.
 const fn is_beyond(result: i32) -> bool {
     result == -libc::EOPNOTSUPP || result == -libc::EINVAL
 }
@@ -314,8 +314,8 @@ fn pass(left: &mut Vec<Range>, done: u64) {
     }
 }
 
-/// Drops empty ranges, and reverses the order, because they are taken from the end. Of those to discard the whole granules
-/// are left.
+/// Prepares ranges: in reverse order, because they are taken from the end, and without empty ones. Ranges to discard
+/// are cut to whole granules.
 pub(super) fn in_turn(ranges: Vec<Range>, method: RangeMethod, granule: u32) -> SlotKind {
     let granule = u64::from(if method == RangeMethod::Discard { granule } else { 1 });
     let inwards = |range: Range| {

@@ -19,7 +19,7 @@ pub enum Storage {
         path: PathBuf,
         /// The alignment of offsets and memory, bytes.
         alignment: u32,
-        /// The bytes of which discarded and zeroed ranges must be multiples: the block size of a block device, else 1.
+        /// The alignment of ranges to discard or zero, bytes: the block size of a block device, else 1.
         granule: u32,
         /// The block size that its partition table (GPT) was written for, if it has one.
         partitioned: Option<u32>,
@@ -108,7 +108,7 @@ impl Storage {
             how,
             source: source.into(),
         };
-        // Who opens a pipe waits for its other end, so that nothing is opened before its kind is known.
+        // Opening a FIFO blocks until its other end is opened, so find out the type first.
         let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(cannot)?;
         let kind =
             rustix::fs::fstat(&found).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(cannot)?;
@@ -151,7 +151,7 @@ impl Storage {
         end.map(Some).map_err(|source| StorageError::Size { path: path.clone(), source: source.into() })
     }
 
-    /// Grows a file to so many bytes; a block device cannot be grown.
+    /// Grows a file to this many bytes; a block device cannot be grown.
     pub(super) fn grow(&self, bytes: u64) -> Result<(), ResizeError> {
         let Self::File { file, path, .. } = self else { return Ok(()) };
         let failed =
@@ -164,8 +164,8 @@ impl Storage {
         rustix::fs::ftruncate(file, bytes).map_err(failed)
     }
 
-    /// Checks that requests of this block size can be made, and warns if the guest will not find its partitions so. That is no
-    /// error, because the guest writes the table.
+    /// Checks that the file can be used with this block size. Only warns if the guest will not find its partitions with
+    /// it: the guest writes the partition table.
     pub(super) fn check_block_size(&self, size: u32) -> Result<(), StorageError> {
         if let Self::File { path, partitioned: Some(other), .. } = self
             && *other != size
@@ -198,15 +198,16 @@ impl Storage {
         }
     }
 
-    /// Tests whether a read waits for nothing but its copy: the file is on tmpfs, and no page of it can be swapped out, because
-    /// the host has no swap space now. io_uring has a thread of the kernel read tmpfs (it has no `FMODE_NOWAIT`), for three
-    /// times the CPU time. Writes wait for a lock that a discard of the same file may hold for milliseconds.
+    /// Tests whether a read takes no longer than its copy: the file is on tmpfs, and no page of it can be swapped out,
+    /// because the host has no swap space now. io_uring would hand the read to a kernel thread (tmpfs has no
+    /// `FMODE_NOWAIT`), which takes three times the CPU time. Writes do go to io_uring: they wait for a lock that
+    /// a discard of the same file may hold for milliseconds.
     pub(super) fn is_in_memory(&self) -> bool {
         matches!(self, Self::File { is_tmpfs: true, .. }) && rustix::system::sysinfo().totalswap == 0
     }
 
-    /// Tests whether who submits a request may wait for its end: io_uring takes FUSE's word that it does not, and it does
-    /// (Linux 6.18, `fuse_direct_io`). A server that does not answer would stop the worker.
+    /// Tests whether submitting a request may block until its end: FUSE tells io_uring that it does not, and yet it
+    /// does (Linux 6.18, `fuse_direct_io`). A server that does not answer would stop the worker.
     pub(super) const fn waits(&self) -> bool {
         matches!(self, Self::File { is_fuse: true, .. })
     }
@@ -219,8 +220,8 @@ impl Storage {
     }
 }
 
-/// The alignment for O_DIRECT: as the kernel tells it, else the least with which a read succeeds, else a page. A file without
-/// data has 512.
+/// The alignment for O_DIRECT: the one that the kernel reports, else the smallest with which a read succeeds, else a
+/// page. An empty file gets 512.
 fn alignment(file: &OwnedFd) -> u32 {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     /// `STATX_DIOALIGN` (Linux 6.1).

@@ -15,15 +15,15 @@ pub enum Delivery {
     TooLarge,
 }
 
-/// The most buffers for a packet: those of 256 bytes for the largest one. With more, a guest could make this process
-/// keep that many lists of pieces.
+/// The most buffers for a packet: enough for the largest one in buffers of 256 bytes. The process keeps a list of
+/// pieces for each, so the guest must not choose the number.
 const MAX_MERGED: usize = 256;
 
-/// So many descriptors are read for a packet at most, and those of one buffer more: a buffer may have a thousand without any
-/// room.
+/// A packet gets no further buffer once this many descriptors have been read for it: a buffer may have a thousand
+/// descriptors without any room.
 const MAX_DESCRIPTORS: usize = 1024;
 
-/// Tests whether no further buffer is taken for a packet.
+/// Tests whether a packet gets no further buffer.
 #[inline]
 const fn is_most(buffers: usize, descriptors: usize) -> bool {
     buffers == MAX_MERGED || descriptors >= MAX_DESCRIPTORS
@@ -59,7 +59,7 @@ impl Buffers {
         self.extra as u32
     }
 
-    /// The same, which begins anew.
+    /// Returns [`Self::extra`], and resets it.
     #[inline]
     pub(crate) fn take_extra(&mut self) -> u32 {
         std::mem::take(&mut self.extra) as u32
@@ -118,7 +118,7 @@ impl Buffers {
         match self.merges && room >= self.header as u64 {
             true => self.deliver_merged(queue, *header, frame, room),
             false => {
-                // A buffer without room for the header would block all packets, and is an error.
+                // A buffer without room for the header would block all packets: return it, and count an error.
                 if room < self.header as u64 {
                     queue.count_error();
                     queue.give(first.id, 0);
@@ -167,8 +167,8 @@ impl Buffers {
         Delivery::Done
     }
 
-    /// Puts all buffers back. A packet that half a ring has no room for never fits: guests refill rings that are half
-    /// empty.
+    /// Puts all buffers back. If half the ring has no room for the packet, it will never fit: guests refill rings that
+    /// are half empty.
     fn give_up(&mut self, queue: &mut Virtqueue, taken: usize) -> Delivery {
         let chains = self.chains[..taken].iter();
         let descriptors: usize = chains.map(|chain| chain.parts(Side::Writable).len().max(1)).sum();
@@ -179,7 +179,7 @@ impl Buffers {
         }
     }
 
-    /// Asks for a kick for more buffers than the present ones, which are too few. `true` if there are more already.
+    /// Asks for a kick for more than the present buffers, which are too few. `true` if there are more already.
     pub fn enable_kicks(&mut self, queue: &mut Virtqueue) -> bool {
         let (mut taken, mut descriptors) = (0, 0);
         while !is_most(taken, descriptors) && queue.pop(self.chain(taken)) {
@@ -204,16 +204,16 @@ impl Buffers {
 }
 
 /// Fills a buffer that is large enough.
-// The compiler does not inline it by itself, which takes 50 instructions more for a packet.
+// The compiler does not inline this by itself, which costs 50 instructions a packet.
 #[inline(always)]
 fn fill_one(queue: &Virtqueue, chain: &Chain, header: &[u8], frame: &[u8]) {
     match chain.parts(Side::Writable) {
         // The usual case: one descriptor.
         [part, ..] if part.size as usize >= header.len() + frame.len() => {
             match header.first_chunk::<SIZE>() {
-                // SAFETY: the part is mapped guest memory with room for both, and neither is guest memory. A copy of
-                // known size: one of any size reads the header in other pieces than it was written in, and a CPU then
-                // waits until all earlier stores, into lines of the guest's CPU, have ended.
+                // SAFETY: the part is mapped guest memory with room for both, and neither is guest memory. The size is
+                // a constant: a copy of variable size reads the header in other pieces than it was written in, so store
+                // forwarding fails, and the CPU waits for all earlier stores, to cache lines that the guest's CPU has.
                 Some(header) => unsafe { part.pointer.cast::<[u8; SIZE]>().write_unaligned(*header) },
                 // SAFETY: as above.
                 None => unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), part.pointer, header.len()) },

@@ -1,7 +1,7 @@
 //! The control virtqueue (VIRTIO 1.3, 5.1.6.5).
 //!
-//! QEMU and others serve it themselves; for a front-end that does not, it is served here. The only thing to configure
-//! is the number of queue pairs in use, and that follows from the queues that are enabled.
+//! QEMU and others serve it themselves, and enable the queues of the pairs in use. For a front-end that does not, it is
+//! served here: such a front-end enables all queues. The only thing to configure is the number of pairs in use.
 
 use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
 use crate::ring::{Chain, Side};
@@ -16,6 +16,7 @@ pub(super) struct ControlQueue {
     pairs: u16,
 }
 
+    /// The number of pairs that the guest may use.
 impl ControlQueue {
     pub(super) fn new(pairs: u16) -> Self {
         Self { chain: Chain::new(), pairs }

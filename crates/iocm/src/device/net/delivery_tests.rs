@@ -20,7 +20,7 @@ fn packets_wait_for_buffers_and_are_merged() {
             assert_eq!((&whole, told[10]), (&tcp, 4));
             assert!(!receiver.receive.queue.enable_wakeups());
         }
-        // Half a ring without enough room says that there never will be.
+        // If half a ring has no room for the packet, it will never fit.
         receiver.offer(32, 100);
         sender.send(header, &tcp);
         sender.send(PLAIN, &frame(mac(2), mac(1), 60));
@@ -38,7 +38,7 @@ fn buffers_that_are_too_small_are_the_guests_own_loss() {
     let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
     let mut sender = Guest::new(&devices[0], 64, MODERN, SPLIT);
     let mut receiver = Guest::new(&devices[1], 64, VERSION, SPLIT);
-    // None, less than a header, and to be read: they come back empty.
+    // Buffers without room, with less than a header's, and read-only ones: they come back empty.
     receiver.driver.receive.add(&[(DATA, 0, true)]).unwrap();
     receiver.offer(1, 11);
     receiver.driver.receive.add(&[(DATA, 100, false)]).unwrap();
@@ -69,7 +69,7 @@ fn a_guest_that_takes_nothing_loses_its_own_packets_alone() {
     assert_eq!(guests[2].receive().len(), 1);
     guests[1].receive();
     assert_eq!(guests[1].receive.queue.state().counters.read().dropped, 100, "who gets none sees it too");
-    // Large ones are bounded by their bytes.
+    // Large packets are limited by their bytes.
     guests[1].receive.queue.set_enabled(false);
     guests[1].receive.queue.set_enabled(true);
     let (header, tcp) = large(2, 1, 60_000);
@@ -77,7 +77,7 @@ fn a_guest_that_takes_nothing_loses_its_own_packets_alone() {
         guests[0].send(header, &tcp);
     }
     assert!(guests[0].errors().1 >= 130, "{:?}", guests[0].errors());
-    // One that is switched off gets nothing, and nothing waits for it.
+    // A queue that is disabled gets nothing, and nothing is kept for it.
     guests[1].receive.queue.set_enabled(false);
     let before = guests[0].errors();
     guests[0].send(PLAIN, &frame(mac(2), mac(1), 60));
@@ -112,7 +112,7 @@ fn limits_and_the_mtu_hold() {
     }
     let work = serve(&mut guest.transmit, 256);
     assert!((1..=30).contains(&work.requests), "{work:?}");
-    // Units are given at whole milliseconds of the clock.
+    // At 1000 packets a second, the next one is allowed within a millisecond.
     assert!(work.throttled_ns.is_some_and(|ns| (1..=1_000_000).contains(&ns)), "{work:?}");
     assert_eq!(receiver.receive().len(), work.requests as usize);
     let free = port(&switches, 3, NetOptions { mtu: 1500, ..NetOptions::default() });
@@ -176,7 +176,7 @@ fn answers_are_received_by_the_pair_that_sent_the_question() {
         assert_eq!(answered(pair, number), received);
     }
     assert_eq!(answered(3, 0), [0, 0, 0, 1], "the program has moved to another vCPU");
-    // Nobody asked for these.
+    // The guest has sent nothing in these connections.
     pairs.iter_mut().for_each(|pair| pair.offer(32, 2000));
     (100..132).for_each(|number| peer.send(PLAIN, &packet(false, number)));
     let received = pairs.each_mut().map(|pair| pair.receive().len());
@@ -218,7 +218,7 @@ fn a_turn_is_charged_for_every_copy_and_segment() {
     let mut guests: Vec<Guest> =
         devices.iter().map(|device| Guest::new(device, 256, MODERN, SPLIT)).collect();
     guests.iter_mut().for_each(|guest| guest.offer(60, 1600));
-    // To all eight others.
+    // A broadcast to all eight others.
     let all = frame([0xff; 6], mac(1), 60);
     for _ in 0..40 {
         guests[0].driver.send(PLAIN, &all).unwrap();
@@ -231,7 +231,7 @@ fn a_turn_is_charged_for_every_copy_and_segment() {
     );
     assert_eq!(work.requests, 8, "what was taken ahead is put back: {work:?}");
     assert_eq!(guests[8].receive().len(), work.requests as usize);
-    // To one, which is not known yet: as much as to a known one.
+    // An unknown address with a single other port costs as much as a known one.
     let pair = Switches::default();
     let devices = [1, 2].map(|last| port(&pair, last, NetOptions::default()));
     let [mut sender, mut simple] = [(&devices[0], MODERN), (&devices[1], VERSION)]
@@ -239,7 +239,7 @@ fn a_turn_is_charged_for_every_copy_and_segment() {
     simple.offer(60, 1600);
     sender.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap();
     assert_eq!(serve(&mut sender.transmit, 64).units(), 1);
-    // In segments, for a receiver that takes none: flooded, and to a known address.
+    // A receiver that takes no large packets gets segments: flooded, and to a known address.
     for is_known in [false, true] {
         let (header, bytes) = large(2, 1, 3000);
         sender.driver.send(header, &bytes).unwrap();
@@ -314,8 +314,7 @@ fn after_a_lost_page_the_rest_of_a_queue_is_not_looked_at() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Whatever a guest puts into its buffers: all of them come back, what is counted adds up, and the other guest gets
-    /// whole packets.
+    /// Whatever a guest puts into its buffers: all come back, the counters add up, and the other guest gets whole packets.
     #[test]
     fn whatever_a_guest_sends_harms_nobody(
         packets in prop::collection::vec((any::<[u8; 10]>(), prop::collection::vec(any::<u8>(), 0..200), 0..64_usize), 1..30),

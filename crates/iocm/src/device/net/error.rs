@@ -19,7 +19,7 @@ pub enum NetError {
         #[source]
         source: io::Error,
     },
-    /// This process may not have the socket that sets an interface up.
+    /// This process may not create the socket that is needed to set an interface up.
     #[error(
         "The new tap {name} cannot be set up, because this process may have no IPv4 sockets; make the tap before, for the \
          daemon's user, or add AF_INET to RestrictAddressFamilies= of the unit"

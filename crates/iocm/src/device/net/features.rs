@@ -51,7 +51,7 @@ impl NetDevice {
         let datagrams = GUEST_USO4 | GUEST_USO6 | HOST_USO;
         let cuts = match &self.link {
             Link::Tap(tap) => GUEST_UFO | HOST_UFO | if tap.knows_datagrams() { datagrams } else { 0 },
-            // A switch would have to fragment datagrams for guests without UFO, and no recent driver sends them.
+            // A switch would have to fragment datagrams for guests without UFO, and no recent driver uses UFO.
             Link::Port(_) | Link::Nothing => datagrams,
         };
         let mac = if self.options.mac.is_some() { MAC } else { 0 };

@@ -86,7 +86,7 @@ impl NetHeader {
     pub const NOTHING: Self =
         Self { checksum: None, segmentation: Segmentation::None, ecn: false, segment: 0, headers: 0 };
 
-    /// Reads a header and checks it against its packet: `head` has the packet's first bytes, `size` is all of them.
+    /// Reads a header and checks it against its packet: `head` has the packet's first bytes, `size` is its length.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -98,7 +98,7 @@ impl NetHeader {
         negotiated: Offloads,
     ) -> Result<Self, Malformed> {
         let [flags, kind, ..] = bytes;
-        // Nearly all small packets.
+        // The case of nearly all small packets.
         if Self::asks_for_nothing([flags, kind]) {
             return Ok(Self::NOTHING);
         }

@@ -11,7 +11,7 @@ const ALL: Offloads = Offloads {
     datagrams6: true,
 };
 
-/// An IPv4 packet of this protocol with so many bytes of data.
+/// An IPv4 packet of this protocol with `data` bytes of data.
 fn packet(protocol: u8, data: usize) -> Vec<u8> {
     let mut packet = vec![0; 12];
     packet.extend([0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -38,7 +38,7 @@ use super::super::packet::HEAD;
 
 #[test]
 fn what_is_whole_needs_nothing() {
-    // A driver's word that data is valid, and its hint of where headers end, mean nothing to others.
+    // The driver's DATA_VALID flag and its hint of where the headers end are not passed on.
     let header = check(bytes(2, 0, 77, 66, 55), &packet(17, 3), Offloads::default()).unwrap();
     assert_eq!(header, NetHeader::NOTHING);
     assert_eq!(header.bytes(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
@@ -76,14 +76,14 @@ fn what_is_not_agreed_on_or_cannot_be_is_refused() {
         assert!(matches!(error, Malformed::Checksum { .. }), "{start} {offset}: {error}");
     }
     let cuts = [
-        // Without a checksum to be made, with no size or one that is too small.
+        // No checksum to complete; a segment size of 0; one that is too small.
         (bytes(0, 1, 1448, 34, 16), &tcp),
         (bytes(1, 1, 0, 34, 16), &tcp),
         (bytes(1, 1, 47, 34, 16), &tcp),
-        // The checksum is elsewhere than TCP has it.
+        // The checksum is not where TCP has it.
         (bytes(1, 1, 1448, 38, 16), &tcp),
         (bytes(1, 1, 1448, 34, 6), &tcp),
-        // It is another protocol's, or another version's.
+        // The segmentation is for another IP version or protocol.
         (bytes(1, 4, 1448, 34, 16), &tcp),
         (bytes(1, 5, 1448, 34, 6), &tcp),
     ];
@@ -105,7 +105,7 @@ fn what_is_not_agreed_on_or_cannot_be_is_refused() {
 }
 
 proptest! {
-    /// Whatever a guest says: what goes on is within its packet.
+    /// Whatever the header says: what is accepted lies within its packet.
     #[test]
     fn what_is_accepted_is_within_the_packet(
         bytes: [u8; LEGACY_SIZE],

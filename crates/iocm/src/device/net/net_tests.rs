@@ -12,7 +12,7 @@ mod delivery;
 const SPLIT: RingFeatures = RingFeatures { packed: false, event_index: true, indirect: true };
 const PACKED: RingFeatures = RingFeatures { packed: true, ..SPLIT };
 const VERSION: u64 = VirtioFeatures::VERSION_1;
-/// All that a modern guest agrees on.
+/// All features that a modern guest negotiates.
 const MODERN: u64 = VERSION | 0x1ffff | 1 << 54 | 1 << 55 | 1 << 56;
 const PLAIN: [u8; 10] = [0; 10];
 
@@ -32,7 +32,7 @@ impl Guest {
         Self::of_pair(device, 0, size, features, ring)
     }
 
-    /// One queue pair of it.
+    /// A guest with one queue pair of the device.
     fn of_pair(device: &Arc<NetDevice>, pair: u16, size: u16, features: u64, ring: RingFeatures) -> Self {
         let driver = NetDriver::new(size, ring);
         let negotiated = VirtioFeatures(features & (device.offered() | VERSION));
@@ -80,7 +80,7 @@ fn frame(to: [u8; 6], from: [u8; 6], size: usize) -> Vec<u8> {
     frame
 }
 
-/// A TCP segment of so much data to be cut, and its header.
+/// A TCP packet with `data` bytes to be segmented, and its header.
 fn large(to: u8, from: u8, data: usize) -> ([u8; 10], Vec<u8>) {
     let mut frame = [&mac(to)[..], &mac(from), &[0x08, 0x00, 0x45, 0]].concat();
     frame.extend((40 + data as u16).to_be_bytes());
@@ -97,7 +97,7 @@ fn guests_of_a_switch_hear_each_other() {
         let devices = [1, 2, 3].map(|last| port(&switches, last, NetOptions::default()));
         let mut guests = devices.each_ref().map(|device| Guest::new(device, 64, MODERN, ring));
         guests.iter_mut().for_each(|guest| guest.offer(8, 1600));
-        // To one, to a group, to one that nobody knows, to itself, and to a link protocol.
+        // To another guest, to all, to an unknown address, to the sender itself, and to a link-local protocol.
         for (to, hears) in [
             (mac(2), [0, 1, 0]),
             ([0xff; 6], [0, 1, 1]),
@@ -132,7 +132,7 @@ fn packets_arrive_in_order_whole_and_once_whatever_their_pieces_and_turns() {
             let mut guests = devices.each_ref().map(|device| Guest::new(device, 256, MODERN, ring));
             let [from, to] = &mut guests;
             to.offer(70, 1600);
-            // Runs of packets to one address, and single ones that nobody gets.
+            // Runs of packets to one address, interrupted by single packets that nobody gets.
             let packets: Vec<_> = (0..50_u8)
                 .map(|number| {
                     let nobody = number % 7 == 3;
@@ -171,11 +171,11 @@ fn addresses_are_learnt_where_they_are_used() {
     assert_eq!((guests[0].receive().len(), guests[1].receive().len()), (1, 1));
     guests[0].send(PLAIN, &frame(mac(33), mac(7), 60));
     assert_eq!((guests[1].receive().len(), guests[2].receive().len()), (0, 1));
-    // It moves: as a guest does that migrates, or fails over. The next packet goes to where it is now.
+    // The address moves to another port, as in a migration or a failover. The next packet goes there.
     guests[1].send(PLAIN, &frame([0xff; 6], mac(33), 60));
     guests[0].send(PLAIN, &frame(mac(33), mac(7), 60));
     assert_eq!((guests[1].receive().len(), guests[2].receive().len()), (1, 1));
-    // By QEMU's message for a guest that came by migration.
+    // The same by QEMU's message for a guest that has migrated here.
     devices[2].tell_network(mac(33)).unwrap();
     let heard = guests[0].receive();
     assert_eq!(heard.last().unwrap().1[12..14], [0x80, 0x35]);
@@ -196,7 +196,7 @@ fn a_guest_cannot_take_anothers_address() {
     assert_eq!(guests[1].receive().len(), 0, "it is not its own");
     guests[0].send(PLAIN, &frame(mac(2), mac(1), 60));
     assert_eq!(guests[1].receive().len(), 1);
-    // One that is not checked is not learnt where it does not belong either.
+    // A guest whose source is not checked cannot take an assigned address either.
     guests[1].send(PLAIN, &frame(mac(3), mac(1), 60));
     guests[2].send(PLAIN, &frame(mac(1), mac(3), 60));
     assert_eq!((guests[0].receive().len(), guests[1].receive().len()), (1, 0));
@@ -217,7 +217,7 @@ fn what_is_no_packet_is_dropped_and_counted() {
         ] {
             let mut guest = Guest::new(&device, 64, MODERN, ring);
             let good = frame([0xff; 6], mac(1), 60);
-            // The header and the packet may be split over descriptors anywhere: it is one packet.
+            // The header and the packet may be split over descriptors anywhere: it is still one packet.
             for cuts in [&[0][..], &[1, 1, 2, 10, 11], &[12], &[13, 20], &[5, 12, 40]] {
                 guest.driver.send_cut(PLAIN, &good, cuts).unwrap();
             }
@@ -227,7 +227,7 @@ fn what_is_no_packet_is_dropped_and_counted() {
             for size in sizes {
                 guest.driver.transmit.add(&[(DATA, size, false)]).unwrap();
             }
-            // To be written only, and larger than any.
+            // Write-only, and larger than any packet.
             guest.driver.transmit.add(&[(DATA, 100, true)]).unwrap();
             guest.driver.transmit.add(&[(DATA, 0x20_0000, false)]).unwrap();
             guest.driver.transmit.add(&[(DATA, 0x1_0000, false), (DATA, 0x1_0000, false)]).unwrap();
@@ -235,7 +235,7 @@ fn what_is_no_packet_is_dropped_and_counted() {
             assert_eq!(serve(&mut guest.transmit, 32).requests, count);
             assert_eq!(guest.errors(), (u64::from(count), 0, 0));
             assert_eq!(std::iter::from_fn(|| guest.driver.sent()).count(), 14, "all buffers come back");
-            // Work that cannot be done.
+            // Offloads that are not possible.
             let (header, tcp) = large(2, 1, 4000);
             for (at, value) in [(1, 2), (4, 0), (6, 200), (9, 0xff), (0, 0)] {
                 let mut wrong = header;
@@ -274,7 +274,7 @@ fn work_is_done_for_guests_that_do_not_do_it() {
     assert!(pieces.iter().all(|(header, _)| *header == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]));
     let back: Vec<u8> = pieces.iter().flat_map(|(_, frame)| frame[54..].to_vec()).collect();
     assert_eq!(back, tcp[54..]);
-    // A packet for all is given to each as it takes it, and the checksum alone is made for those who do not.
+    // Each guest gets a broadcast as it takes it: unchanged, or with the checksum completed.
     let (header, mut tcp) = large(3, 1, 100);
     tcp[..6].fill(0xff);
     let checksum_only = [1, 0, 0, 0, 0, 0, 34, 0, 16, 0];

@@ -47,7 +47,7 @@ impl Offloads {
             checksum,
             tcp4,
             tcp6,
-            // The kernel refuses it without the others (drivers/net/tun.c, `set_offload`).
+            // The kernel refuses TSO with ECN without plain TSO (drivers/net/tun.c, `set_offload`).
             ecn: (tcp4 || tcp6) && has(9),
             fragments: checksum && has(10),
             datagrams4: checksum && has(54),

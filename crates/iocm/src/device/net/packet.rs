@@ -58,7 +58,7 @@ impl HeaderOffsets {
     pub fn of(head: &[u8]) -> Option<Self> {
         let mut network = ETHERNET;
         let mut kind = word(head, ETHERNET - 2)?;
-        // VLAN tags, one in another.
+        // Up to two VLAN tags.
         while matches!(kind, 0x8100 | 0x88a8) && network < ETHERNET + 8 {
             kind = word(head, network + 2)?;
             network += 4;
@@ -149,14 +149,14 @@ fn hash(ends: [&[u8]; 4]) -> u64 {
     let hash = ends.into_iter().flatten().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    // The last bytes are in its lower bits alone: the port to which a server answers.
+    // The last bytes, a port, only affect the lower bits so far: a server's answers differ in them alone.
     (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// One of `count` queues for a connection, by the hash of its packets.
 #[must_use]
 pub(crate) fn queue_of(flow: u64, count: usize) -> usize {
-    // Each has a part of the hash's range.
+    // Each queue has an equal part of the hash's range.
     ((u128::from(flow) * count as u128) >> 64) as usize
 }
 
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!((flow_back(&a), flow(&a)), (flow(&back), flow_back(&back)));
     }
 
-    /// Many clients and one server, as each of them sees the other's packets.
+    /// Many clients and one server: each side's view of the other's packets.
     #[test]
     fn connections_are_spread_over_all_queues() {
         for (server, count) in

@@ -84,7 +84,7 @@ impl Receive {
             Source::Tap(tap) => {
                 let size = match self.waits.take() {
                     Some(size) => size,
-                    // Packets that stay in the tap's queue are not lost.
+                    // Read only if there is a buffer: packets that stay in the tap's queue are not lost.
                     None if !queue.has_more() => return None,
                     None => match tap.read(&mut self.packet) {
                         Some(size) => size,
@@ -157,7 +157,7 @@ impl Handler for Receive {
         }
         self.is_short = false;
         if budget == 0 {
-            // The tap's event may be the reason for this turn, and comes but once.
+            // The tap's event may be the reason for this turn. It is edge-triggered, so it does not come again.
             self.is_empty = false;
         }
         let (mut done, mut bytes) = (0, 0);
@@ -173,7 +173,7 @@ impl Handler for Receive {
         }
         queue.count(done, bytes);
         (work.bytes, work.extra) = (bytes, self.buffers.take_extra());
-        // Packets without a buffer were work too.
+        // Packets without a buffer were work, too.
         self.device.received.take(u64::from(work.requests), bytes);
         work.more = work.requests + work.extra >= budget;
         work
@@ -195,7 +195,7 @@ impl Handler for Receive {
 
     fn enable(&mut self, enabled: bool) {
         match &self.source {
-            // The device attaches a tap.
+            // A tap's queue is attached by the device.
             Source::Nothing | Source::Tap(_) => {}
             Source::Switch(backlog) if enabled => backlog.open(self.offloads),
             Source::Switch(backlog) => {
@@ -207,7 +207,7 @@ impl Handler for Receive {
 
     fn enable_wakeups(&mut self, queue: &mut Virtqueue) -> bool {
         let waits = match &self.source {
-            // Buffers would be of no use.
+            // There are no packets that would need buffers.
             Source::Nothing => return false,
             Source::Tap(_) => self.waits.is_some() || !self.is_empty,
             Source::Switch(backlog) => {
@@ -217,7 +217,7 @@ impl Handler for Receive {
         match waits {
             true if self.is_short => self.buffers.enable_kicks(queue),
             true => queue.enable_kicks(),
-            // A sender wakes the worker, so that kicks for buffers are not needed.
+            // The sender of the next packet wakes the worker, so kicks for buffers are not needed.
             false => {
                 queue.disable_kicks();
                 false

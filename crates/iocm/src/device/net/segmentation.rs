@@ -26,7 +26,7 @@ impl Offloads {
     }
 }
 
-/// The sum of RFC 1071 over bytes, on top of `sum`.
+/// Adds the bytes to a sum of RFC 1071.
 fn add(sum: u64, bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(4);
     let mut last = [0; 4];
@@ -50,15 +50,15 @@ pub(crate) fn make_checksum(frame: &mut [u8], start: u16, offset: u16) {
     let (start, field_at) = (usize::from(start), usize::from(start) + usize::from(offset));
     let Some(covered) = frame.get(start..) else { return };
     let sum = !fold(add(0, covered));
-    // Zero would mean no checksum (RFC 768), and 0xffff is equal to it.
+    // In UDP, 0 would mean that there is no checksum (RFC 768); 0xffff is the same value in ones' complement.
     let sum = if sum == 0 { 0xffff } else { sum };
     if let Some(field) = frame.get_mut(field_at..field_at + 2) {
         field.copy_from_slice(&sum.to_be_bytes());
     }
 }
 
-/// Segments a checked packet, and passes each segment to `each`, headers and data apart, until that returns `false`. Returns the
-/// number of segments that were not taken.
+/// Segments a checked packet, and passes the headers and the data of each segment to `each`, until that returns
+/// `false`. Returns the number of segments that were not taken.
 pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8]) -> bool) -> usize {
     let headers = usize::from(header.headers);
     let (Some(offsets), Some(data)) =
@@ -137,7 +137,7 @@ impl HeaderOffsets {
             Version::V6 => self.network + 8..self.network + 40,
         };
         let pseudo = add(u64::from(self.protocol) + u64::from(size), &head[addresses]);
-        // TCP and UDP headers are multiples of four bytes, so that the sum of the data can be added.
+        // TCP and UDP headers are multiples of four bytes, so the sum of the data can simply be added.
         let sum = !fold(add(add(pseudo, &head[at..]), data));
         put(head, checksum, if sum == 0 { 0xffff } else { sum });
     }

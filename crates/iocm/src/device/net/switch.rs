@@ -32,7 +32,7 @@ pub struct Port {
     pub checks_source: bool,
     /// The receive queues of its guest, one for each queue pair.
     pub backlogs: Vec<Arc<PortBacklog>>,
-    /// The queue pairs by which its guest sends.
+    /// The queue pairs by which its guest sends and receives.
     pub steering: Arc<Steering>,
     switch: Arc<Switch>,
 }
@@ -143,7 +143,7 @@ impl Switch {
 pub struct Switches(Mutex<HashMap<String, Weak<Switch>>>);
 
 impl Switches {
-    /// The switch of this name, which is made if it does not exist.
+    /// The switch of this name, which is created if it does not exist.
     #[must_use]
     pub fn get(&self, name: &str) -> Arc<Switch> {
         let mut switches = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Taps, network interfaces of the host (Linux, Documentation/networking/tuntap.rst): what the host sends to one, its
-//! guest receives.
+//! Taps, network interfaces of the host (Linux, Documentation/networking/tuntap.rst): a guest receives what the host
+//! sends on its tap.
 
 mod interface;
 
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The tap to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TapOptions {
-    /// By name: an existing one, or one that is made and goes with the daemon.
+    /// By name: an existing tap, or one that is created and lasts as long as the daemon.
     Name {
         /// The name; the kernel replaces `%d` by a number.
         name: String,
-        /// The network namespace it is in: a name of `ip netns`, or a path; `None` for the daemon's.
+        /// The network namespace of the tap: a name of `ip netns`, or a path; `None` for the daemon's.
         namespace: Option<String>,
     },
     /// By file descriptors that the daemon inherited, one for each queue pair.
@@ -32,7 +32,7 @@ pub enum TapOptions {
 #[derive(Debug)]
 pub struct TapQueue {
     file: OwnedFd,
-    /// The interface has other queues, so that this one can be detached.
+    /// The interface has other queues, so this one can be detached.
     has_others: bool,
     attached: AtomicBool,
 }
@@ -82,7 +82,8 @@ impl TapQueue {
 
     fn write_pieces(&self, pieces: &[libc::iovec]) -> bool {
         loop {
-            // SAFETY: each piece is mapped memory of its size, this process's or the guest's, and they are as many.
+            // SAFETY: each piece is mapped memory of its size, this process's or the guest's, and the count is that of
+            // the slice.
             let written =
                 unsafe { libc::writev(self.file.as_raw_fd(), pieces.as_ptr(), pieces.len() as libc::c_int) };
             if written >= 0 {
@@ -128,7 +129,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Opens a tap with this number of queue pairs. A new one gets `mtu`, if that is not 0, and is set up.
+    /// Opens a tap with this number of queue pairs. A new one gets `mtu`, if that is not 0, and is brought up.
     ///
     /// # Errors
     /// [`NetError`].
@@ -150,7 +151,7 @@ impl Tap {
         let both = Offloads { checksum: true, datagrams4: true, datagrams6: true, ..Offloads::default() };
         tap.datagrams = tap.try_offloads(both).is_ok();
         tap.set_offloads(Offloads::default());
-        // The kernel would give packets to queues that no guest reads.
+        // The kernel would send packets to queues that no guest reads.
         tap.queues.iter().skip(1).for_each(|queue| queue.attach(false));
         Ok(tap)
     }
@@ -177,7 +178,7 @@ impl Tap {
     pub(crate) fn set_offloads(&self, offloads: Offloads) {
         if let Err(error) = self.try_offloads(offloads) {
             self.log.warn(|| format!("{} leaves the guest no work on packets: {error}", self.name));
-            // Those of the driver before it would be in force.
+            // Otherwise those of the previous driver would stay in force.
             let _ = self.try_offloads(Offloads::default());
         }
     }

@@ -26,11 +26,11 @@ const GUEST: [u8; 6] = [0x52, 0x54, 0, 0, 0, 7];
 const HOST_ADDRESS: [u8; 4] = [10, 77, 0, 1];
 const GUEST_ADDRESS: [u8; 4] = [10, 77, 0, 2];
 
-/// A network namespace, which is gone with it.
+/// A network namespace, which is removed when dropped.
 struct Namespace(String);
 
 impl Namespace {
-    /// `None`, and why, where none can be made.
+    /// Creates it. `None`, and a message why, if that is not possible.
     fn new(turn: usize) -> Option<Self> {
         let text = format!("iocm-{}-{turn}-{:?}", std::process::id(), std::thread::current().id());
         let name: String = text.chars().filter(|char| char.is_ascii_alphanumeric() || *char == '-').collect();
@@ -140,7 +140,7 @@ impl Guest {
         }
     }
 
-    /// The next IPv4 packet of this protocol: kernels say many things by themselves.
+    /// Waits for the next IPv4 packet of this protocol. The kernel sends others by itself.
     fn received(&mut self, protocol: u8) -> ([u8; 12], Vec<u8>, usize) {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
@@ -210,7 +210,7 @@ fn datagrams_go_both_ways() {
             let data = vec![turn as u8; 100 + turn * 60];
             let mut frame = packet(&guest, 17, &udp(5000, 7000, data.len()), &data);
             let header = match features {
-                // The host makes the checksum, or there is none.
+                // The host completes the checksum, or there is none.
                 MODERN => [1, 0, 0, 0, 0, 0, 34, 0, 6, 0],
                 _ => {
                     frame[40..42].fill(0);
@@ -228,7 +228,7 @@ fn datagrams_go_both_ways() {
         }
         let sent = guest.backend.queues[1].state.counters.read();
         assert_eq!((sent.requests, sent.errors, sent.dropped), (20, 0, 0));
-        // A packet that asks for what cannot be never reaches the kernel.
+        // A packet with an impossible offload never reaches the kernel.
         guest.send([1, 1, 0, 0, 0, 0, 34, 0, 6, 0], &packet(&guest, 17, &udp(1, 2, 2000), &[0; 2000]));
         assert_eq!(guest.backend.queues[1].state.counters.read().errors, 1);
     }
@@ -255,7 +255,7 @@ fn large_segments_go_both_ways() {
     let mut room = vec![0; data.len()];
     stream.read_exact(&mut room).unwrap();
     assert_eq!(room, data, "one packet of the guest's, cut by the kernel or not at all");
-    // The other way: the kernel gives more than a buffer has room for at once.
+    // The other direction: the kernel sends more at once than a buffer has room for.
     stream.write_all(&data).unwrap();
     let (mut got, mut most) = (Vec::<u8>::new(), 0);
     while got.len() < data.len() {
@@ -283,7 +283,7 @@ fn an_idle_tap_costs_nothing_and_wakes() {
     let socket = namespace.within(|| UdpSocket::bind("10.77.0.1:0").unwrap());
     socket.send_to(b"first", "10.77.0.2:9").unwrap();
     guest.received(17);
-    // Kernels say a few things at first by themselves.
+    // The kernel sends a few packets by itself at first.
     std::thread::sleep(Duration::from_millis(300));
     let sweeps = || guest._pool.workers()[0].counters().read().sweeps;
     let before = sweeps();
@@ -293,7 +293,7 @@ fn an_idle_tap_costs_nothing_and_wakes() {
     assert_eq!(guest.received(17).1[42..], *b"second");
 }
 
-/// A turn without a budget pays for packets of an earlier one, and takes the edge of the tap's event with it.
+/// A turn without a budget, because an earlier one used more than its own, still consumes the edge of the tap's event.
 #[test]
 fn a_tap_is_looked_at_again_after_a_turn_without_a_budget() {
     let Some(namespace) = Namespace::new(0) else { return };
@@ -305,7 +305,7 @@ fn a_tap_is_looked_at_again_after_a_turn_without_a_budget() {
     let mut receive = ByHand::new(&driver.receive, Box::new(device.receive(0, VirtioFeatures(MODERN))));
     while driver.offer(1600).is_some() {}
     receive.serve(32);
-    // Kernels say a few things by themselves.
+    // The kernel sends a few packets by itself.
     let end = Instant::now() + Duration::from_secs(20);
     while receive.queue.enable_wakeups() {
         assert!(Instant::now() < end);
@@ -323,7 +323,7 @@ fn several_queues_are_one_interface() {
     let Some(namespace) = Namespace::new(0) else { return };
     let mut guest = Guest::new(&namespace, MODERN, 2);
     let socket = namespace.within(|| UdpSocket::bind("10.77.0.1:0").unwrap());
-    // The second pair is not enabled: all that the kernel sends comes by the first.
+    // The second pair is not enabled, so all packets of the kernel come on the first.
     for port in 1..50 {
         socket.send_to(&[port as u8], ("10.77.0.2", 1000 + port)).unwrap();
         assert_eq!(guest.received(17).1[42], port as u8);

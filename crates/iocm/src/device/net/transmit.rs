@@ -25,17 +25,17 @@ pub(super) enum Target {
 pub struct Transmit {
     device: Arc<NetDevice>,
     target: Target,
-    /// Buffers that are taken ahead of the one that is sent, so that they are on their way from the guest's CPU meanwhile.
+    /// Buffers that are taken ahead of the one that is sent, so that they arrive from the guest's CPU meanwhile.
     chains: Box<[Chain]>,
     /// The size of the guest's header.
     header: u64,
     /// The offloads that the guest negotiated.
     negotiated: Offloads,
-    /// The units of work of this turn that its packets and their bytes do not show.
+    /// The units of work of this turn, besides its packets and their bytes.
     extra: usize,
 }
 
-/// The number of buffers that are taken ahead: as many as a CPU can wait for at a time.
+/// The number of buffers that are taken ahead: as many cache misses as a CPU can have at a time.
 const AHEAD: usize = 16;
 
 /// The result of transmitting a packet.
@@ -47,7 +47,7 @@ enum Transmitted {
 }
 
 impl Transmitted {
-    /// Of a packet of this size to a switch.
+    /// The result for a packet of this size that was sent to a switch.
     const fn of(sent: Forwarded, size: u64) -> Self {
         match sent {
             Forwarded::Sent => Self::Sent(size),
@@ -75,7 +75,7 @@ impl Transmit {
         self.send_any(chain, now)
     }
 
-    /// Does the same as [`Self::send`] for packets that are not the usual ones.
+    /// Does the same as [`Self::send`] for all other packets.
     fn send_any(&mut self, chain: &Chain, now: u64) -> Result<Transmitted, Malformed> {
         let all = chain.bytes(Side::Readable);
         let size = all.saturating_sub(self.header);
@@ -120,7 +120,7 @@ impl Transmit {
     }
 }
 
-/// Takes a buffer, of which so many bytes will be read first. `false` when there is none.
+/// Takes a buffer, and prefetches the bytes that will be read first. `false` if there is none.
 #[inline]
 fn take(queue: &mut Virtqueue, chain: &mut Chain, reads: usize) -> bool {
     let is_taken = queue.pop(chain);
@@ -152,7 +152,8 @@ impl Handler for Transmit {
             self.extra += chains[taken].extra_units(queue.memory());
             taken += 1;
         }
-        // A turn without packets needs neither. The ring is not asked before: a packet may come in between.
+        // Without packets, neither the caches nor the time are needed. Asking the ring first would be wrong: a packet
+        // may arrive after that.
         let now = match &mut self.target {
             Target::Switch(sender) if taken > 0 => {
                 sender.begin();
@@ -175,7 +176,7 @@ impl Handler for Transmit {
             // The buffer is returned in any case.
             queue.give(chain.id, 0);
             sent += 1;
-            // The others are likely to be lost too. The driver sees none of them again.
+            // The other buffers are probably lost, too. The queue is given up, so the driver gets none of them back.
             if queue.loses_page() {
                 break;
             }
@@ -183,7 +184,7 @@ impl Handler for Transmit {
                 self.device.sent.take(1, chain.bytes(Side::Readable));
                 work.throttled_ns = self.device.sent.wait(now_ns);
             }
-            // A ring that was empty is looked at again when all is sent: the driver's CPU writes where its index is.
+            // Look at an empty ring again only when all is sent: the driver's CPU writes to the cache line of its index.
             if taken + self.extra < budget && (!is_dry || sent == taken) && work.throttled_ns.is_none() {
                 let next = &mut chains[taken % AHEAD];
                 is_dry = !take(queue, next, reads);
@@ -192,7 +193,7 @@ impl Handler for Transmit {
                     taken += 1;
                 }
             } else if sent + self.extra >= budget {
-                // Copies for many ports have used the turn up: the other buffers wait in the ring.
+                // Copies for many ports have used up the turn: the other buffers go back to the ring.
                 (sent..taken).rev().for_each(|index| queue.put_back(chains[index % AHEAD].id));
                 break;
             }

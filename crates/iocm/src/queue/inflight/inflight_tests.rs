@@ -20,7 +20,7 @@ fn memory_whose_numbers_would_not_be_aligned_is_refused() {
     }
 }
 
-/// A back-end that begins where the front-end says that the last one was: it knows only what was given back.
+/// A back-end that starts at `base`, which the front-end passes: it only knows what was given back.
 fn back_end(driver: &Driver, memory: &InflightMemory, base: u32) -> Virtqueue {
     let packed = driver.features.packed;
     let ring = Ring::new(&driver.memory, &driver.layout(), u32::from(SIZE), base, driver.features).unwrap();
@@ -51,7 +51,7 @@ fn there_is_room_for_what_the_size_was_computed_for_and_for_the_largest_rings_be
 #[test]
 fn memory_of_other_back_ends_and_ours_have_the_layout_of_the_specification() {
     use std::os::unix::fs::FileExt as _;
-    // libvhost-user makes as much for one split ring of 128 descriptors.
+    // libvhost-user allocates this much for one split ring of 128 descriptors.
     let file = crate::testing::memory_file(2112);
     let memory = InflightMemory::map_bytes(&file, 0, 1, 128, 2112).unwrap();
     assert!(memory.queue(0, 128, false).is_some());
@@ -85,7 +85,7 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
     let start = if packed { 0x8000_8000 } else { 0 };
     let mut queue = back_end(&driver, &memory, start);
     let mut chain = Chain::new();
-    // What the driver waits for, in order; and what the present back-end has.
+    // The requests that the driver waits for, in order, and those that the present back-end has.
     let (mut waiting, mut has, mut number) = (Vec::<(u16, u64)>::new(), Vec::<u16>::new(), 0_u64);
     for (step, which) in steps {
         match step % 5 {

@@ -212,7 +212,7 @@ impl PackedInflight {
         self.batch.push(head);
     }
 
-    /// The driver sees all completed requests.
+    /// Records that the driver sees all completed requests.
     pub fn published(&mut self) {
         for head in self.batch.drain(..) {
             self.cells.set_byte(Self::entry(head, INFLIGHT), 0);

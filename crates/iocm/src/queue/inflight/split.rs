@@ -106,7 +106,7 @@ impl SplitInflight {
         self.batch.push(id);
     }
 
-    /// The driver sees all completed requests, up to the used index `used`.
+    /// Records that the driver sees all completed requests, up to the used index `used`.
     #[inline]
     pub fn published(&mut self, used: u16) {
         for id in self.batch.drain(..) {

@@ -1,11 +1,12 @@
-//! Continuing a ring after another back-end, which took requests and did not complete them.
+//! Continuing a ring after another back-end: one that took requests and did not complete them, or one whose end the front-end
+//! did not see.
 
 use super::{AVAILABLE, INDIRECT, Lap, PackedRing, USED};
 use crate::ring::chain::Chain;
 use crate::ring::{Descriptor, RingError};
 use std::sync::atomic::Ordering;
 
-/// A descriptor of a packed ring, in its layout there.
+/// A descriptor as a packed ring has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawDescriptor {
     /// The guest address.

@@ -1,10 +1,10 @@
-//! Connections that are too many.
+//! More connections than there are descriptors for.
 
 use super::stage::{Neighbour, Stage, connect};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// CPU that a process has used, in ticks of a hundredth of a second.
+/// The CPU time of a process, in ticks of a hundredth of a second.
 fn ticks(process: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -21,7 +21,7 @@ pub(crate) fn no_descriptor_left() {
         rustix::process::prlimit(process, rustix::process::Resource::Nofile, limit).unwrap();
     };
     descriptors(3);
-    // Whoever waits has one for the next connection already: it is the one after that for which there is none.
+    // The waiting thread already has a descriptor for the next connection; the one after that gets none.
     for disk in [0, 2] {
         drop(UnixStream::connect(stage.socket(disk)).unwrap());
     }

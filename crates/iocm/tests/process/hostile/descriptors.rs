@@ -18,7 +18,7 @@ fn full() -> OwnedFd {
     file
 }
 
-/// Tests whether `act` ends in time; a thread that hangs is left behind.
+/// Tests whether `act` returns in time; a thread that hangs is left behind.
 pub(crate) fn ends(act: impl FnOnce() + Send + 'static) -> bool {
     let (told, heard) = mpsc::channel();
     std::thread::spawn(move || {
@@ -28,8 +28,8 @@ pub(crate) fn ends(act: impl FnOnce() + Send + 'static) -> bool {
     heard.recv_timeout(LIMIT).is_ok()
 }
 
-/// Checks that the daemon still works: another guest's reads, the control socket, a change of the attacked device, its
-/// end.
+/// Checks that the daemon still works: another guest's reads, the control socket, a change of the attacked device, and
+/// its end.
 pub(crate) fn goes_on(stage: &mut Stage, neighbour: &mut Neighbour) {
     assert!(neighbour.read(LIMIT).is_some(), "another guest waits for the worker");
     let mut control = stage.control();
@@ -44,7 +44,7 @@ pub(crate) fn goes_on(stage: &mut Stage, neighbour: &mut Neighbour) {
     assert!(stage.is_alive());
 }
 
-/// An eventfd that is full is where the device shall call, made to block again after it was handed over.
+/// A call eventfd that is full, and is set to block again after it was passed to the daemon.
 pub(crate) fn a_full_call() {
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));
@@ -54,7 +54,7 @@ pub(crate) fn a_full_call() {
     attacker.front.call = call;
     assert!(ends(move || {
         attacker.start(64);
-        // The flag is the front-end's too.
+        // The front-end shares the flag.
         rustix::fs::fcntl_setfl(&mine, OFlags::RDWR).unwrap();
         for _ in 0..40 {
             attacker.request(0, 0, &[(PLACE, 512, true)]);
@@ -65,8 +65,8 @@ pub(crate) fn a_full_call() {
     goes_on(&mut stage, &mut neighbour);
 }
 
-/// The same, while the front-end switches blocking on and off as fast as it can: between any two looks of the kernel at the
-/// flag it may be another.
+/// The same, while the front-end switches blocking on and off as fast as it can: the flag may change between any two
+/// looks of the kernel.
 pub(crate) fn a_full_call_that_switches() {
     const SIGNALS: usize = 2000;
     let mut stage = Stage::new(&["", ""]);
@@ -96,7 +96,7 @@ pub(crate) fn a_full_call_that_switches() {
     goes_on(&mut stage, &mut neighbour);
 }
 
-/// The same for the descriptor that tells of errors.
+/// The same for the error eventfd.
 pub(crate) fn a_full_error() {
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));
@@ -113,8 +113,8 @@ pub(crate) fn a_full_error() {
     goes_on(&mut stage, &mut neighbour);
 }
 
-/// Kicks that the front-end takes back before the worker sees them, from an eventfd that blocks: whoever reads one that is
-/// empty waits.
+/// Kicks that the front-end takes back before the worker sees them, from an eventfd that blocks: reading an empty one
+/// waits.
 pub(crate) fn kicks_taken_back() {
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));
@@ -150,7 +150,7 @@ pub(crate) fn no_eventfd() {
     goes_on(&mut stage, &mut neighbour);
 }
 
-/// A front-end that does not read what the back-end asks of it.
+/// A front-end that does not read the back-end's requests.
 pub(crate) fn a_full_socket() {
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));

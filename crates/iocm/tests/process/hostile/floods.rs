@@ -1,4 +1,4 @@
-//! Front-ends that repeat a request without end: the effect on the daemon, and on its other front-ends.
+//! Front-ends that repeat a request endlessly: the effect on the daemon, and on its other front-ends.
 
 use super::stage::{Attacker, FAR, Neighbour, Stage, memory, wait_readable};
 use iocm::testing::{DATA, Piece, SIZE, USER};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Open files of the whole machine (`fs/file-nr`).
+/// The number of open files of the whole machine (`fs/file-nr`).
 fn open_files() -> i64 {
     let text = std::fs::read_to_string("/proc/sys/fs/file-nr").unwrap();
     text.split_whitespace().next().unwrap().parse().unwrap()
@@ -28,7 +28,7 @@ fn mappings(stage: &Stage) -> usize {
     std::fs::read_to_string(format!("/proc/{}/maps", stage.daemon.0.id())).unwrap().lines().count()
 }
 
-/// Waits until something is so few, for what is let go of goes a little later.
+/// Waits until a count falls to `most`, because things are released a little later.
 fn falls_to(what: &str, most: usize, mut count: impl FnMut() -> usize) {
     let end = Instant::now() + LIMIT;
     while count() > most {
@@ -37,7 +37,7 @@ fn falls_to(what: &str, most: usize, mut count: impl FnMut() -> usize) {
     }
 }
 
-/// One eventfd to call after the other, each full and blocking: nothing of them stays with the kernel.
+/// One call eventfd after another, each full and blocking: none of them stays in the kernel.
 pub(crate) fn full_eventfds() {
     const TIMES: i64 = 5000;
     let mut stage = Stage::new(&["", ""]);
@@ -49,7 +49,7 @@ pub(crate) fn full_eventfds() {
         let file = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&file, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         assert!(attacker.front.tell(13, &0_u64.to_ne_bytes(), &[file.as_fd()]).unwrap());
-        // The flag is the front-end's too.
+        // The front-end shares the flag.
         rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::RDWR).unwrap();
     }
     let most = usize::try_from(before + TIMES / 2).unwrap();
@@ -59,14 +59,14 @@ pub(crate) fn full_eventfds() {
     assert!(stage.is_alive());
 }
 
-/// Connections without end, each with half a message.
+/// Endless connections, each with half a message.
 pub(crate) fn half_messages() {
     const TIMES: usize = 2000;
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));
     let connect = || {
         let mut stream = UnixStream::connect(stage.socket(0)).unwrap();
-        // A message of 4 KiB of which nothing comes.
+        // The header of a message of 4 KiB, which never comes.
         let header = [5_u32, 1, 4096].map(u32::to_ne_bytes).concat();
         stream.write_all(&header[..header.len() - 5]).unwrap();
     };
@@ -83,7 +83,7 @@ pub(crate) fn half_messages() {
     assert!(stage.is_alive());
 }
 
-/// Messages with more descriptors than any has.
+/// Messages with more descriptors than any message of the protocol has.
 pub(crate) fn descriptors_without_number() {
     /// The most descriptors that the kernel passes with a message (`SCM_MAX_FD`).
     const MAX: usize = 253;
@@ -107,8 +107,8 @@ pub(crate) fn descriptors_without_number() {
     assert!(stage.is_alive());
 }
 
-/// Memory whose pages are lost one here, one there: each makes the process's list of mappings longer, which has an end for
-/// all guests (`vm.max_map_count`).
+/// Memory that loses single pages far apart: each makes the process's list of mappings longer, which is limited for all
+/// guests together (`vm.max_map_count`).
 pub(crate) fn pages_lost_apart() {
     const PIECES: u64 = 510;
     let directory = tempfile::tempdir().unwrap();
@@ -134,7 +134,7 @@ pub(crate) fn pages_lost_apart() {
     assert!(stage.is_alive());
 }
 
-/// The same by packets: a turn of a transmit queue has as many pages as all mappings of a process.
+/// The same with packets: a turn of a transmit queue has as many pages as a process may have mappings.
 pub(crate) fn pages_lost_in_packets() {
     const PACKETS: u64 = 16;
     const PIECES: u64 = 1023;
@@ -146,7 +146,7 @@ pub(crate) fn pages_lost_in_packets() {
     let mut attackers = [0, 1].map(|number| {
         let far = memory(size);
         let mut attacker = Attacker::new(&stage.socket(number), 64, Some((&far, size)));
-        // Header and Ethernet header, to an address that nobody has: such a packet is copied before it is forwarded.
+        // A header and an Ethernet header, to an unknown address: such a packet is copied before it is forwarded.
         let head = [&[0; 12][..], &[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, number as u8, 0x88, 0xb5]].concat();
         attacker.driver.write(DATA, &head);
         for packet in 0..PACKETS {
@@ -158,7 +158,8 @@ pub(crate) fn pages_lost_in_packets() {
         attacker
     });
     for attacker in &mut attackers {
-        // All at once, when the queue is enabled: before, packets are dropped. The second queue of a network device transmits.
+        // All packets become available at once when the queue is enabled: before that, packets are dropped. The second
+        // queue of a network device transmits.
         let index = attacker.driver.layout().driver - USER + 2;
         attacker.driver.word(index).store(0, Ordering::Relaxed);
         assert!(attacker.start_queue(1, 64));
@@ -177,7 +178,7 @@ pub(crate) fn pages_lost_in_packets() {
     falls_to("mappings", before + 40, || mappings(&stage));
 }
 
-/// Requests to the device as fast as they go, which stop its queue and begin it again, and map memory and unmap it.
+/// Endless requests to the device that stop and start its queue, and map and unmap memory.
 pub(crate) fn messages_without_end() {
     const READS: usize = 200;
     let mut stage = Stage::new(&["", ""]);

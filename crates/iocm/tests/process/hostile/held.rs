@@ -1,4 +1,4 @@
-//! Descriptors by which a front-end holds whoever asks of them or closes them.
+//! Descriptors that block whoever uses or closes them.
 
 use super::descriptors::{ends, goes_on};
 use super::stage::{Attacker, Neighbour, Stage};
@@ -19,8 +19,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A file system that is one file, whose server takes longer to say how full it is than these tests wait. It answers at
-/// last, for who waits for it cannot be killed, which is no state to leave a machine in.
+/// A file system with a single file, whose server answers statfs(2) later than these tests wait. It does answer in the
+/// end, because a process that waits for it cannot be killed, and no such process should remain.
 struct Silent;
 
 impl Filesystem for Silent {
@@ -40,7 +40,7 @@ impl Filesystem for Silent {
     }
 }
 
-/// The file of such a file system, which is mounted nowhere; `None` where this user may not make one.
+/// The file of such a file system, which is not mounted; `None` if this user may not make one.
 fn silent_file() -> Option<File> {
     let device = File::options().read(true).write(true).open("/dev/fuse").ok()?;
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
@@ -61,14 +61,14 @@ fn silent_file() -> Option<File> {
     Some(File::options().read(true).write(true).open(path).unwrap())
 }
 
-/// A request that names the guest's memory, and one that names the eventfd of queue 0's kicks.
+/// A request that passes the guest's memory, and one that passes the kick eventfd of queue 0.
 fn requests() -> [(u32, Vec<u8>); 2] {
     let mut memory = [1_u32, 0].map(u32::to_ne_bytes).concat();
     memory.extend([0, SIZE, USER, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()));
     [(5, memory), (12, 0_u64.to_ne_bytes().to_vec())]
 }
 
-/// A file on a file system whose server does not answer when it is asked for the file system's kind.
+/// A file on a file system whose server does not answer statfs(2).
 pub(crate) fn by_a_file_system() {
     for (code, payload) in requests() {
         let Some(file) = silent_file() else {
@@ -99,7 +99,7 @@ pub(crate) fn by_a_socket() {
     }
 }
 
-/// A message that is none, and one behind it that nobody will read, with a socket that lingers.
+/// A malformed message, followed by one that nobody will read, with a socket that lingers.
 fn leave_behind(stream: &UnixStream) -> TcpStream {
     let (lingers, peer) = lingering_socket();
     rustix::net::send(stream, &[0; 16], SendFlags::empty()).unwrap();
@@ -107,7 +107,7 @@ fn leave_behind(stream: &UnixStream) -> TcpStream {
     peer
 }
 
-/// Sends bytes with a descriptor that this process has no more afterwards.
+/// Sends bytes with a descriptor, and closes it.
 fn send_with(stream: &UnixStream, file: OwnedFd) {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -116,12 +116,12 @@ fn send_with(stream: &UnixStream, file: OwnedFd) {
     sendmsg(stream, &[IoSlice::new(&[0; 16])], &mut control, SendFlags::empty()).unwrap();
 }
 
-/// A socket that lingers, in a connection's queue when the connection is closed.
+/// A socket that lingers, in the receive queue of a connection that is closed.
 pub(crate) fn by_what_was_not_read() {
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));
     let attacker = Attacker::new(&stage.socket(0), 64, None);
-    // It waits until the first connection ends: what it has sent is there when it is looked at.
+    // This connection waits until the first one ends, so its messages have arrived by the time it is accepted.
     let next = UnixStream::connect(stage.socket(0)).unwrap();
     let _peer = leave_behind(&next);
     drop(attacker);

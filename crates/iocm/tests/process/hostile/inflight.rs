@@ -1,4 +1,4 @@
-//! Requests in flight, as a front-end gives them to the next daemon.
+//! Inflight memory, as a front-end passes it to the next daemon.
 
 use super::stage::{Attacker, Neighbour, PLACE, Stage, memory};
 use iocm::ring::RingFeatures;
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The payload that names memory for one queue's requests in flight.
+/// The payload that describes inflight memory for one queue.
 fn description(size: u64, queue_size: u16) -> Vec<u8> {
     [&size.to_ne_bytes()[..], &[0; 8], &1_u16.to_ne_bytes(), &queue_size.to_ne_bytes()].concat()
 }
 
-/// A packed ring's memory in which each entry is a request in flight, and the list of each goes through all.
+/// A packed ring's inflight memory in which each entry is a request in flight whose list goes through all entries.
 pub(crate) fn looping_lists() {
     const SIZE: u16 = 8192;
     let mut stage = Stage::new(&["", ""]);
@@ -24,7 +24,7 @@ pub(crate) fn looping_lists() {
     let mut front = super::stage::connect(&stage.socket(0));
     front.negotiate(&driver, 0).unwrap();
     let mut bytes = vec![0; 32 + 32 * usize::from(SIZE)];
-    // The version, and how many entries there are; the list of free ones is empty.
+    // The version and the number of entries; the free list is empty.
     bytes[8..12].copy_from_slice(&[1_u16.to_ne_bytes(), SIZE.to_ne_bytes()].concat());
     bytes[12..16].copy_from_slice(&[SIZE.to_ne_bytes(); 2].concat());
     (bytes[20], bytes[21]) = (1, 1);
@@ -52,7 +52,7 @@ pub(crate) fn looping_lists() {
     assert!(neighbour.read(LIMIT).is_some());
 }
 
-/// A request that kills each daemon that looks at it is not tried for ever, and the requests beside it are made.
+/// A request that kills each daemon that handles it is not tried forever, and other requests are carried out.
 pub(crate) fn a_request_that_kills() {
     for packed in [false, true] {
         kills(packed);
@@ -61,7 +61,7 @@ pub(crate) fn a_request_that_kills() {
 
 fn kills(packed: bool) {
     const SIZE: u16 = 64;
-    /// A kind of request at which the worker panics, in this test's daemon alone.
+    /// A type of request on which the worker panics, only in this test's daemon.
     const PANIC: u32 = iocm::testing::PANICS;
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("disk"), vec![7; 1 << 20]).unwrap();
@@ -85,7 +85,7 @@ fn kills(packed: bool) {
             guest.submit(0, 9, &[], 512).unwrap();
         }
         let base = if packed || turn == 0 { begin } else { guest.driver.given_back().into() };
-        // The daemon may die before it has answered all.
+        // The daemon may die before it has answered everything.
         let _ = front.start(0, &guest.driver.layout(), SIZE.into(), base);
         let _ = front.kick();
         kept = Some((description, memory));
@@ -111,7 +111,7 @@ fn kills(packed: bool) {
     assert!(Neighbour::new(&stage.socket(1)).read(LIMIT).is_some());
 }
 
-/// Memory for requests in flight that is cut while it is used.
+/// Inflight memory that is truncated while it is used.
 pub(crate) fn cut() {
     let mut stage = Stage::new(&["", ""]);
     let mut neighbour = Neighbour::new(&stage.socket(1));

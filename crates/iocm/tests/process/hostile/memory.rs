@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Data is written from memory whose file is made shorter: by way of a bounce buffer, for the daemon to touch it itself.
+/// Data is written from memory whose file is truncated. It needs a bounce buffer, so the daemon touches the memory itself.
 pub(crate) fn cut_while_it_is_used() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("disk"), vec![7; 1 << 20]).unwrap();
@@ -19,7 +19,7 @@ pub(crate) fn cut_while_it_is_used() {
     let mut attacker = Attacker::new(&stage.socket(0), 64, Some((&far, 0x4000)));
     assert!(attacker.start(64));
     far.write_all_at(&[9; 0x4000], 0).unwrap();
-    // One page is there, the others are gone.
+    // The first page is there, the others are gone.
     far.set_len(0x1000).unwrap();
     attacker.request(1, 8, &[(FAR + 0x801, 0x1000, false)]);
     let told = wait_readable(&attacker.error, LIMIT);
@@ -30,12 +30,12 @@ pub(crate) fn cut_while_it_is_used() {
     assert!(stored.iter().all(|byte| *byte == 7), "what the guest did not write is on the disk");
     assert_eq!((told, status), (true, None), "the front-end is told, and the write is not acknowledged");
     assert!(neighbour.read(LIMIT).is_some());
-    // Neither is it when the same memory is used again.
+    // Nor can the queue be started again in the same memory.
     attacker.front.stop(0).unwrap();
     assert!(!attacker.start(64), "a queue is begun in memory that is no longer the guest's");
 }
 
-/// Huge pages of which the host has none.
+/// Huge pages on a host that has none.
 pub(crate) fn huge_pages_that_are_not_there() {
     const SIZE: u64 = 4 << 20;
     let directory = tempfile::tempdir().unwrap();
@@ -54,14 +54,14 @@ pub(crate) fn huge_pages_that_are_not_there() {
     let ended = attacker.ended(Duration::from_secs(1));
     assert!(stage.is_alive(), "the daemon has died of it");
     match ended {
-        // The host has huge pages to give.
+        // The host has free huge pages.
         Some(0) => println!("not tested: there are huge pages"),
         ended => assert_eq!((ended, wait_readable(&attacker.error, LIMIT)), (None, true)),
     }
     assert!(neighbour.read(LIMIT).is_some());
 }
 
-/// A file whose pages come from elsewhere, as slow as that likes.
+/// A file whose pages come from a disk, as slowly as that likes.
 pub(crate) fn no_memory() {
     let directory = tempfile::tempdir().unwrap();
     if rustix::fs::statfs(directory.path()).unwrap().f_type == 0x0102_1994 {
@@ -80,7 +80,7 @@ pub(crate) fn no_memory() {
     assert_eq!(attacker.ended(LIMIT), Some(0));
 }
 
-/// A file that can be sealed is, so that nobody makes it shorter any more.
+/// A file that allows seals is sealed, so that nobody can truncate it.
 pub(crate) fn sealed() {
     use rustix::fs::SealFlags;
     let stage = Stage::new(&[""]);

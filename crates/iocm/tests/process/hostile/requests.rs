@@ -1,4 +1,4 @@
-//! Requests that are made to be too much.
+//! Requests that try to use too many resources.
 
 use super::stage::{Attacker, FAR, Neighbour, PLACE, Stage, disk, memory};
 use iocm::testing::{DATA, Driver, Piece};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A read of 112 GiB with one piece that is not aligned, from a disk that wants all to be.
+/// A read of 112 GiB with one misaligned piece, from a disk that needs alignment.
 pub(crate) fn as_large_as_the_disk() {
     let directory = tempfile::tempdir().unwrap();
     disk(directory.path(), "disk", 128 << 30);
@@ -25,7 +25,7 @@ pub(crate) fn as_large_as_the_disk() {
     assert!(Neighbour::new(&stage.socket(1)).read(20 * SECOND).is_some());
 }
 
-/// A buffer that is not aligned takes no memory by its size, but is read all the same.
+/// A misaligned buffer is read correctly, without memory for all of it.
 pub(crate) fn not_aligned() {
     const SIZE: u32 = 12 << 20;
     let directory = tempfile::tempdir().unwrap();
@@ -44,14 +44,14 @@ pub(crate) fn not_aligned() {
         assert!(attacker.driver.read(PLACE + 1, first) == data[..first]);
         assert!(attacker.driver.read(rest, data.len() - first) == data[first..]);
     }
-    // What is mapped of the guest's own memory is no buffer.
+    // Mapped pages of the guest's memory are not buffers.
     let buffers = (stage.kib("VmHWM") - before).saturating_sub(stage.kib("RssShmem"));
     println!("reads of 12 MiB that were not aligned took {buffers} KiB of buffers");
     assert!(buffers < 2048, "{buffers} KiB of buffers");
     assert!(stage.is_alive());
 }
 
-/// Zeroes on a file system that cannot make them by itself, while another guest reads.
+/// Zeroes on a file system that cannot zero ranges itself, while another guest reads.
 pub(crate) fn zeroes_without_end() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     disk(directory.path(), "disk", 2 << 30);
@@ -79,7 +79,7 @@ pub(crate) fn zeroes_without_end() {
     assert!(stage.is_alive());
 }
 
-/// Ranges beyond what is said to be the most are refused.
+/// Ranges beyond the advertised limit are refused.
 pub(crate) fn ranges_beyond_the_limit() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     disk(directory.path(), "disk", 1 << 40);
@@ -122,7 +122,7 @@ fn beside_a_busy_one(size: u32) {
             }
             while !stop.load(Ordering::Relaxed) {
                 while busy.driver.take().is_some() {
-                    // As `request`, without writing what is there already.
+                    // Like `request`, but header and status are there already.
                     let before = busy.driver.offered();
                     busy.driver.add_indirect(&[(DATA, 16, false), read, (DATA + 0x100, 1, true)]).unwrap();
                     ended.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +145,7 @@ fn beside_a_busy_one(size: u32) {
     });
     waits.sort_unstable();
     let (median, worst) = (waits[READS / 2].0, waits[READS - 1].0);
-    // By the median: how much the busy guest gets before this thread has a CPU again and looks is not the worker's doing.
+    // By the median: the worker is not to blame for what the busy guest gets until this thread has a CPU again.
     waits.sort_unstable_by_key(|(_, others)| *others);
     let bytes = waits[READS / 2].1 * u64::from(size);
     println!(
@@ -154,12 +154,13 @@ fn beside_a_busy_one(size: u32) {
         size >> 10,
         bytes >> 10
     );
-    // A whole ring of smaller reads is done before this thread has a CPU again.
+    // A whole ring of smaller reads completes before this thread has a CPU again.
     assert!(size < 1 << 20 || bytes < 256 << 20, "a read waited for {bytes} bytes of the busy guest's");
     assert!(stage.is_alive());
 }
 
-/// Requests of as many descriptors as a table can have, all but two of no bytes: to walk them is work that no limit counts.
+/// Requests with as many descriptors as a table can have, all but two of them empty: walking them is work that no limit
+/// counts.
 pub(crate) fn pieces_of_nothing() {
     const ENTRIES: u64 = 32_768;
     let mut stage = Stage::new(&["", ""]);
@@ -203,7 +204,7 @@ pub(crate) fn pieces_of_nothing() {
     assert!(stage.is_alive());
 }
 
-/// Requests that are none, against a limit.
+/// Malformed requests, with a limit.
 pub(crate) fn nonsense_against_a_limit() {
     let stage = Stage::new(&["requests-per-second = 100"]);
     let mut attacker = Attacker::new(&stage.socket(0), 64, None);

@@ -21,8 +21,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A daemon with as many disks as there are `disks`: what each device has beside name, type and socket. One that says its
-    /// type is no disk.
+    /// A daemon with one disk for each of `disks`: the configuration of the device without name, type and socket. If it
+    /// has a type, the device need not be a disk.
     pub(crate) fn new(disks: &[&str]) -> Self {
         Self::in_directory(tempfile::tempdir().unwrap(), disks)
     }
@@ -78,7 +78,7 @@ pub(crate) fn connect(socket: &Path) -> FrontEnd {
     }
 }
 
-/// An honest guest, which finds out what others' attacks do to it.
+/// An honest guest, which measures the effect of attacks on it.
 pub(crate) struct Neighbour {
     pub(crate) driver: BlockDriver,
     pub(crate) front: FrontEnd,
@@ -93,7 +93,7 @@ impl Neighbour {
         Self { driver, front }
     }
 
-    /// The duration of one read; `None` when it does not end within `limit`.
+    /// Measures one read; `None` if it does not end within `limit`.
     pub(crate) fn read(&mut self, limit: Duration) -> Option<Duration> {
         let began = Instant::now();
         let before = self.driver.driver.offered();
@@ -119,7 +119,7 @@ pub(crate) fn wait_readable(file: &OwnedFd, limit: Duration) -> bool {
     poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&limit)).is_ok_and(|count| count > 0)
 }
 
-/// Another guest's memory beside the driver's own: where it is in that guest.
+/// The guest address of a second region, besides the driver's memory.
 pub(crate) const FAR: u64 = 1 << 32;
 
 /// A guest whose front-end is hostile: it makes requests of any shape in memory of any kind.
@@ -130,7 +130,7 @@ pub(crate) struct Attacker {
 }
 
 impl Attacker {
-    /// One that shares `far` at [`FAR`] too, and has not started its queue.
+    /// An attacker that has not started its queue. It also shares `far`, at [`FAR`].
     pub(crate) fn new(socket: &Path, size: u16, far: Option<(&File, u64)>) -> Self {
         let driver = Driver::new(size, SPLIT);
         let front = connect(socket);
@@ -143,7 +143,7 @@ impl Attacker {
         attacker
     }
 
-    /// Shares the driver's memory and a second file. Whether that was taken.
+    /// Shares the driver's memory and a second file. `false` if the back-end refuses.
     pub(crate) fn share(&mut self, far: &File, size: u64) -> bool {
         let mut payload = [2_u32, 0].map(u32::to_ne_bytes).concat();
         for word in [0, SIZE, USER, 0, FAR, size, USER + FAR, 0] {
@@ -162,7 +162,7 @@ impl Attacker {
             && self.front.start(index, &self.driver.layout(), size.into(), 0).unwrap()
     }
 
-    /// Makes a request available: header, pieces, status, and kicks. Its name.
+    /// Makes a request available (header, pieces, status), and kicks. Returns its buffer id.
     pub(crate) fn request(&mut self, kind: u32, sector: u64, pieces: &[Piece]) -> u16 {
         let header = [&kind.to_le_bytes()[..], &[0; 4], &sector.to_le_bytes()].concat();
         self.driver.write(DATA, &header);
@@ -175,7 +175,7 @@ impl Attacker {
         id
     }
 
-    /// The status of the request, if it ended within `limit`.
+    /// The status of the request, if it completes within `limit`.
     pub(crate) fn ended(&mut self, limit: Duration) -> Option<u8> {
         let end = Instant::now() + limit;
         while Instant::now() < end {
@@ -200,7 +200,7 @@ pub(crate) fn memory(size: u64) -> File {
     file
 }
 
-/// A sparse disk of so many bytes in a directory that is a disk's, or memory.
+/// A sparse disk of this many bytes, in a directory on a disk or in memory.
 pub(crate) fn disk(directory: &Path, name: &str, size: u64) {
     File::create(directory.join(name)).unwrap().set_len(size).unwrap();
 }

@@ -1,4 +1,4 @@
-//! The counts and samples of the programs in the kernel, in the form of a recording.
+//! Converts the counts and samples of the BPF programs into a recording.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use hotspots::{Away, Measured, Recording, Stack, Symbols};
 use super::ticks::{Met, Times};
 use super::{Absence, AbsenceKey};
 
-/// Exits with their times on and off processors.
+/// Exits with their times on and off the CPU.
 pub(super) fn measured(
     profile: &Profile,
     absences: &[(AbsenceKey, Absence)],
@@ -34,10 +34,10 @@ pub(super) fn measured(
     measured
 }
 
-/// With names for addresses.
+/// The stack with addresses resolved to symbols.
 pub(super) fn resolved(recording: &mut Recording, symbols: &mut Symbols, met: &Met, times: Times) -> Stack {
     let mut frames = Vec::with_capacity(met.kernel.len() + met.user.len());
-    // Outer frames hold where a call returns to, which may be behind the end of the caller.
+    // Outer frames are return addresses, which may be past the end of the calling function.
     let called_from = |at: usize, address: u64| if at == 0 { address } else { address.saturating_sub(1) };
     for (at, &address) in met.kernel.iter().enumerate() {
         let frame = symbols.kernel(called_from(at, address));
@@ -45,7 +45,7 @@ pub(super) fn resolved(recording: &mut Recording, symbols: &mut Symbols, met: &M
     }
     for (at, &address) in met.user.iter().enumerate() {
         let address = called_from(at, address);
-        // Without frame pointers the kernel follows whatever the register holds.
+        // In code without frame pointers the unwinder follows whatever value the register has.
         if at > 0 && !symbols.is_code(met.process, address) {
             break;
         }

@@ -1,4 +1,4 @@
-//! Samples of every processor by a counter of it.
+//! Samples all CPUs with a perf event.
 
 use aya::programs::perf_event::{
     HardwareEvent, PerfEvent, PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy, SoftwareEvent,
@@ -12,7 +12,7 @@ use super::super::refusal::{chain, rejected};
 use super::Sampling;
 use crate::Error;
 
-/// Samples every CPU that is online; by what, and how many CPUs.
+/// Starts sampling on all online CPUs; returns the event and the number of CPUs.
 pub(super) fn sample(
     collector: &mut Collector,
     sampling: &Sampling,

@@ -1,4 +1,4 @@
-//! The programs' records of samples and absences, and how often each was met.
+//! The BPF programs' records of samples and of times off the CPU, counted by stack.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use hotspots::{Activity, Away};
 /// `KERNEL_FRAMES` and `USER_FRAMES` of the programs.
 const KERNEL_FRAMES: usize = 64;
 const USER_FRAMES: usize = 96;
-/// Different stacks that are kept as they are, of 1.3 KB at most; as many again are kept without the part of programs,
-/// which a device model can make ever new. Beyond those, samples are lost.
+/// The most different stacks, each of up to 1.3 KB. Another set of this size is kept without user frames, which a
+/// device model can vary at will. Beyond that, samples are lost.
 const MOST_STACKS: usize = 1 << 16;
-/// Threads that are followed at once while they have no processor.
+/// The most threads that are followed at the same time while they are off the CPU.
 const MOST_AWAY: usize = 1 << 16;
-/// The offsets in `struct stacks`; the first part is `struct tick`.
+/// Offsets in `struct stacks`, which begins with `struct tick`.
 const KERNEL_BYTES_AT: usize = 32;
 const USER_BYTES_AT: usize = 36;
 const KERNEL_AT: usize = 40;
 const USER_AT: usize = KERNEL_AT + 8 * KERNEL_FRAMES;
 
-/// A stack of addresses, and who was met there.
+/// A stack of addresses, with its thread and activity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Met {
     pub(super) process: u32,
@@ -29,27 +29,27 @@ pub(super) struct Met {
     pub(super) kernel: Box<[u64]>,
     pub(super) user: Box<[u64]>,
     pub(super) cut: bool,
-    /// The program's part could not be read, or was left out.
+    /// The user stack could not be read, or was dropped.
     pub(super) no_user: bool,
 }
 
-/// The number of samples.
+/// The counts for a stack.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) samples: u64,
     pub(super) away: Away,
 }
 
-/// All that was met so far.
+/// All stacks so far, with their counts.
 #[derive(Debug)]
 pub(super) struct Ticks {
     met: HashMap<Met, Times>,
-    /// Threads without a processor, and where.
+    /// The stacks of threads that are off the CPU.
     away: HashMap<u32, Met>,
-    /// Samples and absences that were counted without the part of programs, and those that found no place.
+    /// Samples and times off the CPU that were counted without user frames, and those that were lost.
     folded: u64,
     lost: u64,
-    /// [`MOST_STACKS`], but for tests.
+    /// [`MOST_STACKS`], except in tests.
     most: usize,
 }
 
@@ -64,7 +64,7 @@ impl Ticks {
         Self { met: HashMap::new(), away: HashMap::new(), folded: 0, lost: 0, most }
     }
 
-    /// Takes one record of the ring. Other bytes are left out.
+    /// Takes a record from the ring, and returns its process. Invalid records are ignored.
     pub(super) fn take(&mut self, bytes: &[u8], isa: Isa) -> Option<u32> {
         let (process, thread, reason) = (u32_at(bytes, 16)?, u32_at(bytes, 20)?, u32_at(bytes, 24)?);
         let kind = u16::from_ne_bytes(bytes.get(28..30)?.try_into().ok()?);
@@ -107,17 +107,18 @@ impl Ticks {
         known.away.add(times.away);
     }
 
-    /// Samples and absences that were counted without the part of programs, because there were too many different stacks.
+    /// Samples and times off the CPU that were counted without user frames, because there were too many different
+    /// stacks.
     pub(super) const fn folded(&self) -> u64 {
         self.folded
     }
 
-    /// Samples and absences that are not counted, for the same reason.
+    /// Samples and times off the CPU that were lost, for the same reason.
     pub(super) const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// All of it, in an order that does not depend on chance.
+    /// All stacks with their counts, in a deterministic order.
     pub(super) fn into_sorted(self) -> Vec<(Met, Times)> {
         let mut all: Vec<_> = self.met.into_iter().collect();
         all.sort_by(|(a, _), (b, _)| {
@@ -133,12 +134,12 @@ fn stacks(bytes: &[u8], process: u32, thread: u32, activity: Activity) -> Met {
         let size = u32_at(bytes, size_at).map_or(-1, u32::cast_signed);
         let count = usize::try_from(size).unwrap_or(0) / 8;
         let frames = (0..count.min(most)).filter_map(|frame| u64_at(bytes, at + 8 * frame));
-        // The kernel puts zeros behind what it could follow.
+        // The kernel appends zeros if it could not unwind further.
         (frames.take_while(|&address| address != 0).collect(), count >= most, size < 0)
     };
     let (kernel, kernel_cut, _) = frames(KERNEL_BYTES_AT, KERNEL_AT, KERNEL_FRAMES);
     let (user, user_cut, no_user) = frames(USER_BYTES_AT, USER_AT, USER_FRAMES);
-    // Those of guests have none.
+    // Samples of guests have no stacks.
     let no_user = no_user && activity != Activity::Guest;
     Met { process, thread, activity, kernel, user, cut: kernel_cut || user_cut, no_user }
 }
@@ -177,7 +178,7 @@ mod tests {
         for bytes in [record(1, 30, &[1, 2], -14), record(3, 30, &[9], 0), record(4, 30, &[], 0)] {
             assert_eq!(ticks.take(&bytes, Isa::Vmx), Some(5));
         }
-        // One that came back from nowhere, and damage.
+        // The return of a thread whose leaving was not seen, and a record that is too short.
         assert_eq!(ticks.take(&record(4, 30, &[], 0), Isa::Vmx), None);
         assert_eq!(ticks.take(&[0; 20], Isa::Vmx), None);
         let all = ticks.into_sorted();
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!(all[1].1.away, Away { times: 1, away_ns: 70, waited_ns: 30 });
     }
 
-    /// A record with one function of a program.
+    /// A record with one user frame.
     fn of_program(kind: u16, address: u64) -> Vec<u8> {
         let mut bytes = record(kind, 30, &[1], 8);
         bytes[USER_AT..USER_AT + 8].copy_from_slice(&address.to_ne_bytes());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What the programs use of the kernel's eBPF interface: numbers of include/uapi/linux/bpf.h, which never change.
- * Written out here so that compiling them needs clang alone, and no header of a distribution.
+ * The parts of the kernel's eBPF interface that the programs use: numbers of include/uapi/linux/bpf.h, which never
+ * change. Written out here so that compiling needs only clang, and no distribution's headers.
  */
 #ifndef EXITLESS_BPF_H
 #define EXITLESS_BPF_H
@@ -16,7 +16,7 @@ typedef unsigned long long u64;
 #define INLINE static inline __attribute__((always_inline))
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-/* A map, described to the loader by types: a number is the length of an array. */
+/* Maps are described to the loader by types: a number is the length of an array. */
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, type) type *name
 
@@ -39,7 +39,10 @@ enum {
 
 static void *(*const map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
-/* Deprecated since Linux 5.5 for its two address spaces, which are one on x86; all kernels have it there. */
+/*
+ * Deprecated since Linux 5.5, because user and kernel addresses may overlap; on x86 they do not, and all kernels
+ * still have it.
+ */
 static long (*const probe_read)(void *to, u32 size, const void *from) = (void *)4;
 static u64 (*const ktime_get_ns)(void) = (void *)5;
 static u32 (*const get_smp_processor_id)(void) = (void *)8;

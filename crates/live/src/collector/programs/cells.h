@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Counting in the kernel. A cell holds one octave of handling times of one reason, or access, of one thread, in
- * buckets as the histogram of `exits::HandlingTime` has them. It is counted in epochs: user space raises the epoch,
- * waits until every program that may have seen the old one is done, and reads the cells of the old one at rest while
- * the next ones fill.
+ * Counting in the kernel. A cell has the handling times of one octave, of one thread and one reason or access, in the
+ * buckets of the histogram of `exits::HandlingTime`. Cells are counted in epochs: user space increments the epoch,
+ * waits until all programs that may have read the old one have ended, and reads the old cells, which no longer
+ * change, while the new ones fill.
  */
 #define BUCKETS_BITS 5
 #define BUCKETS (1 << BUCKETS_BITS)
-/* The octave of those without a handling time: only their count is kept. */
+/* The octave of exits and accesses without a handling time: only their number is kept. */
 #define UNTIMED 255
 
 struct cell_key {
@@ -15,7 +15,7 @@ struct cell_key {
 	u32 thread;
 	u8 kind;
 	u8 octave;
-	/* Epochs take turns. */
+	/* The lowest bit of the epoch. */
 	u8 turn;
 	u8 unused;
 };
@@ -34,7 +34,7 @@ struct cell {
 	u32 buckets[BUCKETS];
 };
 
-/* As vCPUs: most in an array, at a place that follows from the key. */
+/* As with vCPUs, most are in an array, at an index that is calculated from the key. */
 #define DIRECT_BITS 15
 
 struct {
@@ -59,9 +59,9 @@ struct {
 } cells SEC(".maps");
 
 /*
- * For what they have no room for: all threads together, so each processor has its own, and its number in place of the
- * thread's. The loader gives the room. No map of a value for each processor, which would take memory for all keys of all
- * possible ones: programs of tracepoints may not have it allocated when it is needed (before Linux 6.1).
+ * The counts for which the maps above have no room. The key has the CPU instead of the thread, so each CPU has its
+ * own elements. The loader sets the size. Not a per-CPU hash map: it would have to be preallocated, with a value of
+ * each key for all possible CPUs, because tracepoint programs may not allocate one on demand before Linux 6.1.
  */
 struct {
 	NUMBER(type, MAP_HASH);
@@ -71,17 +71,18 @@ struct {
 } other_cells SEC(".maps");
 
 /*
- * The cells of accesses, of all vCPUs together and of one. A guest chooses its ports, registers and addresses, and must
- * not take the room of other guests' exits: half of all cells. A vCPU whose accesses have as many as those of 250 addresses
- * in 8 octaves, whose turns have a cell each, has further addresses counted by page: a display without memory of its own
- * has a million. Beyond the second limit accesses are counted together.
+ * The limits of cells for accesses, of all vCPUs and of one vCPU. A guest chooses its ports, registers and addresses,
+ * and must not take the room that other guests' exits need: the first limit is half of all cells. A vCPU whose
+ * accesses have as many cells as 250 addresses in 8 octaves and two epochs need has further addresses counted by
+ * page, because an emulated display can have a million addresses. Beyond the second limit, accesses are counted
+ * together.
  */
 volatile const u32 most_access_cells;
 #define MOST_ADDRESS_CELLS_OF_VCPU 4096
 #define MOST_ACCESS_CELLS_OF_VCPU 16384
 #define PAGE_OF(address) ((address) & ~4095ULL)
 
-/* How many accesses have got; user space counts them anew when it frees some. */
+/* The number of cells taken by accesses; user space updates it when it frees some. */
 struct {
 	NUMBER(type, MAP_ARRAY);
 	NUMBER(max_entries, 1);
@@ -114,7 +115,7 @@ INLINE void add_square(struct cell *cell, u64 ns)
 	cell->squares_low += square;
 	cell->squares_high += cell->squares_low < square;
 	if (UNLIKELY(high)) {
-		/* (high * 2^32 + low)^2 without its last term. */
+		/* (high * 2^32 + low)^2 without the term low^2. */
 		u64 twice = high * low;
 		u64 middle = twice << 33;
 		cell->squares_low += middle;
@@ -124,7 +125,7 @@ INLINE void add_square(struct cell *cell, u64 ns)
 
 INLINE u32 same_key(const struct cell_key *one, const struct cell_key *other)
 {
-	/* As two words: it is what every exit waits for. */
+	/* As two words, because this is on the path of every exit. */
 	const u64 *a = (const u64 *)one, *b = (const u64 *)other;
 	return a[0] == b[0] && a[1] == b[1];
 }
@@ -152,21 +153,21 @@ INLINE struct cell *known_cell(const struct cell_key *key)
 	return cell ? cell : map_lookup_elem(&cells, key);
 }
 
-/* Makes it that of the vCPU's other accesses. Only the octaves differ, so there are few of them. */
+/* Turns the key into that of the vCPU's other accesses. Only their octaves differ, so there are few such cells. */
 INLINE void make_other(struct cell_key *key)
 {
 	key->kind = KIND_OTHER_ACCESS;
 	key->value = 0;
 }
 
-/* Takes one of the cells that accesses may have; 0 when there is none. */
+/* Takes one of the cells for accesses; 0 if the limit is reached. */
 INLINE u32 take_access_cell(struct vcpu *vcpu)
 {
 	u32 zero = 0;
 	u64 *taken = map_lookup_elem(&access_cells, &zero);
 	if (!taken || *taken >= most_access_cells || vcpu->access_cells >= MOST_ACCESS_CELLS_OF_VCPU)
 		return 0;
-	/* Of all processors, and seldom. */
+	/* Atomic, because all CPUs share it; it is rare. */
 	__sync_fetch_and_add(taken, 1);
 	vcpu->access_cells += 1;
 	return 1;
@@ -206,7 +207,7 @@ static __attribute__((noinline)) struct cell *new_cell(struct vcpu *vcpu, struct
 	empty.key = *key;
 	if (!map_update_elem(&cells, key, &empty, UPDATE_NOEXIST))
 		return map_lookup_elem(&cells, key);
-	/* Exits by their reasons need what room is left. */
+	/* The room that is left is for exits by reason. */
 	if (key->kind != KIND_REASON)
 		make_other(key);
 	key->thread = get_smp_processor_id();
@@ -237,7 +238,7 @@ INLINE void add(struct vcpu *vcpu, const struct sample *sample)
 	volatile u64 *raised = map_lookup_elem(&epoch, &zero);
 	if (!raised)
 		return;
-	/* Read once: in the next epoch, the cell that was found for this one must stay as it is. */
+	/* Read only once: if user space increments the epoch now, the cell of the other epoch must not be changed. */
 	u64 now = *raised;
 	u64 ns = sample->ns;
 	u32 octave = 0, bucket = ns;
@@ -292,8 +293,9 @@ static __attribute__((noinline)) int add_pending(struct vcpu *vcpu, u32 sort, u6
 }
 
 /*
- * Global functions, which the verifier (since Linux 5.6) follows once and not for each call on each path: 12,000 instructions
- * for kvm_entry instead of 43,000. One with the time and one without: a constant leaves less to follow.
+ * Global functions, which the verifier (since Linux 5.6) checks once instead of for each call on each path: 12,000
+ * instructions for kvm_entry instead of 43,000. One with the time and one without, because a constant leaves less to
+ * check.
  */
 __attribute__((noinline)) int add_timed_access(u64 key, u32 sort, u64 now)
 {
@@ -342,7 +344,7 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 {
 	struct pending *pending = &vcpu->pending[sort];
 	u64 now = ktime_get_ns();
-	/* Of two of a sort the first is counted and only the second is timed. */
+	/* Of two accesses of one class, the first is counted and only the second is timed. */
 	if (vcpu->waiting & (1 << sort))
 		add_access(vcpu, sort, now, 0);
 	pending->value = value;
@@ -356,13 +358,16 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 		vcpu->waiting &= ~(1 << sort);
 		return;
 	}
-	/* AVIC's events say why there was an exit, so the whole exit is theirs. */
+	/*
+	 * AVIC's events, and those of nested guests, describe the exit itself, so the access lasts as long as the
+	 * exit.
+	 */
 	if (sort >= SORT_AVIC)
 		pending->since_ns = vcpu->exit_ns;
 	vcpu->waiting |= 1 << sort;
 }
 
-/* If its exit follows it is handled from there on, else it is counted alone. */
+/* If the exit that belongs to it follows, it is timed from there on; otherwise it is only counted. */
 INLINE void note_early(void *context, struct vcpu *vcpu, u32 sort, u32 follows)
 {
 	if (follows) {

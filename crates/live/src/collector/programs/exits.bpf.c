@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * Follows the exits of every vCPU in the kernel, by the rules of `perf kvm stat`: an exit is handled until the next
- * entry of the same thread; a port, an MSR, an APIC register or a write to an address without memory from its event
- * to that entry; a read of such an address from the exit to its event.
+ * entry of the same thread; a port, an MSR, an APIC register or an MMIO write from its event to that entry; an MMIO
+ * read from the exit to its event.
  *
- * Compiled in four ways: counting into cells (no macro), or giving each exit to user space through a ring buffer
- * (RECORD_RING) or, before Linux 5.8, through perf's buffers (RECORD_PERF), or counting into cells and sampling what
- * the processors do meanwhile (HOT_SPOTS).
+ * Compiled in four variants: counting into cells (no macro); passing each exit to user space through a ring buffer
+ * (RECORD_RING) or, before Linux 5.8, through perf's buffers (RECORD_PERF); counting into cells and sampling what the
+ * CPUs do meanwhile (HOT_SPOTS).
  *
- * All that a thread's exits change belongs to that thread and is changed in its own context, so that nothing here
- * needs a lock, an atomic operation or a copy for each processor.
+ * All state that a thread's exits change belongs to that thread and is only changed in its context, so that nothing
+ * here needs a lock, an atomic operation or a per-CPU copy.
  */
 #include "bpf.h"
 
-/* What the loader found out about the running kernel; never written here. */
+/* Set by the loader for the running kernel; read-only here. */
 
-/* 1: only exits of processes in `watched`. */
+/* 1: only exits of the processes in `watched`. */
 volatile const u32 filtered;
 /* 1: exit codes are SVM's. */
 volatile const u32 svm;
-/* Raw tracepoints: which argument of kvm_exit is the vCPU (0, or 1 behind the reason before Linux 5.17). */
+/* Raw tracepoints: the index of the vCPU among kvm_exit's arguments (0, or 1 after the reason before Linux 5.17). */
 volatile const u32 vcpu_argument;
-/* Raw tracepoints: bytes from struct kvm_vcpu to its number; to struct vcpu_vmx's exit reason, or to the pointer
- * to the VMCB and from there to the exit code. */
+/*
+ * Raw tracepoints: offsets in struct kvm_vcpu of its ID; in struct vcpu_vmx of the exit reason, or in struct vcpu_svm
+ * of the pointer to the VMCB and in that of the exit code.
+ */
 volatile const u32 vcpu_id_at;
 volatile const u32 reason_at;
 volatile const u32 vmcb_at;
-/* Tracepoints: bytes from the start of the record to each field, from the event's format file. */
+/* Tracepoints: the offset of each field in the record, from the event's format file. */
 volatile const u32 exit_reason_at;
 volatile const u32 entry_vcpu_at;
 volatile const u32 pio_rw_at, pio_port_at;
@@ -37,15 +39,15 @@ volatile const u32 ipi_id_at;
 volatile const u32 unaccelerated_offset_at, unaccelerated_rw_at;
 
 /*
- * 1 while events are followed. Attaching and detaching one program after the other takes long (the kernel waits for all
- * processors each time), and an exit that is seen by itself, without its entry, has no time. So all programs are there
- * before this is raised, and all still are when it is lowered.
+ * 1 while events are followed. Attaching and detaching programs one by one takes long (the kernel waits for all CPUs
+ * each time), and an exit without its entry has no time. So all programs are attached before this is set, and stay
+ * attached until it is cleared.
  */
 volatile u32 running;
 
 #define NO_VCPU 0xffffffff
 
-/* What a cell counts; the reason or the access is its value. */
+/* The kind of a cell; its value is the reason or the access. */
 enum kind {
 	KIND_REASON,
 	KIND_PORT_READ,
@@ -61,12 +63,12 @@ enum kind {
 	KIND_UNACCELERATED_WRITE,
 	KIND_NESTED_EXIT,
 	KIND_NESTED_TO_L1,
-	/* Accesses that have no cell for themselves. */
+	/* Accesses that have no cell of their own. */
 	KIND_OTHER_ACCESS,
 	KINDS,
 };
 
-/* Accesses that wait for the entry: one of each sort, the last. */
+/* The classes of accesses that wait for the entry: the last one of each class is kept. */
 enum sort { SORT_PORT, SORT_MMIO, SORT_MSR, SORT_APIC, SORT_AVIC, SORT_NESTED, SORTS };
 
 struct pending {
@@ -77,34 +79,35 @@ struct pending {
 };
 
 /*
- * One vCPU, told apart by a key: the address of its structure from raw tracepoints, the thread from the others, which do
- * not say it.
+ * A vCPU. The key is the address of its structure with raw tracepoints, or the thread with the others, which do not
+ * pass the vCPU.
  */
 struct vcpu {
 	u64 key;
-	/* Process and thread, as the kernel gives them together. */
+	/* Process and thread, as bpf_get_current_pid_tgid() returns them. */
 	u64 id;
-	/* When it left the guest; 0 while it is there, or was not seen leaving. */
+	/* The time of the exit; 0 in the guest, and if no exit was seen. */
 	u64 exit_ns;
-	/* From when a read of an address is measured; 0 after one. */
+	/* The start of the time of an MMIO read; 0 after the first one in an exit. */
 	u64 mmio_start_ns;
 	u32 number;
 	u32 reason;
 	u16 cpu;
 	u8 ignored;
-	/* A bit for each sort that waits. */
+	/* A bit for each class that waits. */
 	u8 waiting;
-	/* Cells that its accesses have got. */
+	/* The number of cells that its accesses have taken. */
 	u16 access_cells;
-	/* A bit for each sort that came before the event of its exit. */
+	/* A bit for each class whose event came before the event of its exit. */
 	u8 early;
 	u8 unused;
 	struct pending pending[SORTS];
 };
 
 /*
- * Where a vCPU is found costs more than anything else here, so most are in an array at a place that follows from the
- * key. A place is taken by whoever puts its number into `places_taken`; who finds two taken goes into the hash.
+ * Finding a vCPU is the most expensive step here, so most vCPUs are in an array, at an index that is calculated from
+ * the key. An element is taken by inserting its index into `places_taken`; if two elements are taken, the vCPU goes
+ * into the hash map.
  */
 #define PLACES_BITS 13
 
@@ -129,7 +132,7 @@ struct {
 	TYPE(value, struct vcpu);
 } vcpus SEC(".maps");
 
-/* The key of the vCPU that a thread runs, for events that do not say it. */
+/* The key of the vCPU that a thread runs, for events that do not have it. */
 struct {
 	NUMBER(type, MAP_HASH);
 	NUMBER(max_entries, 65536);
@@ -144,11 +147,11 @@ struct {
 	TYPE(value, u8);
 } watched SEC(".maps");
 
-/* What could not be kept: records, and exits for which there was no room; and how often processors were sampled. */
+/* Records that were lost, exits for which there was no room, and samples of all CPUs. */
 enum counter { LOST_RECORDS, EXITS_WITHOUT_ROOM, TICKS, COUNTERS };
 
 #ifdef HOT_SPOTS
-/* Processes that have vCPUs: their other threads work for the device model. */
+/* Processes with vCPUs: their other threads belong to the device model. */
 struct {
 	NUMBER(type, MAP_HASH);
 	NUMBER(max_entries, 4096);
@@ -171,7 +174,7 @@ INLINE void count(u32 which)
 		*counter += 1;
 }
 
-/* Spreads keys that differ in few bits (Fibonacci hashing). */
+/* Distributes keys that differ in few bits (Fibonacci hashing). */
 INLINE u32 spread(u64 key, u32 bits)
 {
 	return (key * 0x9e3779b97f4a7c15ULL) >> (64 - bits);
@@ -209,7 +212,7 @@ static __attribute__((noinline)) struct vcpu *new_vcpu(u64 key)
 	return map_lookup_elem(&vcpus, &key);
 }
 
-/* It is new, another thread runs it now, or another VM has got the memory of one that ended. */
+/* For a new vCPU, one that another thread runs now, or one that has the memory of a vCPU that no longer exists. */
 INLINE struct vcpu *begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
 {
 	u32 thread = id, process = id >> 32;
@@ -231,13 +234,10 @@ INLINE struct vcpu *begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
 	return vcpu;
 }
 
-/*
- * What programs return: a perf event of the same tracepoint, be it of this or another process, gets only what every program
- * attached to it keeps.
- */
+/* The programs' return value. With 0, perf events of the same tracepoint, in any process, would not get the event. */
 #define KEEP 1
 
-/* The exit before this one, if no entry of its thread followed. */
+/* Ends the previous exit, if it was not followed by an entry of its thread. */
 INLINE void close_last(void *context, struct vcpu *vcpu)
 {
 	if (UNLIKELY(vcpu && vcpu->exit_ns)) {
@@ -250,8 +250,8 @@ INLINE void close_last(void *context, struct vcpu *vcpu)
 #define SVM_EXIT_MSR 0x7c
 
 /*
- * Before Linux 6.5, KVM for AMD sends the IPI that a guest requests of its x2APIC, and traces both accesses, before it traces
- * the exit.
+ * Before Linux 6.5, KVM for AMD sends an IPI that the guest requests through its x2APIC, and traces both accesses,
+ * before it traces the exit.
  */
 INLINE u32 can_be_early(u32 sort)
 {
@@ -290,7 +290,7 @@ INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
 	return KEEP;
 }
 
-/* A new vCPU may have the memory of one whose thread ended within an exit: that exit has no entry. */
+/* A new vCPU may have the memory of one whose thread ended during an exit: that exit has no entry. */
 INLINE int entered_guest(void *context, struct vcpu *vcpu)
 {
 	if (!running || !vcpu || !vcpu->exit_ns || vcpu->id != get_current_pid_tgid())
@@ -320,7 +320,7 @@ INLINE int accessed(void *context, u32 kind, u32 sort, u64 value)
 	return KEEP;
 }
 
-/* Whose exit it was: it goes by the reason for which the processor left the nested guest, whatever L1 is told. */
+/* The value is the reason of the exit from the nested guest, whatever L1 is told. */
 INLINE int nested(void *context, u32 kind)
 {
 	struct vcpu *vcpu = vcpu_of_thread();
@@ -329,7 +329,7 @@ INLINE int nested(void *context, u32 kind)
 	return KEEP;
 }
 
-/* A read that is not answered yet is followed by the one that is, which is the one that counts. */
+/* KVM traces a read that needs user space again when it is completed, and that event counts. */
 #define MMIO_READ 1
 #define MMIO_WRITE 2
 
@@ -348,5 +348,5 @@ INLINE int mmio(void *context, u64 type, u64 address)
 #include "hot_spots.h"
 #endif
 
-/* The kernel lends most of these functions to programs of a licence compatible with its own. */
+/* The kernel offers most of these functions only to programs with a GPL-compatible licence. */
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

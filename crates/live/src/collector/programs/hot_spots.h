@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What processors do while exits are handled: at each tick of a perf event, the stacks of the thread that it met, with
- * the exit that the thread is handling; and for how long, and where, a thread that handles an exit had no processor.
+ * What CPUs do while exits are handled: at each sample of a perf event, the stacks of the running thread with the
+ * exit that it handles; and where, and for how long, a thread was off the CPU while it handled an exit.
  *
- * A tick may come at any instruction, by NMI, so the program for it writes to the ring alone and changes nothing that
- * the other programs keep.
+ * A sample may be taken at any instruction, in an NMI, so its program only writes to the ring and changes no state of
+ * the other programs.
  */
 
-/* Raw tracepoints: bytes from struct kvm_vcpu to what says that KVM takes an interrupt which came in the guest; 0 where
- * the kernel does not tell. */
+/*
+ * Raw tracepoints: the offset in struct kvm_vcpu of the field that is set while KVM handles an interrupt that arrived
+ * in the guest; 0 if the kernel does not have it.
+ */
 volatile const u32 from_guest_at;
-/* Tracepoints of the scheduler: bytes from the start of the record to each field. */
+/* Tracepoints of the scheduler: the offset of each field in the record. */
 volatile const u32 switch_state_at, switch_next_at;
 volatile const u32 wakeup_thread_at;
 /* Reasons of exits that wait for the guest's next interrupt: their stacks say nothing. */
@@ -23,15 +25,15 @@ enum tick_type {
 	TICK_IN_GUEST,
 	TICK_IN_EXIT,
 	TICK_IN_MONITOR,
-	/* The thread, in an exit, gave up its processor; its stacks there. */
+	/* The thread went off the CPU in an exit; with its stacks there. */
 	TICK_AWAY,
-	/* It has one again. */
+	/* The thread is on a CPU again. */
 	TICK_BACK,
 };
 
 struct tick {
 	u64 away_ns;
-	/* Of these, when it could have run and waited for a processor. */
+	/* The part of it in which the thread was runnable and waited for a CPU. */
 	u64 waited_ns;
 	u32 process;
 	u32 thread;
@@ -42,7 +44,7 @@ struct tick {
 
 struct stacks {
 	struct tick tick;
-	/* Bytes of each; negative: why there is none. */
+	/* The size of each stack in bytes; negative is the error. */
 	s32 kernel_bytes;
 	s32 user_bytes;
 	u64 kernel[KERNEL_FRAMES];
@@ -54,7 +56,7 @@ struct {
 	NUMBER(max_entries, 16 << 20);
 } ticks SEC(".maps");
 
-/* Threads of the kernel that work for a device model (vhost before Linux 6.4), and for which. */
+/* Kernel threads that work for a device model (vhost before Linux 6.4), with its process. */
 struct {
 	NUMBER(type, MAP_HASH);
 	NUMBER(max_entries, 4096);
@@ -62,7 +64,7 @@ struct {
 	TYPE(value, u32);
 } workers SEC(".maps");
 
-/* Threads that gave up their processor within an exit. */
+/* Threads that went off the CPU in an exit. */
 struct away {
 	u64 since_ns;
 	u64 woken_ns;
@@ -79,7 +81,7 @@ struct {
 	TYPE(value, struct away);
 } away SEC(".maps");
 
-/* How long they were without one, over all. */
+/* The total time off the CPU. */
 struct absence_key {
 	u32 process;
 	u32 thread;
@@ -111,7 +113,7 @@ INLINE void fill_tick(struct tick *tick, u32 type, u64 id, u32 reason)
 	tick->cpu = get_smp_processor_id();
 }
 
-/* One without stacks. */
+/* A record without stacks. */
 INLINE void give_tick(u32 type, u64 id, u32 reason)
 {
 	struct tick *tick = ringbuf_reserve(&ticks, sizeof(*tick), 0);
@@ -137,7 +139,10 @@ INLINE int give_stacks(void *context, u32 type, u64 id, u32 reason)
 	return 1;
 }
 
-/* KVM lets an interrupt or NMI that ended the guest's turn in only after kvm_exit: what it met is the guest. */
+/*
+ * KVM handles an interrupt or NMI that caused the exit after kvm_exit. If a sample is taken in that, it is a sample
+ * of the guest.
+ */
 INLINE u32 met_guest(struct vcpu *vcpu)
 {
 	u8 from_guest = 0;
@@ -179,7 +184,7 @@ SEC("perf_event") int tick(void *context)
 
 INLINE void went_away(void *record, struct vcpu *vcpu, u32 thread)
 {
-	/* TASK_RUNNING, or it was pushed off: the lowest bits are zero (TASK_REPORT_MAX is above them). */
+	/* TASK_RUNNING, or preempted: the lowest bits are zero (TASK_REPORT_MAX is above them). */
 	u32 runnable = !(field(record, switch_state_at, 8) & 0xff);
 	u32 reason = vcpu->reason;
 	u32 told = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Raw tracepoints: the arguments as KVM gives them, before the kernel makes a record of them, which costs more than
- * all that is done here. The price is that the reason must be read from KVM's own structures, whose layout comes
- * from the modules' BTF.
+ * Raw tracepoints: the arguments as KVM passes them, before the kernel makes a record of them, which costs more than
+ * all that is done here. In return, the reason must be read from KVM's own structures, whose layout comes from the
+ * modules' BTF.
  */
 
 INLINE u32 raw_reason(void *vcpu)

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Each exit for itself, to user space. */
+/* Passes each exit to user space. */
 
 enum record_type { RECORD_EXIT, RECORD_ACCESS };
 
-/* An exit, or before it an access of it. */
+/* An exit, or an access of the exit, which precedes it. */
 struct record {
 	u64 exit_ns;
-	/* Of an exit, or of an access that is over: how long it took; UNKNOWN when the next event of the thread was another
-	 * exit, or when it is not over. */
+	/*
+	 * The time of an exit, or of an access that is complete; UNKNOWN if the next event of the thread was another
+	 * exit, or if the access is not complete.
+	 */
 	u64 handling_ns;
 	/* The reason, or what was accessed. */
 	u64 value;
-	/* Of an access: from when on it is handled. Of an exit: now. */
+	/* Of an access, the start of its time. Of an exit, its end. */
 	u64 since_ns;
 	u32 process;
 	u32 thread;
@@ -66,7 +68,7 @@ INLINE void give(void *context, struct vcpu *vcpu, u64 handling_ns, u64 since_ns
 	record->kind = kind;
 	record->value = value;
 #ifdef RECORD_RING
-	/* User space looks at fixed times: waking it for each exit would cost more than the exit. */
+	/* User space polls: waking it for each exit would cost more than the exit. */
 	ringbuf_submit(record, RINGBUF_NO_WAKEUP);
 #else
 	if (perf_event_output(context, &records, CURRENT_CPU, record, sizeof(*record)) && type == RECORD_EXIT)
@@ -90,12 +92,15 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 	u64 now = ktime_get_ns();
 	u64 handling_ns = UNKNOWN;
 	if (kind == KIND_MMIO_READ) {
-		/* Over already. Of two in one exit only the first is measured. */
+		/* It is complete. Of two reads in one exit, only the first is timed. */
 		if (vcpu->mmio_start_ns)
 			handling_ns = now - vcpu->mmio_start_ns;
 		vcpu->mmio_start_ns = 0;
 	}
-	/* AVIC's events, and those of nested guests, say why there was an exit, so the whole exit is theirs. */
+	/*
+	 * AVIC's events, and those of nested guests, describe the exit itself, so the access lasts as long as the
+	 * exit.
+	 */
 	u64 since_ns = sort >= SORT_AVIC ? vcpu->exit_ns : now;
 	give(context, vcpu, handling_ns, since_ns, RECORD_ACCESS, kind, value);
 }

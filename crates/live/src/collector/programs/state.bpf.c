@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Reads what KVM keeps of vCPUs, whether they run or not: goes through the open files of all processes (Linux 5.8's
- * iterator) and follows paths of pointers from those that are wanted. Which vCPUs, and which paths, user space says.
+ * Reads KVM's state of vCPUs, whether they run or not: iterates over the open files of all processes (Linux 5.8), and
+ * follows paths of pointers from the wanted vCPUs. User space selects the vCPUs and the paths.
  */
 #include "bpf.h"
 
-/* Bytes from struct task_struct to its process, and from struct file to the vCPU. */
+/* Offsets in struct task_struct of the process ID, and in struct file of the pointer to the vCPU. */
 volatile const u32 task_process_at;
 volatile const u32 file_private_at;
 
 #define PATHS 20
 #define STEPS 4
 
-/* From a vCPU to a value: at each step bytes are added, and all but the last follow a pointer. No steps: no such. */
+/*
+ * A path from a vCPU to a value: each step adds an offset, and all but the last follow a pointer. Without steps there
+ * is no such value.
+ */
 struct path {
 	u32 steps;
 	u32 size;
@@ -26,7 +29,7 @@ struct place {
 
 struct values {
 	u64 object;
-	/* A bit for each value that could be read. */
+	/* A bit for each value that was read. */
 	u64 read;
 	u64 value[PATHS];
 };
@@ -45,7 +48,7 @@ struct {
 	TYPE(value, struct values);
 } vcpus SEC(".maps");
 
-/* struct bpf_iter__task_file, the same since Linux 5.8. */
+/* struct bpf_iter__task_file, unchanged since Linux 5.8. */
 struct context {
 	u64 meta;
 	u64 task;
@@ -86,7 +89,7 @@ SEC("iter/task_file") int state(void *arguments)
 	struct context context = {};
 	struct place place = {};
 	u64 object = 0;
-	/* By the helper, so that what it gives are plain numbers, to which offsets can be added. */
+	/* Copied by the helper, so that the verifier sees plain numbers, to which offsets can be added. */
 	probe_read(&context, sizeof(context), arguments);
 	if (!context.task || !context.file)
 		return 0;

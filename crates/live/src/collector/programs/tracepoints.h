@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Tracepoints: the stable records that the format files describe, for kernels whose modules have no BTF. */
 
-/* The verifier of Linux 5.4 takes an offset that it does not know only in an address to read from. */
+/* The verifier of Linux 5.4 accepts an unknown offset only in the source address of probe_read(). */
 INLINE u64 field(void *record, u32 at, u32 size)
 {
 	u64 value = 0;

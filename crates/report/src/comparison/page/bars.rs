@@ -10,7 +10,7 @@ use crate::page::axis::{linear_ticks, percent};
 use crate::page::chart::chart;
 use crate::page::round;
 
-/// The end of the longest bar, with room for its figure behind it.
+/// The end of the longest bar, as a share of the width, so that its figure fits behind it.
 const LONGEST: f64 = 0.84;
 const MOST_DRAWN: usize = 14;
 const BAR: u32 = 11;
@@ -20,7 +20,7 @@ const GAP: u32 = 12;
 /// Before, after, and the change with its interval.
 type Sides = (f64, f64, Option<Estimate>);
 
-/// A figure of both sides, and its format.
+/// A figure to draw for both sides, and its format.
 struct Drawn<'a> {
     title: String,
     of: &'a dyn Fn(&ComparedRow) -> Sides,
@@ -72,7 +72,7 @@ fn figure(compared: &Compared<'_>, drawn: &Drawn<'_>, keep: impl Fn(&ComparedRow
     }
     let longest = rows.iter().map(|row| figures(row).0.max(figures(row).1)).fold(0.0, f64::max);
     let ends = rows.iter().filter_map(|row| Some(whisker(figures(row).0, figures(row).2)?.1));
-    // A whisker may be very long; the bars are the subject of the comparison.
+    // Limit the scale: a very long whisker would make the bars too short.
     let most = ends.fold(longest, f64::max).min(longest * 1.5);
     let most = if most > 0.0 { most } else { 1.0 };
     let across = |value: f64| (value / most).min(1.0) * LONGEST;
@@ -125,13 +125,13 @@ fn figure(compared: &Compared<'_>, drawn: &Drawn<'_>, keep: impl Fn(&ComparedRow
 fn label(drawn: &Drawn<'_>, tick: f64) -> String {
     match tick {
         0.0 => "0".to_owned(),
-        // A round number needs no zeros after its point.
+        // Omit trailing zeros of round numbers.
         _ if drawn.title.starts_with("Handling") => round(tick),
         _ => (drawn.shown)(tick),
     }
 }
 
-/// The figure after at both ends of the interval, if it has both.
+/// The figure after at both ends of the interval; `None` if an end is open.
 fn whisker(before: f64, estimate: Option<Estimate>) -> Option<(f64, f64)> {
     let interval = estimate?.interval?;
     let at = |percent: f64| before * (1.0 + percent / 100.0);

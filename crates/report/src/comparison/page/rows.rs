@@ -133,15 +133,15 @@ fn changes(compared: &Compared<'_>, of: Of<'_>) -> Vec<Column> {
     ]
 }
 
-/// The range of changes that is drawn, in percent.
+/// The drawn range of changes, in percent.
 struct Span {
     low: f64,
     high: f64,
 }
 
 impl Span {
-    /// Includes zero, in steps of ten. The range ends at a doubling, because larger ones would hide the other
-    /// rows.
+    /// The range of the estimates, rounded to multiples of ten. It includes zero and ends at +100 %, because larger changes
+    /// would hide the other rows.
     fn new(estimates: impl Iterator<Item = Estimate>) -> Self {
         let ends: Vec<f64> = estimates
             .filter_map(|estimate| estimate.interval)
@@ -183,7 +183,7 @@ impl Span {
                 @if let Some(interval) = interval {
                     line.interval x1=(percent(self.across(interval.low))) x2=(percent(self.across(interval.high))) y1="9" y2="9" {}
                 }
-                // An arrow for an interval that extends beyond the end.
+                // An arrow if the interval extends beyond the range.
                 @if interval.is_some_and(|interval| interval.high > self.high) {
                     svg x="100%" y="4" width="1" height="10" overflow="visible" { path.best d="M-7 0l7 5-7 5z" {} }
                 }

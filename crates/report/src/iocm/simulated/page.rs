@@ -9,7 +9,7 @@ use crate::page::document::{ARMS, styled, tile};
 
 const STYLES: [&str; 2] = [ARMS, include_str!("../iocm.css")];
 
-/// The policy at one moment of a replay.
+/// The policy at one time of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
     /// Seconds from the beginning.
@@ -20,8 +20,8 @@ pub struct Moment {
     pub cores: usize,
 }
 
-/// The outcome as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
-/// `course` holds the moments of the replay in order.
+/// The outcome as one page that opens offline, follows the reader's dark mode, fits a phone and prints. `course` has the
+/// moments of the replay in order of time.
 pub fn page(outcome: &Replayed, course: &[Moment]) -> String {
     let sections = html! {
         (head(outcome))
@@ -115,7 +115,7 @@ fn over_time(outcome: &Replayed, course: &[Moment]) -> Markup {
 }
 
 fn by_phase(outcome: &Replayed) -> Markup {
-    /// The most that are drawn; the table has all.
+    /// The maximum number of phases that are drawn. The table has all.
     const DRAWN: usize = 30;
     let arms = ["the monitor", "the same, settled", "the best number", "a thread for each device"]
         .map(str::to_owned);
@@ -198,7 +198,7 @@ mod tests {
             course.push(Moment { time: period.time, attained: period.attained, cores });
         });
         let outcome = outcome.unwrap();
-        // Without the script's test for NaN.
+        // Remove the script's test for NaN.
         let page = super::page(&outcome, &course).replace("Number.isNaN", "");
         assert_eq!(page.matches("<svg role=\"img\"").count(), 3);
         assert_eq!(page.matches("<script").count(), 1);

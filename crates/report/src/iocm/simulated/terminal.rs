@@ -11,8 +11,8 @@ use crate::text::printable;
 
 /// The phases of a replay with the served share of offered work, and the sums below.
 ///
-/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
-/// that. Without `colour` it has no escape sequences.
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out if needed. Without
+/// `colour` it has no escape sequences.
 #[must_use]
 pub fn terminal(outcome: &Replayed, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);

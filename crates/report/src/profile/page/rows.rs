@@ -8,10 +8,10 @@ use crate::page::table::{Cell, Column, render};
 use crate::recordings::words::{vcpu, vm};
 use crate::text::printable;
 
-/// The number of rows that are not folded.
+/// The number of rows shown before the rest is collapsed.
 const MOST_ROWS: usize = 12;
 
-/// The rows of `table`, which was made of `profile`, over `observed_ns` nanoseconds.
+/// The rows of `table`, which was made from `profile`, over `observed_ns` nanoseconds.
 pub(crate) fn exits(caption: &str, table: &Table, profile: &Profile, observed_ns: u64) -> Markup {
     let all: Vec<&Exits> =
         table.rows().iter().map(|row| &row.exits).chain(table.rest().map(|rest| &rest.exits)).collect();
@@ -60,7 +60,7 @@ pub(crate) fn exits(caption: &str, table: &Table, profile: &Profile, observed_ns
     render(caption, &columns, 1)
 }
 
-/// The table of accesses of one kind; a long one is folded after its first rows.
+/// The table of accesses of one kind. A long one is collapsed after its first rows.
 pub(crate) fn accesses(title: &str, dimension: Dimension, profile: &Profile, observed_ns: u64) -> Markup {
     let Ok(grouping) = Grouping::new([dimension]) else { return html! {} };
     let mut table = Table::new(profile, grouping);
@@ -82,7 +82,7 @@ pub(crate) fn accesses(title: &str, dimension: Dimension, profile: &Profile, obs
     }
 }
 
-/// The text of a row in a column of names.
+/// A function that returns the text of a row in a column of names.
 type Naming<'a> = Box<dyn Fn(Key) -> String + 'a>;
 
 fn names(table: &Table, profile: &Profile) -> Vec<Column> {

@@ -1,4 +1,4 @@
-//! The time of each vCPU and each VM by use.
+//! The time of each vCPU and each VM: handling exits, asleep, and the rest.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::page::axis::percent;
 use crate::page::table::{Cell, Column, render};
 use crate::recordings::words::{vcpu, vm};
 
-/// The time of some vCPUs by use.
+/// The time of some vCPUs, by its use.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spent {
     vcpus: u32,

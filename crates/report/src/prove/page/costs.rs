@@ -37,7 +37,7 @@ pub(crate) fn render(outcome: &Proof) -> Markup {
     }
 }
 
-/// The change of each measure at each cost of a switch, as lines with a table below.
+/// The change of each measure at each cost of a switch between guest and host, as lines with a table below.
 pub(crate) fn over_costs(outcome: &Proof) -> Markup {
     let rows: Vec<(Measure, Vec<(u32, f64)>)> = outcome
         .measures
@@ -90,13 +90,13 @@ fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
     const NAMES: f64 = 190.0;
     let most = f64::from(costs.last().copied().unwrap_or(1).max(1));
     let x = |cycles: u32| 40.0 + f64::from(cycles) / most * (WIDTH - NAMES - 40.0);
-    // From no change at the top to -100 % at the bottom.
+    // The top is no change, the bottom is -100 %.
     let y = |change: f64| 10.0 + (-change).clamp(0.0, 100.0) / 100.0 * (HEIGHT - 35.0);
     let path = |points: &[(u32, f64)]| {
         let at = points.iter().map(|&(cycles, change)| format!("{:.1},{:.1}", x(cycles), y(change)));
         at.collect::<Vec<_>>().join(" ")
     };
-    // Names that would overlap move down.
+    // Move names down that would overlap.
     let mut ends: Vec<(f64, Measure)> =
         rows.iter().filter_map(|(measure, points)| points.last().map(|last| (y(last.1), *measure))).collect();
     ends.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -239,13 +239,13 @@ fn runs(row: &MeasureOutcome) -> String {
     runs.map_or_else(|| NONE.to_owned(), |runs| runs.to_string())
 }
 
-/// From the lowest end of the intervals to the highest, including zero, in steps of ten.
+/// The range of the intervals, including zero, rounded to multiples of ten.
 fn span(measures: &[MeasureOutcome]) -> Interval {
     let ends = || {
         let intervals = measures.iter().filter_map(|row| row.difference?.interval);
         intervals.flat_map(|interval| [interval.low, interval.high])
     };
-    // An interval of hundreds of percent would hide the others.
+    // Limit it to ±100 %: an interval of hundreds of percent would make the others too small to read.
     let low = ends().fold(-10.0, f64::min).max(-100.0);
     let high = ends().fold(10.0, f64::max).min(100.0);
     Interval { low: (low / 10.0).floor() * 10.0, high: (high / 10.0).ceil() * 10.0 }
@@ -260,7 +260,7 @@ fn span_labels(span: Interval) -> Markup {
         svg width="100%" height="14" aria-hidden="true" {
             text.tick x="0" y="11" { (text::minus(&format!("{:.0}", span.low))) }
             text.tick x=(percent(across(0.0, span))) y="11" text-anchor="middle" { "0" }
-            // Near the zero there is no room for another label.
+            // There is no room for this label if the zero is close.
             @if across(0.0, span) < 0.7 {
                 text.tick x="100%" y="11" text-anchor="end" { (format!("+{:.0}", span.high)) }
             }

@@ -14,8 +14,8 @@ const LANE: u32 = 40;
 const GAP: u32 = 6;
 const MOST_BINS: usize = 90;
 const FEWEST_BINS: usize = 12;
-/// The least width of a bin in steps of the clock: narrower bins would show a comb that is not in the
-/// samples.
+/// The minimum width of a bin in steps of the clock: narrower bins would be empty between the steps, which looks like a
+/// comb.
 const STEPS_PER_BIN: f64 = 4.0;
 
 pub(crate) fn render(outcome: &Proof, recording: &Recording) -> Markup {
@@ -79,13 +79,13 @@ fn multiple(outcome: &Proof, recording: &Recording, row: &MeasureOutcome) -> Mar
     }
 }
 
-/// The outline of a histogram whose bins are evenly wide on the axis.
+/// The outline of a histogram with bins of equal width on the axis.
 fn hill(cycles: &[u64], axis: &LogAxis, arm: Arm, top: u32) -> Markup {
     let mut bins = vec![0.0_f64; bins(cycles, axis)];
     let count = bins.len();
     for &cycles in cycles {
         let share = axis.share(cycles as f64);
-        // Samples beyond the axis would pile up at its end.
+        // Leave out samples beyond the axis: they would pile up at its end.
         if share < 1.0 {
             bins[((share * count as f64) as usize).min(count - 1)] += 1.0;
         }

@@ -11,9 +11,9 @@ use crate::page::chart::chart;
 use crate::prove::words;
 use crate::text;
 
-/// The end of the longest bar, with room for its figure behind it.
+/// The end of the longest bar, as a share of the width, so that its figure fits behind it.
 const LONGEST: f64 = 0.84;
-/// The most reasons that are drawn; the others are only in the table.
+/// The maximum number of reasons that are drawn. The others are only in the table.
 const MOST_DRAWN: usize = 12;
 const BAR: u32 = 11;
 const LABEL: u32 = 18;
@@ -43,7 +43,8 @@ pub(crate) fn render(outcome: &Proof) -> Markup {
     }
 }
 
-/// Bars need a zero, so the axis is linear; bars that are too short to see still have their figures.
+/// Bars by reason. Their axis is linear because bars start at zero; bars that are too short to see still have their
+/// figures.
 fn bars(outcome: &Proof) -> Markup {
     let arms = arms(outcome);
     let drawn = &outcome.exits.reasons[..outcome.exits.reasons.len().min(MOST_DRAWN)];

@@ -1,4 +1,4 @@
-//! The machine, in a folded section.
+//! The machine, in a collapsed section.
 
 use host::Fingerprint;
 use maud::{Markup, html};
@@ -9,7 +9,7 @@ use crate::page::table;
 
 pub(crate) fn render(outcome: &Proof) -> Markup {
     let fingerprint = &outcome.fingerprint;
-    // Compared with an empty fingerprint, every known field differs.
+    // All known fields differ from an empty fingerprint.
     let facts = Fingerprint::default().differences(fingerprint);
     html! {
         section {

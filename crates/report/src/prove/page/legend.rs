@@ -28,7 +28,7 @@ pub(crate) fn legend(outcome: &Proof) -> Markup {
     }
 }
 
-/// A round mark for off, a square one for on, because not everyone can distinguish the colours.
+/// A round mark for off, a square one for on: not everyone can distinguish the colours.
 pub(crate) fn mark(arm: Arm, x: &str, y: f64) -> Markup {
     let y = format!("{y:.1}");
     match arm {

@@ -12,10 +12,10 @@ use crate::page::axis::{LogAxis, percent};
 use crate::page::chart::chart;
 
 const HEIGHT: u32 = 96;
-/// Margin above and below, so that no mark is cut.
+/// The margin above and below, so that no mark is cut off.
 const MARGIN: f64 = 10.0;
 
-/// The share of the width that the figures on the left take.
+/// The share of the width that the labels on the left take up.
 const LABELS: f64 = 0.17;
 
 struct Point {

@@ -14,7 +14,7 @@ pub(crate) fn render(outcome: &Proof) -> Markup {
         header {
             p.eyebrow { "What interrupt virtualization is worth on this host" }
             p class={ "judgement " (tone(outcome.judgement)) } { (words::judgement(outcome.judgement)) }
-            // A line must not end between a figure and its unit.
+            // No line break between a figure and its unit.
             h1 { (outcome.verdict.replace(" %", "\u{a0}%")) }
             p.muted { (brief(&outcome.fingerprint)) " · " (when(outcome.started)) }
         }

@@ -11,7 +11,7 @@ use crate::page::chart::chart;
 use crate::study::figures::{self, Measure};
 use crate::text::minus;
 
-/// The end of the longest bar, with room for its figure behind it.
+/// The end of the longest bar, as a share of the width, so that its figure fits behind it.
 const LONGEST: f64 = 0.76;
 const MOST_DRAWN: usize = 10;
 const BAR: u32 = 12;
@@ -27,7 +27,7 @@ pub(super) fn section(findings: &Findings) -> Markup {
     section_of(findings, title, "Of all guests together.", &counted_reason, &Figure::is_exit_total)
 }
 
-/// The same for each unit of work, if workloads report their work.
+/// Exits per unit of work, if workloads report their work.
 pub(super) fn section_of_work(findings: &Findings) -> Markup {
     let title = "VM exits for each unit of work by reason";
     section_of(
@@ -43,7 +43,7 @@ fn reason_of_work(metric: &str) -> Option<&str> {
     exits_of_which_work(metric).map(|(_, reason)| reason).filter(|reason| *reason != "total")
 }
 
-/// The reason of a metric, if it is one of the section's.
+/// A function that returns the reason of a metric; `None` if the metric does not belong to the section.
 type Reason<'r> = dyn Fn(&str) -> Option<&str> + 'r;
 
 fn section_of(
@@ -75,7 +75,7 @@ fn section_of(
 }
 
 fn rows<'a>(findings: &'a Findings, workload: &str, reason: &Reason<'_>) -> Vec<Row<'a>> {
-    // A workload of the micro VM counts its own exits, for each operation.
+    // Only figures of the host: a workload of the micro VM counts its own exits, per operation.
     let of =
         findings.figures.iter().filter(|figure| figure.workload == workload && figure.source == Source::Host);
     let mut rows: Vec<Row<'a>> =

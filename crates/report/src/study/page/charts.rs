@@ -7,9 +7,9 @@ use study::{Better, Unit};
 use super::marks::legend;
 use super::{bars, lines, requested};
 
-/// Figures of the host's CPUs that are drawn: their use, and their waiting for I/O.
+/// Figures of the host's CPUs that are drawn: utilization and iowait.
 const CPU: [&str; 2] = ["cpu.busy", "cpu.iowait"];
-/// The note on exits for each unit of work.
+/// The note on exits per unit of work.
 const OF_WORK: &str = "Of all guests together, all reasons, over the whole run: where both arms do the same work in unlike times, these \
                        compare the work, and those a second the times.";
 /// The latency that is drawn if it exists.
@@ -58,7 +58,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
     }
 }
 
-/// One figure of each workload, if `choose` finds one among those that the workload measured.
+/// One figure of each workload, chosen by `choose` among those that the workload measured.
 fn of_each_workload<'a>(
     findings: &'a Findings,
     choose: impl Fn(&[&'a Figure]) -> Option<&'a Figure>,

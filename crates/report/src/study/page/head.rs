@@ -59,7 +59,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
 }
 
 fn tiles(findings: &Findings) -> Markup {
-    // The largest change, then that of all exits of the same workload.
+    // The largest change, then the change of all exits of the same workload.
     let main = findings.main();
     let all = main.iter().flat_map(|&figure| figure.summary().iter().map(move |one| (figure, one)));
     let found: Vec<_> = all.filter(|(_, one)| one.finding.is_found()).collect();

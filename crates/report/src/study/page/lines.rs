@@ -15,17 +15,17 @@ use crate::text::minus;
 /// Vertical positions in pixels: the values, then the changes, then the numbers of guests.
 const VALUES: [f64; 2] = [10.0, 170.0];
 const CHANGES: [f64; 2] = [196.0, 260.0];
-/// The horizontal margin as a share of the width, so that marks at the ends are not cut.
+/// The horizontal margin as a share of the width, so that marks at the ends are not cut off.
 const MARGIN: f64 = 0.07;
-/// The distance of arms in pixels, so that their whiskers do not hide each other.
+/// The horizontal offset between arms in pixels, so that their whiskers do not hide each other.
 const APART: f64 = 7.0;
-/// If the lowest value is above this share of the highest one, the axis need not begin at 0.
+/// The ratio of the lowest value to the highest above which the axis does not begin at 0.
 const FAR_FROM_NOTHING: f64 = 0.5;
-/// The least distance of labels of numbers of guests, as a share of the width.
+/// The minimum distance of labels of numbers of guests, as a share of the width.
 const LABELS_APART: f64 = 0.06;
 
-/// Figures of one unit share an axis if the highest value of the smallest is at least this share of the
-/// largest's, so that no chart is squeezed.
+/// The minimum ratio of the figures' highest values for figures of one unit to share an axis. With a smaller ratio, some
+/// charts would be flat.
 const ALIKE: f64 = 0.25;
 
 /// A scale from values to pixels.
@@ -42,12 +42,12 @@ impl Axis {
         self.ends[1] - share * (self.ends[1] - self.ends[0])
     }
 
-    /// An axis over the values, from 0 if they are near it.
+    /// An axis over the values. It begins at 0 unless all values are far from it.
     fn of_values(values: impl Iterator<Item = f64> + Clone) -> Self {
         let low = values.clone().fold(f64::INFINITY, f64::min);
         let high = values.fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = if low.is_finite() && high.is_finite() { (low, high) } else { (0.0, 1.0) };
-        // An axis is drawn even if all values are zero.
+        // Avoid an empty axis if all values are zero.
         let high = if high <= 0.0 { 1.0 } else { high };
         let room = (high - low).max(high.abs() * 0.02).max(1e-12) * 0.08;
         let begins =
@@ -59,20 +59,20 @@ impl Axis {
     fn of_changes(values: impl Iterator<Item = f64> + Clone) -> Self {
         let low = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::min);
         let high = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
-        // An axis is drawn even without any change.
+        // Avoid an empty axis if there is no change.
         let room = if high > low { (high - low) * 0.12 } else { 1.0 };
         Self { low: low - room, high: high + room, ends: CHANGES }
     }
 }
 
-/// The axes of a chart: that of its values, and that of the changes if there are any.
+/// The axes of a chart: one of its values, and one of the changes if there are any.
 pub(super) struct Axes {
     values: Axis,
     changes: Option<Axis>,
 }
 
-/// Figures with their axes. Those of one workload, unit and scale of change share the axis of changes, and
-/// the axis of values if their values are similar, so that they can be compared at a glance.
+/// Figures with their axes. Figures with the same workload, unit and scale of changes share the axis of changes, and the
+/// axis of values if their values are similar, so that they can be compared at a glance.
 pub(super) fn with_axes<'a>(figures: &[&'a Figure]) -> Vec<(&'a Figure, Axes)> {
     let highest = |figure: &Figure| values(figure).into_iter().fold(0.0, f64::max);
     let kind = |figure: &Figure| (figure.workload.clone(), figure.unit, scale(figure));
@@ -91,7 +91,7 @@ pub(super) fn with_axes<'a>(figures: &[&'a Figure]) -> Vec<(&'a Figure, Axes)> {
     figures.iter().map(|&figure| (figure, axes(figure))).collect()
 }
 
-/// Values of single runs, and the ends of the levels' intervals.
+/// The values of single runs, and the ends of the levels' intervals.
 fn values(figure: &Figure) -> Vec<f64> {
     let arms = figure.points.iter().flat_map(|point| point.arms.iter().flatten());
     arms.flat_map(|arm| arm.values.iter().map(|value| value.1).chain(interval_ends(arm.level_interval)))
@@ -181,7 +181,7 @@ fn value_ticks(axis: &Axis, measure: &Measure) -> Vec<f64> {
 
 fn strip_ticks(strip: &Axis) -> Vec<f64> {
     let ticks = linear_ticks(strip.low, strip.high);
-    // There is no room for more than four ticks.
+    // There is room for four ticks only.
     if ticks.len() > 4 {
         ticks
             .into_iter()

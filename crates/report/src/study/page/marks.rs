@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use study::analysis::Findings;
 
-/// Shapes in addition to colours, because not everyone can distinguish the colours.
+/// Shapes in addition to colours: not everyone can distinguish the colours.
 const SHAPES: [&str; 4] = [
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
     "M-3.5 -3.5h7v7h-7z",

@@ -13,7 +13,7 @@ use crate::page::eyebrow::when;
 use crate::page::table;
 use crate::study::figures;
 
-/// The metric of the CPU time of sampling itself.
+/// The metric of the CPU time that sampling itself takes.
 const SAMPLING: &str = "sampling.cpu";
 
 pub(super) fn render(findings: &Findings, runs: Option<&str>) -> Markup {
@@ -197,7 +197,7 @@ fn order(findings: &Findings, runs: Option<&str>) -> Markup {
     }
 }
 
-/// A link to a run's folder, if its name has plain characters only.
+/// A link to a run's folder, or only its name if that has special characters.
 fn link(runs: Option<&str>, folder: &str) -> Markup {
     let is_plain =
         folder.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.' | '+'));
@@ -208,7 +208,7 @@ fn link(runs: Option<&str>, folder: &str) -> Markup {
 }
 
 fn host(findings: &Findings) -> Markup {
-    // Compared with an empty fingerprint, every known field differs.
+    // All known fields differ from an empty fingerprint.
     let facts = Fingerprint::default().differences(&findings.method.fingerprint);
     let facts: BTreeMap<String, String> =
         facts.into_iter().filter_map(|(name, _, value)| Some((name, value?))).collect();

@@ -1,4 +1,4 @@
-//! Requested and attained rates, over workloads that differ in the requested rate.
+//! Requested and attained rates of workloads that differ in the requested rate.
 
 use maud::{Markup, html};
 use study::Unit;
@@ -12,9 +12,9 @@ use crate::study::figures::{self, Measure};
 
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 190.0;
-/// The end of the axis of requested rates, so that marks at the end are not cut.
+/// The end of the axis of requested rates as a share of the width, so that marks at the end are not cut off.
 const END: f64 = 0.95;
-/// Rates that differ by less than this share count as one.
+/// The relative difference up to which rates count as equal.
 const ONE_RATE: f64 = 0.02;
 
 /// Workloads of one kind at one number of guests: the requested rates, in order, and the rates that each arm
@@ -81,7 +81,8 @@ fn load<'a>(rate: &'a Figure, shares: &Figure, guests: u32, arms: usize) -> Opti
         Some(point.arms.get(arm)?.as_ref()?.mean)
     };
     let attained: Vec<Option<f64>> = (0..arms).map(|arm| of(rate, arm)).collect();
-    // The rate is not taken from the plan, where that of divided workloads means something else.
+    // Compute the requested rate from the attained rate and share: the plan's rate is of all guests together if the
+    // workload is divided.
     let asked = (0..arms).filter_map(|arm| {
         let share = of(shares, arm)? / 100.0;
         (share > 0.0).then_some(of(rate, arm)? / share)

@@ -1,4 +1,4 @@
-//! Synthetic workloads at fixed rates.
+//! Tests with synthetic workloads at fixed rates.
 
 use super::*;
 use study::analysis::analyse;
@@ -7,7 +7,7 @@ use study::{Better, Combine, Metric};
 
 const LOADS: [(&str, f64); 3] = [("slow", 600.0), ("fast", 2400.0), ("too-fast", 9600.0)];
 
-/// The most messages a second that each arm can carry.
+/// The maximum messages per second of each arm.
 const MOST: [(&str, f64); 2] = [("off", 2000.0), ("on", 5000.0)];
 
 fn findings(loads: &[(&'static str, f64)]) -> Findings {

@@ -8,7 +8,7 @@ use crate::format::{NONE, counted};
 use crate::study::figures::{self, Measure};
 use crate::text::minus;
 
-/// The table of one chart, in a folded section.
+/// The table of one chart, in a collapsed section.
 pub(super) fn behind(findings: &Findings, figure: &Figure, measure: &Measure) -> Markup {
     html! {
         details {
@@ -18,7 +18,7 @@ pub(super) fn behind(findings: &Findings, figure: &Figure, measure: &Measure) ->
     }
 }
 
-/// A table for every figure, in a folded section for each workload.
+/// A table for every figure, in a collapsed section for each workload.
 pub(super) fn all(findings: &Findings) -> Markup {
     let mut workloads: Vec<&str> = Vec::new();
     for figure in &findings.figures {

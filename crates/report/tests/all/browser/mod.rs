@@ -1,5 +1,5 @@
-//! A headless Chromium, controlled by its DevTools protocol through a pair of named pipes: no port, no script
-//! in the page, and the page's own policy stays in force.
+//! A headless Chromium, controlled by the DevTools protocol through a pair of named pipes. This needs no port and no script
+//! in the page, and the page's content security policy stays in force.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -48,7 +48,7 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // In the order in which the shell opens them.
+        // Open them in the same order as the shell, because opening a FIFO blocks until the other side opens it.
         let to = File::options().write(true).open(to).unwrap();
         let messages = BufReader::new(File::open(from).unwrap());
         let (sender, from) = channel();
@@ -126,7 +126,7 @@ impl Browser {
         }
     }
 
-    /// Types a text where the focus is.
+    /// Types a text into the focused element.
     pub(crate) fn write(&mut self, text: &str) {
         self.ask("Input.insertText", &json!({ "text": text }));
     }
@@ -176,7 +176,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It is killed only if it does not respond.
+        // Ask it to close, and kill it only if it does not respond.
         let _ = self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
         for _ in 0..100 {
             if matches!(self.process.try_wait(), Ok(Some(_))) {

@@ -20,7 +20,7 @@ const fn vcpu(vm: u32, number: u32) -> Vcpu {
     Vcpu { vm: Some(vm), number: Some(number), thread: Some(vm + 10 + number) }
 }
 
-/// `count` exits with handling times from `shortest_ns` to four times that.
+/// Adds `count` exits with handling times from `shortest_ns` to four times that.
 fn load(profile: &mut Profile, vcpu: Vcpu, reason: ExitReason, count: u64, shortest_ns: u64) {
     let exits = profile.vcpu(vcpu).reasons.entry(reason).or_default();
     exits.count += count;
@@ -75,7 +75,7 @@ pub(crate) fn source() -> Source {
     Source { isa: Isa::Vmx, mechanism: "raw tracepoints".to_owned(), missing: Vec::new() }
 }
 
-/// The page after so many seconds.
+/// The page after this many seconds.
 pub(crate) fn after(seconds: u64) -> Top {
     let mut top = Top::new(source(), SECOND);
     (0..seconds).for_each(|number| top.observe(second(number)));

@@ -1,5 +1,4 @@
-//! Synthetic recordings before and after: interrupt virtualization off and on, repeated, and with every
-//! fault.
+//! Synthetic recordings before and after: interrupt virtualization off and on, repeated recordings, and every fault.
 
 use conclusions::profile_comparison::{ComparisonOptions, ProfileComparison, Recording};
 use exits::{Access, Dimension, Direction, ExitReason, Grouping, Profile, SeriesKey, Slice, Span, Vcpu};
@@ -17,10 +16,10 @@ const IO: ExitReason = ExitReason::svm(0x7b);
 
 const MILLISECOND: u64 = 1 << 20;
 
-/// A reason, its number in a millisecond, and the shortest handling time.
+/// A reason, its exits per millisecond, and the shortest handling time.
 type Load = (ExitReason, f64, u64);
 
-/// Interrupt virtualization off, as a host would record it.
+/// The exits that a host without interrupt virtualization would record.
 pub(crate) const OFF: &[Load] = &[
     (INTERRUPT, 50.0, 700),
     (MSR, 48.0, 500),

@@ -20,7 +20,7 @@ const fn vcpu(vm: u32, number: u32) -> Vcpu {
     Vcpu { vm: Some(vm), number: Some(number), thread: Some(vm + 10 + number) }
 }
 
-/// `count` exits that begin `every_ns` apart, with handling times from `shortest_ns` on and a long tail.
+/// A load of `count` exits that begin `every_ns` apart. Handling times have the minimum `shortest_ns` and a long tail.
 struct Load {
     vcpu: Vcpu,
     reason: ExitReason,
@@ -34,7 +34,7 @@ impl Load {
         let series = profile.timeline.series(SeriesKey { vm: self.vcpu.vm, reason: self.reason });
         for number in 0..self.count {
             let time_ns = START + number * self.every_ns;
-            // The same numbers in every run, most of them near the shortest and some far above it.
+            // The same numbers in every test run, most of them near the shortest and some far above it.
             let spread = number.wrapping_mul(2_654_435_761) % 1000;
             let ns = self.shortest_ns + self.shortest_ns * (spread.pow(4) / 1_000_000) / 20_000;
             let exits = profile.vcpu(self.vcpu).reasons.entry(self.reason).or_default();
@@ -51,7 +51,7 @@ fn access(profile: &mut Profile, vcpu: Vcpu, access: Access, count: u64, shortes
     (0..count).for_each(|number| exits.handling.add(shortest_ns + number * 7));
 }
 
-/// An exit without an entry.
+/// Adds an exit without an entry.
 fn without_entry(profile: &mut Profile, vcpu: Vcpu, reason: ExitReason) {
     profile.vcpu(vcpu).reasons.entry(reason).or_default().count += 1;
     let series = profile.timeline.series(SeriesKey { vm: vcpu.vm, reason });
@@ -142,14 +142,14 @@ pub(crate) fn part() -> Recordings {
     of(vec![("-", busy())], options).select(selection).unwrap()
 }
 
-/// A profile of the same length without events.
+/// A profile with the same span, but without events.
 fn empty(profile: &Profile) -> Profile {
     let mut empty = Profile::new();
     empty.span = profile.span;
     empty
 }
 
-/// Events, but no exit among them.
+/// A recording with events but no exits.
 pub(crate) fn without_exits() -> Recordings {
     let mut reading = busy();
     reading.profile = empty(&reading.profile);
@@ -157,7 +157,7 @@ pub(crate) fn without_exits() -> Recordings {
     of(vec![("perf.data", reading)], Options::default())
 }
 
-/// A time window after the end of the recording.
+/// A recording whose selected time is after its end.
 pub(crate) fn after_the_end() -> Recordings {
     let mut reading = busy();
     reading.profile = empty(&reading.profile);

@@ -1,4 +1,4 @@
-//! One server of a study at a time.
+//! A lock that allows one server of a study at a time.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -15,19 +15,19 @@ use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_s
 
 use super::ServeError;
 
-/// The time limit for an earlier server to end its guests.
+/// The time limit for an earlier server to stop its guests.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The locks of root. Not below `/run/exitless`, which belongs to the user of the I/O daemon.
+/// The directory of root's locks. Not below `/run/exitless`, which belongs to the user of the I/O daemon.
 const OF_ROOT: &str = "/run/exitless-studies";
-/// The locks of another user, below the cache directory. The runtime directory goes with the user's last session
-/// (`pam_systemd(8)`), and a server may outlast that.
+/// The directory of another user's locks, below the cache directory. The runtime directory is removed at the end of the
+/// user's last session (`pam_systemd(8)`), but a server may live longer.
 const OF_USER: &str = "exitless/studies";
 /// This process's program.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Held while a study is served: the server that an earlier connection left behind is ended first.
+/// A lock that is held while a study is served. Taking it ends a server that an earlier connection left behind.
 pub(super) struct Alone {
     file: File,
     name: String,
@@ -39,8 +39,8 @@ impl Alone {
         Self::take_in(&place(), study, stop)
     }
 
-    /// Takes the lock of a study below `place`, into which others can put nothing: root ends the process that a lock
-    /// names.
+    /// Takes the lock of a study below `place`, a private directory: root terminates the process whose ID is in a lock,
+    /// so nobody else may write one.
     fn take_in(place: &Path, study: &str, stop: &AtomicBool) -> Result<Self, ServeError> {
         let plain: String = study.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
         let name = format!("{plain}.lock");
@@ -57,7 +57,7 @@ impl Alone {
                 Err(errno) => return Err(failed(errno.into())),
             };
             let found = file.metadata().map_err(failed)?;
-            // A server that ends removes its lock; the next one makes another.
+            // Without links, the file was removed by a server that has just ended: open the next one.
             if found.nlink() != 0 {
                 if found.uid() != geteuid().as_raw() || found.nlink() != 1 {
                     return Err(failed(std::io::Error::other("it has another name or owner; remove it")));
@@ -89,7 +89,7 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // One that is left is used again.
+        // Ignore errors: a remaining file is reused.
         let _ = self.place.remove(self.name.as_ref());
     }
 }
@@ -99,15 +99,15 @@ fn place() -> PathBuf {
     if geteuid().is_root() { PathBuf::from(OF_ROOT) } else { files::user_cache().join(OF_USER) }
 }
 
-/// Asks the process whose ID is in a lock to end, if it runs `program`. The lock is held, but the ID may be that of an
-/// earlier holder, which was killed before the current one wrote its own.
+/// Sends SIGTERM to the process whose ID is in a held lock, if it runs `program`. The ID may be that of an earlier
+/// holder, if the current one has not written its own yet.
 fn end_holder(lock: File, program: &Path) {
     let mut text = String::new();
     let read = lock.take(16).read_to_string(&mut text);
     let is_other = |&id: &u32| id > 1 && id != std::process::id();
     let Some(number) = read.ok().and_then(|_| text.trim().parse().ok()).filter(is_other) else { return };
     let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else { return };
-    // The descriptor stays with the process: one that gets the same ID after the look is not sent the signal.
+    // A pidfd cannot hit another process that gets the same ID after the check.
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     let file = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let runs = file(&PathBuf::from(format!("/proc/{number}/exe")));
@@ -139,7 +139,7 @@ mod tests {
         Alone::take_in(place, "../ab1", &GO_ON)
     }
 
-    /// A process that ends by a signal only, and whether SIGTERM ended it.
+    /// A process that only a signal ends, to see whether SIGTERM did.
     struct Sleeper(Child);
 
     impl Sleeper {

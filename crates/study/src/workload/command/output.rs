@@ -1,4 +1,4 @@
-//! Parses figures from the output of a script.
+//! Parsing figures from the output of a script.
 
 use regex_lite::{Captures, Regex, RegexBuilder};
 use serde_json::Value;
@@ -8,9 +8,9 @@ use crate::Metric;
 use crate::workload::NotUnderstood;
 use crate::workload::adapter::{Adapter, Figures, Text};
 
-/// The group that holds the number.
+/// The name of the group that matches the number.
 const GROUP: &str = "value";
-/// The most bytes of a compiled expression.
+/// The largest compiled expression, in bytes.
 const LARGEST: usize = 1 << 20;
 
 /// Checks the expression or the pointer of a figure.
@@ -28,7 +28,7 @@ pub(super) fn check(metric: &CommandMetric) -> Result<(), String> {
 fn compiled(name: &str, expression: &str) -> Result<Regex, String> {
     let expression = RegexBuilder::new(expression).size_limit(LARGEST).build();
     let expression = expression.map_err(|error| {
-        // The last line of the message is the error; the lines before illustrate it.
+        // Keep only the last line: the others show the position.
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
         format!("look for {name} with an invalid expression: {why}")

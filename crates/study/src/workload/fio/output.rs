@@ -1,4 +1,4 @@
-//! Parses the output of `fio --output-format=json`, versions 2 and 3.
+//! Parsing the output of `fio --output-format=json`, versions 2 and 3.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ pub(super) fn operations(fio: &Fio, text: &Text<'_>) -> Result<f64, NotUnderstoo
 /// The only job of the document.
 fn job(text: &Text<'_>) -> Result<Value, NotUnderstood> {
     let stdout = text.stdout();
-    // Warnings precede the document, on lines of their own.
+    // Warnings may precede the document.
     let begin = if stdout.starts_with('{') { Some(0) } else { stdout.find("\n{").map(|before| before + 1) };
     let begin = begin.ok_or_else(|| text.missing("a JSON document"))?;
     let document = serde_json::Deserializer::from_str(&stdout[begin..]).into_iter::<Value>().next();

@@ -1,4 +1,4 @@
-//! Parses the output of wrk 4, ApacheBench 2.3 and `exitless load http`.
+//! Parsing the output of wrk 4, ApacheBench 2.3 and `exitless load http`.
 
 mod ab;
 mod wrk;
@@ -40,7 +40,7 @@ fn own(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
     figures.add("throughput", outcome.bytes_per_second());
     figures.add("attained", outcome.attained_percent());
     figures.add("errors", outcome.failures() as f64);
-    // Without an answer there is no latency, and the run has failed.
+    // Without any answer there is no latency; the run then fails for lack of figures.
     if let Some(latency) = &outcome.latency {
         for (name, value) in latency.by_name() {
             figures.add(&format!("latency.{name}"), value);

@@ -1,4 +1,4 @@
-//! The web servers, with their own configuration so that the guest's is not changed.
+//! The web servers, with our own configurations, so that those of the guest are not changed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,8 @@ pub enum HttpServer {
     Apache2,
 }
 
-/// The configuration of nginx. Nothing is kept below /var, only in the server's folder. Logs are off, because
-/// they would measure the disk.
+/// The configuration of nginx. All its files are in the server's folder, none below /var. Logs are off, or the disk
+/// would be measured.
 const NGINX: &str = "\
 user root;
 daemon off;
@@ -39,7 +39,7 @@ http {
 }
 ";
 
-/// Connections of nginx beside those of clients: its listening sockets, and a client that connects anew.
+/// The number of nginx's connections besides those of clients: listening sockets, and clients that reconnect.
 const SPARE_CONNECTIONS: u32 = 64;
 
 /// The configuration of Apache, with Debian's paths.
@@ -78,7 +78,7 @@ impl HttpServer {
             Self::Nginx => NGINX,
             Self::Apache2 => APACHE2,
         };
-        // Each worker of nginx may get all connections, and takes 0.4 KiB for each that it may have from the start.
+        // One worker of nginx may get all connections. It allocates 0.4 KiB for each of them at its start.
         let connections = connections.saturating_add(SPARE_CONNECTIONS).to_string();
         let text = text.replace("PORT", &port.to_string()).replace("CONNECTIONS", &connections);
         format!("printf %s {} >server.conf\n", shell::quoted(&text))
@@ -86,7 +86,7 @@ impl HttpServer {
 
     /// Runs the server in the foreground.
     pub(super) fn serve(self) -> &'static str {
-        // nginx and apache2 are in /usr/sbin, which is not in a plain user's path.
+        // nginx and apache2 are in /usr/sbin, which may not be in a user's PATH.
         match self {
             Self::Nginx => {
                 "PATH=$PATH:/usr/sbin\nulimit -n \"$(ulimit -H -n)\"\nexec nginx -p \"$PWD\" -c server.conf\n"

@@ -1,4 +1,4 @@
-//! Parses the output of IOzone 3.x: a table outside the throughput mode, paragraphs in it.
+//! Parsing the output of IOzone 3.x: paragraphs in throughput mode, otherwise a table.
 
 use super::{Iozone, IozoneTest};
 use crate::Metric;
@@ -50,11 +50,11 @@ fn throughput(processes: u32, text: &Text<'_>, figures: &mut Figures) -> Result<
     Ok(())
 }
 
-/// The `-i` number that fills each column of the table, those of `-E` at its end.
+/// The `-i` number of the test in each column of the table; the last four columns are those of `-E`.
 const FILLED_BY: [u8; 17] = [0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 6, 7, 7, 9, 9, 10, 10];
 
-/// A cell is empty if its test was not requested, and the width of an empty cell depends on its neighbours.
-/// So numbers are assigned in order to the columns of the requested tests, which IOzone itself lists.
+/// Parses the table. The cell of a test that was not requested is empty, and its width depends on its neighbours, so
+/// the numbers are assigned in order to the columns of the requested tests, which IOzone lists itself.
 fn table(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
     let lines: Vec<&str> = text.stdout().lines().collect();
     let heading = lines.iter().position(|line| {
@@ -100,7 +100,7 @@ fn words(line: &str) -> Vec<Word<'_>> {
         .collect()
 }
 
-/// The tests that were requested by number; empty if all were.
+/// The numbers of the requested tests; empty if all were.
 fn asked(lines: &[&str]) -> Vec<u8> {
     let command = lines.iter().find_map(|line| line.trim_start().strip_prefix("Command line used:"));
     let words: Vec<&str> = command.unwrap_or_default().split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! Parses the output of netperf: `KEY=VALUE` lines (version 2.5 and newer), or the tables of all versions.
+//! Parsing the output of netperf: `KEY=VALUE` lines (version 2.5 and newer), or the tables of all versions.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) const KEYS: [&str; 17] = [
     "REMOTE_TRANSPORT_RETRANS",
 ];
 
-/// The unit of both tables and values.
+/// The unit of throughput, both in tables and in `KEY=VALUE` lines.
 const MEGABIT: f64 = 1e6;
 const MICROSECOND: f64 = 1e-6;
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -112,7 +112,7 @@ fn omni(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(),
     if unit != wanted {
         return Err(text.not_understood(format!("THROUGHPUT_UNITS={wanted}"), line));
     }
-    // TCP_MAERTS ignores a size given in another way, so the size is checked.
+    // Check the size, because TCP_MAERTS ignores one that is passed in another way.
     if let Some(size) = netperf.message_size {
         let sender =
             if netperf.test == NetperfTest::TcpMaerts { "REMOTE_SEND_SIZE" } else { "LOCAL_SEND_SIZE" };
@@ -122,7 +122,7 @@ fn omni(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(),
     }
     figures.add(name, number("THROUGHPUT")? * factor);
     if netperf.test == NetperfTest::UdpStream {
-        // The received data, whatever an older version calls the throughput.
+        // Use the received data: versions differ in which side they report as the throughput.
         figures.add("throughput", number("REMOTE_RECV_THROUGHPUT")? * MEGABIT);
         figures.add("sent", number("LOCAL_SEND_THROUGHPUT")? * MEGABIT);
     }
@@ -144,7 +144,7 @@ fn omni(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(),
     Ok(())
 }
 
-/// The expected units of a table, and the positions of the figures in its first row.
+/// The expected unit of a table, and the positions of the figures in its first row.
 struct Table {
     /// Text that the line of units must contain.
     unit: &'static str,
@@ -200,7 +200,7 @@ fn classic(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<
     if netperf.test == NetperfTest::UdpStream {
         figures.add("sent", sender[table.figure] * MEGABIT);
         let second = row();
-        // The receiver's row has no message size and no errors.
+        // The receiver's row lacks the message size and the errors.
         let receiver = cells(text, second, table.words - 2)?;
         figures.add("throughput", receiver[3] * MEGABIT);
         if table.cpu.is_some() {

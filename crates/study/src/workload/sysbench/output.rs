@@ -1,4 +1,4 @@
-//! Parses the output of sysbench at the end of a test: sections of `NAME: NUMBER` lines.
+//! Parsing the output of sysbench at the end of a test: sections of `NAME: NUMBER` lines.
 
 use super::{Sysbench, SysbenchTest};
 use crate::Metric;
@@ -16,7 +16,7 @@ pub(super) fn parse(sysbench: &Sysbench, text: &Text<'_>) -> Result<Vec<Metric>,
         return Err(text.missing("a time and a number of events above 0"));
     }
     figures.add("events", events / seconds);
-    // sysbench prints two digits only, which are enough for the sum.
+    // Compute the mean from the sum: sysbench prints only two decimals, which are enough for a sum.
     figures.add("latency.mean", number(text, "sum:", "")? * MILLISECOND / events);
     figures.add("latency.max", number(text, "max:", "")? * MILLISECOND);
     let percentile = sysbench.percentile;
@@ -43,7 +43,7 @@ pub(super) fn events(text: &Text<'_>) -> Result<f64, NotUnderstood> {
     number(text, "total number of events:", "")
 }
 
-/// The number after `label`, which begins its line.
+/// The number on the line that begins with `label`.
 fn number(text: &Text<'_>, label: &str, unit: &str) -> Result<f64, NotUnderstood> {
     let line = text.stdout().lines().find(|line| line.trim_start().starts_with(label));
     let line = line.ok_or_else(|| text.missing(format!("a line that begins with {label:?}")))?;

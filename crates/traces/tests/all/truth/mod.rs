@@ -1,4 +1,4 @@
-//! Recordings and what is known of them, see `fixtures/TRACE-CMD.md`.
+//! Recordings with known contents, see `fixtures/TRACE-CMD.md`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,37 +11,37 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// A recording's path, packed.
+/// The path of a compressed recording.
 pub(crate) fn packed(name: &str) -> PathBuf {
     folder().join(format!("{name}.zst"))
 }
 
-/// A recording, unpacked.
+/// The decompressed recording.
 pub(crate) fn bytes(name: &str) -> Vec<u8> {
     zstd::decode_all(&std::fs::read(packed(name)).unwrap()[..]).unwrap()
 }
 
-/// Reads a recording as it is stored.
+/// Reads a compressed recording.
 pub(crate) fn read(name: &str) -> Reading {
     traces::read(&Source::from(packed(name).as_path()), &Options::default(), &mut ()).unwrap()
 }
 
-/// Reads what might be a recording.
+/// Reads bytes that may be a recording.
 pub(crate) fn read_bytes(bytes: &[u8]) -> Result<Reading, Error> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     traces::read(&Source::from(file.path()), &Options::default(), &mut ())
 }
 
-/// The findings of an independent program in the text that trace-cmd made of a recording.
+/// The numbers that an independent program found in trace-cmd's text output for a recording.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) lost: u64,
-    /// Exits, and of those with an entry behind them their number and all their handling times together.
+    /// The number of exits; of those that are followed by an entry, their number and their total handling time.
     pub(crate) reasons: BTreeMap<ExitReason, (u64, Option<(u64, u128)>)>,
 }
 
-/// The truth about all recordings, by name.
+/// The known numbers of all recordings, by name.
 pub(crate) fn truths() -> BTreeMap<String, Truth> {
     let mut truths: BTreeMap<String, Truth> = BTreeMap::new();
     for line in std::fs::read_to_string(folder().join("trace-cmd/truth.txt")).unwrap().lines() {
@@ -60,7 +60,7 @@ pub(crate) fn truths() -> BTreeMap<String, Truth> {
     truths
 }
 
-/// Compares a reading with what is known.
+/// Compares a reading with the known numbers.
 pub(crate) fn assert_true(name: &str, reading: &Reading, truth: &Truth) {
     let reasons: BTreeMap<_, _> = reading.profile.reasons().into_iter().collect();
     assert_eq!(reasons.keys().collect::<Vec<_>>(), truth.reasons.keys().collect::<Vec<_>>(), "{name}");

@@ -1,10 +1,10 @@
-//! The output of `xenalyze` for a recording, and the part of it that belongs to no vCPU.
+//! The output of `xenalyze` for a recording, and its parts that belong to no vCPU.
 
 use std::collections::BTreeMap;
 
 use exits::{ExitReason, Vcpu};
 
-/// One line of a summary; times are cycles.
+/// A line of a summary; times are in cycles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) count: u64,
@@ -12,11 +12,11 @@ pub(crate) struct Line {
     pub(crate) quantiles: [u64; 3],
 }
 
-/// The lines of all vCPUs.
+/// The lines for all vCPUs.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) exits: BTreeMap<(Vcpu, ExitReason), Line>,
-    /// By port and direction, as it writes them.
+    /// By port and direction, in xenalyze's notation.
     pub(crate) ports: BTreeMap<String, Line>,
 }
 
@@ -33,7 +33,7 @@ const NAMES: [(&str, u32); 10] = [
     ("VMEXIT_VMMCALL", 0x81),
 ];
 
-/// `VMEXIT_HLT 162 0.53s 26.92% 6925182 cyc {892206|6280840|14967994}`, with spaces anywhere.
+/// `VMEXIT_HLT 162 0.53s 26.92% 6925182 cyc {892206|6280840|14967994}`, with any spacing.
 fn line(text: &str) -> Option<(&str, Line)> {
     let (head, quantiles) = text.trim().split_once(" cyc {")?;
     let mut words = head.split_whitespace();
@@ -66,16 +66,16 @@ impl Summary {
     }
 }
 
-/// The acts of a processor before its first scheduler event.
+/// The events of a CPU before its first scheduler event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beginning {
-    /// Who ran until that event; `xenalyze` counts what it did before as that of no domain.
+    /// The vCPU that ran until that event; `xenalyze` counts its events as those of no domain.
     pub(crate) left: Vcpu,
-    /// The exit that was open then, and its cycles; `xenalyze` drops it.
+    /// The exit that was open at that event, and its cycles; `xenalyze` drops it.
     pub(crate) dropped: Option<(ExitReason, u64)>,
 }
 
-/// A recording's windows: the processor of each, where it begins, and where its records end.
+/// The windows of a recording: the CPU, the start, and the end of the records.
 pub(crate) fn windows(bytes: &[u8]) -> Vec<(u32, usize, usize)> {
     let mut windows = Vec::new();
     let mut at = 0;
@@ -91,7 +91,7 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// Calls `take` with the processor, the place, the event, the ticks and the words of each record.
+/// Calls `take` with the CPU, the offset, the event, the ticks and the words of each record.
 pub(crate) fn records(bytes: &[u8], mut take: impl FnMut(u32, usize, u32, Option<u64>, &[u32])) {
     for (cpu, begin, end) in windows(bytes) {
         let mut at = begin + 12;
@@ -108,7 +108,7 @@ pub(crate) fn records(bytes: &[u8], mut take: impl FnMut(u32, usize, u32, Option
     }
 }
 
-/// The beginnings of the processors that have one.
+/// The first events of the CPUs that have some before their first scheduler event.
 pub(crate) fn beginnings(bytes: &[u8]) -> BTreeMap<u32, Beginning> {
     let mut open = BTreeMap::<u32, (u32, u64)>::new();
     let mut found = BTreeMap::<u32, Beginning>::new();
@@ -116,7 +116,7 @@ pub(crate) fn beginnings(bytes: &[u8]) -> BTreeMap<u32, Beginning> {
         0x0008_1003 | 0x0008_1103 if !found.contains_key(&cpu) => {
             open.insert(cpu, (words[0], ticks.unwrap()));
         }
-        // An entry, or that a vCPU is pushed off, ends the exit before.
+        // The exit is ended by an entry, or because the vCPU is preempted.
         0x0008_1001 | 0x0002_1011 | 0x0002_1021 | 0x0002_1031 | 0x0002_1002 => {
             if event != 0x0008_1001 && !found.contains_key(&cpu) {
                 let left = Vcpu { vm: Some(words[0] >> 16), number: Some(words[0] & 0xffff), thread: None };

@@ -95,7 +95,7 @@ impl PortBacklog {
         Offloads::of_bits(self.offloads.load(Ordering::Relaxed))
     }
 
-    /// Tests whether one more packet fits beside those of a batch that is still to be added.
+    /// Tests whether there is room for one more packet, besides those of a batch that has not been added yet.
     #[inline]
     #[must_use]
     pub fn has_room(&self, batch: &Batch) -> bool {
@@ -132,7 +132,7 @@ impl PortBacklog {
             waiting.full.push_back(batch);
             waiting.spare.pop().unwrap_or_default()
         };
-        // The receiver announces its sleep before it checks for the last time.
+        // Pairs with the fence in `sleep`: the receiver announces its sleep before its last check.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());

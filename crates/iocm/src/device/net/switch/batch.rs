@@ -14,8 +14,8 @@ struct Packet {
 
 /// A list of packets in one buffer, which is reused.
 ///
-/// They are copies: what was checked is what the receiver gets, whatever the sender does to its memory meanwhile, and
-/// the sender gets its buffers back at once, however slow the receiver is.
+/// The packets are copies. The receiver gets what was checked, even if the sender changes its memory meanwhile, and the
+/// sender gets its buffers back at once, even if the receiver is slow.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -64,8 +64,8 @@ impl Batch {
         self.end(start, header);
     }
 
-    /// Copies a packet of a guest whose first bytes were copied and checked before; these replace what the guest has
-    /// written there since. [`Self::end`] makes it a packet.
+    /// Copies a guest's packet whose first bytes were copied and checked before; these replace what the guest may have
+    /// written there since. [`Self::end`] completes the packet.
     #[inline]
     pub(super) fn begin<const FIRST: usize>(
         &mut self,
@@ -98,8 +98,8 @@ impl Batch {
         let size = part.size as usize;
         self.bytes.reserve(size);
         let room = self.bytes.spare_capacity_mut();
-        // SAFETY: the part is mapped guest memory of as many bytes, and as many were reserved; the guest's memory is none
-        // that this process allocates.
+        // SAFETY: the part is mapped guest memory of this size, and as much room was reserved. They do not overlap,
+        // because guest memory is not part of this process's heap.
         unsafe { std::ptr::copy_nonoverlapping(part.pointer, room.as_mut_ptr().cast(), size) };
         // SAFETY: the bytes were just written.
         unsafe { self.bytes.set_len(self.bytes.len() + size) };
@@ -118,7 +118,7 @@ impl Batch {
         self.bytes.truncate(start);
     }
 
-    /// Gives back memory that its packets do not use: what waits is bounded by its bytes.
+    /// Frees memory that its packets do not use, because the limit of what waits counts their bytes.
     #[cold]
     pub(super) fn release(&mut self) {
         self.bytes.shrink_to_fit();

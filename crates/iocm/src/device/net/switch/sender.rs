@@ -31,7 +31,7 @@ pub struct Sender {
     port: Arc<Port>,
     /// The queue pair.
     pair: u16,
-    /// The guest has other pairs, and is to receive by the one by which it sends.
+    /// The guest has several pairs, and should receive on the one on which it sends.
     steers: bool,
     /// The other ports, as of the last change.
     ports: Arc<Vec<Plugged>>,
@@ -40,7 +40,7 @@ pub struct Sender {
     /// The ports by address; and the addresses of this port that the table knows.
     ports_by_address: LookupCache,
     learnt: LookupCache,
-    /// The addresses of the last packet of this turn, and where it goes.
+    /// The addresses of the last packet of this turn, and its destination.
     run: Option<([u8; 12], Option<u32>)>,
     outbox: Outbox,
     /// A packet that goes to several ports.
@@ -59,7 +59,7 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// The batch for a receive queue; or what becomes of a packet that the queue does not take.
+    /// The batch for a receive queue, or the fate of a packet that the queue does not take.
     #[inline]
     fn place(&mut self, backlog: &PortBacklog, index: usize, pair: usize) -> Result<&mut Batch, Forwarded> {
         if !backlog.is_open() {
@@ -77,7 +77,7 @@ impl Outbox {
     }
 }
 
-/// Instead of a port: the packet is flooded.
+/// The index that stands for all ports: the packet is flooded.
 const ALL: u32 = u32::MAX;
 
 impl Sender {
@@ -99,8 +99,7 @@ impl Sender {
         }
     }
 
-    /// The units of work since the last call that requests and their bytes do not show: copies for other ports, and
-    /// segments.
+    /// The units of work since the last call, besides requests and their bytes: copies for other ports, and segments.
     #[inline]
     pub fn take_copies(&mut self) -> u32 {
         std::mem::take(&mut self.copies)
@@ -192,8 +191,8 @@ impl Sender {
         Ok(Forwarded::Sent)
     }
 
-    /// Does the same as [`Self::send`] for the usual packet: one piece of memory, no offload, and a sender and a known receiver
-    /// with one queue each. `None` for others, of which nothing is said yet.
+    /// Does the same as [`Self::send`] for the usual packet: one piece of memory, no offload, and a sender and a known
+    /// receiver with one queue each. `None` for others, which are not sent yet.
     #[inline]
     pub fn send_usual(&mut self, part: &Part, skip: u64, largest: u64, now: u64) -> Option<Forwarded> {
         let size = u64::from(part.size).checked_sub(skip)?;
@@ -201,7 +200,7 @@ impl Sender {
             return None;
         }
         let packet = part.pointer.wrapping_add(skip as usize);
-        // SAFETY: the piece is mapped guest memory of the header and an Ethernet header at least.
+        // SAFETY: the piece is mapped guest memory with room for the header and an Ethernet header.
         let header = unsafe { part.pointer.cast::<[u8; 2]>().read_unaligned() };
         // SAFETY: as before.
         let first = unsafe { packet.cast::<[u8; ETHERNET]>().read_unaligned() };
@@ -322,7 +321,7 @@ impl Sender {
             copies += batch.len() - before + frame.len() / BYTES_A_UNIT as usize;
             verdict = Forwarded::Sent;
         }
-        // The request counts as one.
+        // The request and its bytes are counted elsewhere.
         let counted = 1 + self.scratch.bytes() / BYTES_A_UNIT as usize;
         self.copies += copies.saturating_sub(counted) as u32;
         verdict
@@ -352,7 +351,7 @@ impl Sender {
     pub fn flush(&mut self) {
         for (index, pair) in self.outbox.filled.drain(..) {
             let batch = &mut self.outbox.batches[index][pair];
-            // The only packet of a batch may have been dropped.
+            // A batch is empty if its only packet was dropped.
             if !batch.is_empty() {
                 let full = std::mem::take(batch);
                 *batch = self.ports[index].backlogs[pair].add(full);
@@ -361,15 +360,15 @@ impl Sender {
     }
 }
 
-/// Has a guest with several queue pairs receive by the one by which it sends this packet what answers it.
+/// Has a guest with several queue pairs receive the answers to this packet on the pair on which it sends it.
 fn note(port: &Port, pair: u16, offsets: Option<HeaderOffsets>, head: &[u8], now: u64) {
     if let Some(offsets) = offsets.filter(|_| port.steering.is_used()) {
         port.steering.note(offsets.flow_back(head), pair, now);
     }
 }
 
-/// Chooses the receive queue of a packet, one of those that are open: that of the pair by which the guest sends in this
-/// connection, or else the same one for all packets of a connection.
+/// Chooses one of the open receive queues for a packet: that of the pair on which the guest sends in this connection,
+/// or else one by the hash of the connection.
 fn choose(port: &Plugged, open: usize, offsets: Option<HeaderOffsets>, head: &[u8], now: u64) -> usize {
     let Some(offsets) = offsets.filter(|_| open > 1) else { return 0 };
     let flow = offsets.flow(head);
@@ -394,7 +393,7 @@ fn adapt(backlog: &PortBacklog, batch: &mut Batch, header: &NetHeader, frame: &m
     backlog.drop_packets(left as u64);
 }
 
-/// The same with a copy of the packet, for flooding.
+/// The same on a copy of the packet, for flooding.
 fn adapt_copy(backlog: &PortBacklog, batch: &mut Batch, header: &NetHeader, frame: &[u8]) {
     adapt(backlog, batch, header, &mut frame.to_vec());
 }

@@ -1,19 +1,20 @@
-//! Automatic receive steering (VIRTIO 1.3, 5.1.6.5.6): a guest receives the packets of a connection by the queue pair by which
-//! it sends its own, so that the program and the interrupts of its packets are on one vCPU.
+//! Automatic receive steering (VIRTIO 1.3, 5.1.6.5.6): a guest receives the packets of a connection on the queue pair
+//! on which it sends its own, so that the program and the interrupts of its packets are on one vCPU.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The connections of a guest that are known at a time.
+/// The number of connections of a guest that are remembered.
 const ENTRIES: usize = 4096;
-/// The bits of the clock in nanoseconds that an entry leaves out: its unit is 0.27 s.
+/// The low bits of the clock in nanoseconds that an entry leaves out: its unit is 0.27 s.
 const UNIT_BITS: u32 = 28;
-/// Units after which a connection by which the guest sends nothing is forgotten: 3.2 s. Linux has 3 s for taps
+/// Units after which a connection on which the guest sends nothing is forgotten: 3.2 s. Linux has 3 s for taps
 /// (drivers/net/tun.c, TUN_FLOW_EXPIRE).
 const KEPT: u64 = 12;
 /// The largest time of an entry.
 const TIMES: u64 = 0xff_ffff;
 
-/// The queue pairs by which a guest sends, by connection. A guest can only steer what it receives itself.
+/// The queue pairs by which a guest sends, by connection, and those by which it receives. A guest can only steer what it
+/// receives itself.
 ///
 /// An entry has the upper half of the connection's hash, the time of the guest's last packet in 24 bits, and in 8 bits the
 /// pair plus one. Without one, the hash alone chooses.
@@ -21,7 +22,7 @@ const TIMES: u64 = 0xff_ffff;
 pub struct Steering(Box<[AtomicU64]>);
 
 impl Steering {
-    /// That of a guest with so many queue pairs.
+    /// The steering of a guest with this many queue pairs.
     pub(super) fn new(pairs: u16) -> Self {
         let entries = if pairs > 1 { ENTRIES } else { 0 };
         Self((0..entries).map(|_| AtomicU64::new(0)).collect())
@@ -37,19 +38,20 @@ impl Steering {
         self.0.get((flow >> 20) as usize % ENTRIES)
     }
 
-    /// The guest sends a packet by this pair. `flow` is the hash of the packets that it receives in this connection.
+    /// Notes that the guest has sent a packet on this pair. `flow` is the hash of the packets that it receives in this
+    /// connection.
     pub(super) fn note(&self, flow: u64, pair: u16, now: u64) {
         let Some(entry) = self.entry(flow) else { return };
         let old = entry.load(Ordering::Relaxed);
         let new = flow >> 32 << 32 | (now >> UNIT_BITS & TIMES) << 8 | u64::from(pair + 1) & 0xff;
-        // Two connections that are both in use would take the entry from each other, and their packets would change queues.
+        // Two active connections would take the entry from each other, and their packets would change queues.
         let may = old >> 32 == new >> 32 || !is_fresh(old, now);
         if may && old != new {
             entry.store(new, Ordering::Relaxed);
         }
     }
 
-    /// The pair by which the guest sends in the connection of this hash; `None` if that is not known.
+    /// The pair on which the guest sends in the connection of this hash; `None` if that is not known.
     pub(super) fn find(&self, flow: u64, now: u64) -> Option<usize> {
         let entry = self.entry(flow)?.load(Ordering::Relaxed);
         let is_it = entry >> 32 == flow >> 32 && is_fresh(entry, now);
@@ -58,7 +60,7 @@ impl Steering {
 }
 
 fn is_fresh(entry: u64, now: u64) -> bool {
-    // Another worker's turn may have begun later than this one's.
+    // The entry may be newer than `now`, if it is from another worker.
     let age = (now >> UNIT_BITS).wrapping_sub(entry >> 8).wrapping_add(KEPT) & TIMES;
     entry != 0 && age < 2 * KEPT
 }

@@ -18,7 +18,7 @@ const MODERN: u64 = 0xffff | 1 << 54 | 1 << 55 | 1 << 56;
 struct Guest {
     driver: NetDriver,
     front: FrontEnd,
-    /// That of the receive queue; the transmit queue's is the front-end's.
+    /// The kick of the receive queue; that of the transmit queue is in `front`.
     receive_kick: OwnedFd,
     backend: Arc<Backend>,
 }
@@ -105,7 +105,7 @@ fn packets_go_from_worker_to_worker_in_order_while_queues_move() {
         let (mut a, mut b) = (Guest::new(&pool, &switches, ring), Guest::new(&pool, &switches, ring));
         b.offer();
         a.offer();
-        // Each learns where the other is.
+        // The switch learns both addresses.
         a.send(&frame(0, 2, 1));
         assert_eq!(b.received(), frame(0, 2, 1));
         b.send(&frame(0, 1, 2));

@@ -55,7 +55,7 @@ impl Table {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes whenever an address moves.
+    /// A number that changes whenever an address moves.
     #[inline]
     #[must_use]
     pub fn changes(&self) -> u64 {
@@ -83,7 +83,7 @@ impl Table {
             match entries.by_address.get(&address) {
                 Some(entry) if entry.given => return,
                 Some(entry) if entry.port == port => return entry.seen.store(now, Ordering::Relaxed),
-                // A guest that makes up addresses must cost the others nothing: no lock that they wait for, and no
+                // A guest that makes up addresses must not cost the others anything: no lock that they wait for, and no
                 // search.
                 _ if entries.is_full(port, now) => return,
                 _ => {}
@@ -181,7 +181,7 @@ impl Entries {
     }
 }
 
-/// The time for which a cached lookup is valid, nanoseconds. Addresses age no more exactly than that.
+/// The time for which a cached lookup is valid, nanoseconds. So addresses may age this much later.
 const HOLDS_NS: u64 = 1_000_000_000;
 
 /// A cache of lookups, for one sender: most packets go where the one before went.
@@ -272,13 +272,13 @@ mod tests {
         assert_eq!(table.len(), MAX_OF_A_PORT);
         table.learn(address(6000), 2, 0);
         assert_eq!(table.find(address(6000), 0), Some(2));
-        // One that has no room is found out without a search, and for a while.
+        // A full port is noticed without a search, for a while.
         assert!(table.read().is_full(1, FULL_NS - 1) && !table.read().is_full(1, FULL_NS));
-        // They are forgotten when there is need.
+        // Aged addresses are forgotten when room is needed.
         table.learn(address(6001), 1, AGE_NS + 1);
         assert_eq!(table.find(address(6001), AGE_NS + 1), Some(1));
         assert_eq!(table.len(), 2);
-        // One that moves is counted where it is.
+        // An address that moves counts for its present port.
         for number in 0..5000 {
             table.learn(address(number % 100), 1, 2 * AGE_NS);
             table.learn(address(number % 100), 3, 2 * AGE_NS);

@@ -54,7 +54,7 @@ impl Ask {
     }
 
     fn ask(&mut self, file: BorrowedFd<'_>, what: libc::Ioctl) -> io::Result<()> {
-        // SAFETY: all requests that are made take a structure of this size and shape.
+        // SAFETY: all requests used here take a structure of this size and layout.
         done(unsafe { libc::ioctl(file.as_raw_fd(), what, std::ptr::from_mut(self)) })
     }
 }
@@ -79,10 +79,10 @@ impl Interface {
             false => format!("/run/netns/{namespace}"),
         };
         let cannot = |source: io::Error| NetError::Namespace { path: path.clone(), source };
-        // Of a pipe its other end would be waited for.
+        // O_NONBLOCK, because opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = open(&path, flags, Mode::empty()).map_err(|error| cannot(error.into()))?;
-        // A thread cannot easily leave a namespace again, so that one is started for it.
+        // A thread cannot easily leave a namespace again, so use one that ends.
         let thread = std::thread::Builder::new().name("namespace".to_owned()).spawn(move || {
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
             Ok::<_, rustix::io::Errno>(self.open())
@@ -103,7 +103,7 @@ impl Interface {
             Ok((first, asked)) => (first, asked, true),
             Err(NetError::Tap { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {
                 let (first, asked) = self.queue(KIND | multiple).or_else(|error| match self.pairs {
-                    // An existing tap may have been made for several queues.
+                    // An existing tap may have been created with several queues.
                     1 => self.queue(KIND | libc::IFF_MULTI_QUEUE).map_err(|_| error),
                     _ => Err(error),
                 })?;
@@ -142,7 +142,7 @@ impl Interface {
         })
     }
 
-    /// Sets its MTU, and sets it up.
+    /// Sets its MTU, and brings it up.
     fn set_up(&self) -> Result<(), NetError> {
         let socket = self.socket()?;
         if self.mtu > 0 {
@@ -170,7 +170,7 @@ pub(super) fn given(numbers: &[i32], pairs: u16) -> Result<OpenTap, NetError> {
         if *number < 0 {
             return Err(wrong(io::ErrorKind::InvalidInput.into()));
         }
-        // SAFETY: the number is only used to copy what it names, which the kernel refuses if it names nothing.
+        // SAFETY: the number is only used to duplicate the descriptor, which fails if there is none.
         let borrowed = unsafe { BorrowedFd::borrow_raw(*number) };
         let file = fcntl_dupfd_cloexec(borrowed, 0).map_err(|error| wrong(error.into()))?;
         let mut asked = Ask::new("");
@@ -210,7 +210,7 @@ pub(super) fn set_offloads(file: BorrowedFd<'_>, offloads: Offloads) -> io::Resu
     .filter(|(is_set, _)| *is_set)
     .map(|(_, bit)| bit)
     .sum();
-    // The kernel refuses all others without checksums.
+    // Without checksums the kernel refuses all others.
     let bits = if offloads.checksum { bits } else { 0 };
     // SAFETY: the request takes a number by value.
     done(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(bits)) })

@@ -1,9 +1,9 @@
-//! Parses the output of ApacheBench 2.3, followed by the table of -e.
+//! Parsing the output of ApacheBench 2.3, followed by the table of -e.
 
 use crate::workload::NotUnderstood;
 use crate::workload::adapter::{Figures, Text};
 
-/// The meaning of "Kbytes" (ab.c divides by 1024).
+/// A "Kbyte" of ab, which divides by 1024 (ab.c).
 const KIBIBYTE: f64 = 1024.0;
 const MILLISECOND: f64 = 1e-3;
 
@@ -16,7 +16,7 @@ pub(super) fn parse(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnd
     figures.add("requests", number("Requests per second:", "[#/sec] (mean)")?);
     figures.add("throughput", number("Transfer rate:", "[Kbytes/sec] received")? * KIBIBYTE);
     let failed = number("Failed requests:", "")?;
-    // ab prints this line only if there were some; it counts them among the complete.
+    // ab counts such responses as complete, and prints this line only if there are some.
     let refused =
         if find(text, "Non-2xx responses:").is_some() { number("Non-2xx responses:", "")? } else { 0.0 };
     figures.add("errors", failed + refused);
@@ -36,7 +36,7 @@ pub(super) fn requests(text: &Text<'_>) -> Result<f64, NotUnderstood> {
     number(text, "Complete requests:", "")
 }
 
-/// The text after `label`, which begins its line, and the line.
+/// The rest of the line that begins with `label`, and the whole line.
 fn find<'a>(text: &Text<'a>, label: &str) -> Option<(&'a str, &'a str)> {
     text.stdout().lines().find_map(|line| Some((line.strip_prefix(label)?.trim(), line)))
 }

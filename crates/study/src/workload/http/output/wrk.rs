@@ -1,4 +1,4 @@
-//! Parses the output of wrk 4 with --latency.
+//! Parsing the output of wrk 4 with --latency.
 
 use crate::workload::NotUnderstood;
 use crate::workload::adapter::{Figures, Text};
@@ -12,7 +12,7 @@ const PERCENTILES: [(&str, &str); 4] =
     [("50%", "latency.p50"), ("75%", "latency.p75"), ("90%", "latency.p90"), ("99%", "latency.p99")];
 
 pub(super) fn parse(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
-    // wrk prints lines about errors only if there were some.
+    // wrk omits the lines about errors if there are none.
     let mut errors = 0.0;
     for line in text.stdout().lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
