@@ -13,6 +13,8 @@ pub struct Recorder<W: Write> {
     writer: Option<TraceWriter<W>>,
     seconds: f64,
     groups: BTreeSet<String>,
+    /// The group's name of each VM, by process, and its number among the VMs of the same name.
+    members: BTreeMap<i32, (String, u32)>,
     begun: f64,
     sums: BTreeMap<String, Sum>,
     periods: u32,
@@ -38,6 +40,7 @@ impl<W: Write> Recorder<W> {
             writer: None,
             seconds,
             groups: BTreeSet::new(),
+            members: BTreeMap::new(),
             begun: 0.0,
             sums: BTreeMap::new(),
             periods: 0,
@@ -58,13 +61,10 @@ impl<W: Write> Recorder<W> {
             self.writer = Some(TraceWriter::begin(to, machine(&seen.view))?);
             self.begun = time;
         }
-        let mut members: BTreeMap<String, u32> = BTreeMap::new();
+        let present: BTreeMap<i32, String> = seen.vms.iter().map(|vm| (vm.pid, group_of(vm))).collect();
+        self.members.retain(|pid, member| present.get(pid) == Some(&member.0));
         for vm in &seen.vms {
-            let group = group_of(vm);
-            let member = members.entry(group.clone()).or_default();
-            *member += 1;
-            // Other VMs may have the same name.
-            let group = if *member == 1 { group } else { format!("{group}#{member}") };
+            let group = self.group(vm);
             self.sums.entry(group).or_default().add(vm, &seen.view);
         }
         self.periods += 1;
@@ -74,6 +74,23 @@ impl<W: Write> Recorder<W> {
         let lasted = time - self.begun;
         self.begun = time;
         self.end_phase(lasted)
+    }
+
+    /// The group of a VM. Groups of VMs of the same name are numbered. A VM keeps its number while it runs; after that
+    /// another may have it.
+    fn group(&mut self, vm: &VmSeen) -> String {
+        let group = group_of(vm);
+        let number = match self.members.get(&vm.pid) {
+            Some(&(_, number)) => number,
+            None => {
+                let same = self.members.values().filter(|(other, _)| *other == group);
+                let taken: BTreeSet<u32> = same.map(|&(_, number)| number).collect();
+                let number = (1..).find(|number| !taken.contains(number)).unwrap_or(u32::MAX);
+                self.members.insert(vm.pid, (group.clone(), number));
+                number
+            }
+        };
+        if number == 1 { group } else { format!("{group}#{number}") }
     }
 
     fn end_phase(&mut self, seconds: f64) -> io::Result<()> {
@@ -151,14 +168,15 @@ mod tests {
             queues: (0..3).map(queue).collect(),
             ..View::default()
         };
-        let vm = |name: &str, queues: &[u32]| VmSeen {
+        let vm = |pid, name: &str, queues: &[u32]| VmSeen {
+            pid,
             name: name.to_owned(),
             computing: 1.0,
             waiting,
             queues: queues.to_vec(),
             ..VmSeen::default()
         };
-        Seen { view, vms: vec![vm("web", &[0, 1]), vm("db", &[2])], ..Seen::default() }
+        Seen { view, vms: vec![vm(1, "web", &[0, 1]), vm(2, "db", &[2])], ..Seen::default() }
     }
 
     #[test]
@@ -176,6 +194,24 @@ mod tests {
         assert_eq!(trace.groups.iter().map(|group| group.vms * group.queues).sum::<u32>(), 2);
         let requests: f64 = trace.phases[0].loads.values().map(|load| load.requests).sum();
         assert!((requests - 4e5).abs() < 1.0, "{requests}");
+    }
+
+    #[test]
+    fn a_vm_keeps_its_group_when_another_of_its_name_ends() {
+        let mut bytes = Vec::new();
+        let mut recorder = Recorder::new(&mut bytes, 1.0);
+        // A second VM of the same name comes, the first one goes, and a third one comes.
+        for (period, pids) in [vec![1], vec![1, 2], vec![2], vec![2, 3]].into_iter().enumerate() {
+            let mut seen = seen(0.2, 0.0);
+            let vm = seen.vms.pop().unwrap();
+            seen.vms =
+                pids.iter().map(|&pid| VmSeen { pid, computing: f64::from(pid), ..vm.clone() }).collect();
+            recorder.take(period as f64, &seen).unwrap();
+        }
+        let (trace, _) = Trace::parse(&bytes).unwrap();
+        let phases: Vec<Vec<_>> = trace.phases.iter().map(|phase| phase.loads.keys().collect()).collect();
+        assert_eq!(phases, [vec!["db/1", "db/1#2"], vec!["db/1#2"], vec!["db/1", "db/1#2"]]);
+        assert_eq!(trace.phases[1].loads["db/1#2"].computing, 2.0);
     }
 
     #[test]

@@ -67,11 +67,6 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// of virtqueues (vhost-user, "Multiple queue support"), and so cloud-hypervisor and crosvm understand it.
     fn queues(&self) -> u16;
 
-    /// The reply to `VHOST_USER_GET_QUEUE_NUM`: for a network device front-ends expect the number of queue pairs.
-    fn queue_number(&self) -> u16 {
-        self.queues()
-    }
-
     /// Makes the handler of a queue of `size` descriptors, for the negotiated features.
     fn handler(&self, index: u16, size: u16, features: VirtioFeatures) -> Box<dyn Handler>;
 
@@ -105,8 +100,14 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         Err(ResizeError::Unsized)
     }
 
-    /// Sets the MTU that the front-end told the guest; `None` when the front-end has gone.
-    fn set_mtu(&self, _mtu: Option<u64>) {}
+    /// Sets the MTU that the front-end reported to the guest; `None` when the front-end has gone.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it is not valid.
+    fn set_mtu(&self, _mtu: Option<u64>) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Sets up what a queue needs on the host while it is started and enabled, or releases it. This may take
     /// milliseconds: it is called on the front-end's thread, never on a worker.

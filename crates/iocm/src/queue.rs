@@ -190,6 +190,12 @@ impl Queue {
         self.after_use();
     }
 
+    /// Replaces the error eventfd. If the ring is broken already, the new one is signalled.
+    pub(crate) fn set_error(&mut self, error: Option<OwnedFd>) {
+        self.error_due = error.is_some() && self.virtqueue.broken.is_some();
+        self.error = error.map(Arc::new);
+    }
+
     /// Passes the call and error eventfds that are due to `signal`.
     #[inline]
     pub(crate) fn wake(&mut self, mut signal: impl FnMut(&Arc<OwnedFd>)) {

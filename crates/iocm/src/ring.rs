@@ -83,6 +83,11 @@ pub enum RingError {
         "a page of the guest's memory was lost: its file was made shorter, found no room, or the machine's memory failed"
     )]
     Lost,
+    /// A buffer of a control queue has room, and no command.
+    #[error(
+        "a buffer of the control queue has no command: does the front-end have more queue pairs than the device?"
+    )]
+    NoCommand,
     /// The buffer id is in use.
     #[error("buffer {0} is made available while it is in use")]
     InUse(u16),
@@ -113,6 +118,19 @@ impl Ring {
             true => Self::Packed(PackedRing::new(memory, layout, size, base, features)?),
             false => Self::Split(SplitRing::new(memory, layout, size, base, features)?),
         })
+    }
+
+    /// Continues for a device that has no buffers while its queue is stopped, at the place that the ring itself tells: a
+    /// front-end whose back-end was killed says another one. `false` if a packed ring does not tell it, and cannot continue
+    /// where the front-end says.
+    pub(crate) fn rest(&mut self) -> bool {
+        match self {
+            Self::Split(ring) => {
+                ring.go_back_to(ring.used_index());
+                true
+            }
+            Self::Packed(ring) => ring.rest(),
+        }
     }
 
     /// Takes the next available buffer into `chain`. `false` when there is none.

@@ -201,6 +201,13 @@ impl Session {
         header: Header,
         request: Result<Request, RequestError>,
     ) -> Result<(), ConnectionError> {
+        // QEMU sends this for each queue when it connects (hw/virtio/vhost.c, `vhost_virtqueue_init`), and waits for no reply:
+        // only the end of the connection tells it that there are too few.
+        if let Ok(Request::SetVringCall(index, _)) = request
+            && index as usize >= self.vrings.len()
+        {
+            return Err(ConnectionError::NoQueue(index, self.vrings.len()));
+        }
         let has_reply = request.as_ref().is_ok_and(Self::has_reply);
         let reply = request.and_then(|request| self.reply(request));
         let acknowledges = header.needs_reply() && self.protocol.has(ProtocolFeatures::REPLY_ACK);
@@ -230,7 +237,7 @@ impl Session {
         for index in 0..self.vrings.len() {
             self.stop(index);
         }
-        self.backend.device.set_mtu(None);
+        let _ = self.backend.device.set_mtu(None);
         self.backend.replace_requests(None);
     }
 }

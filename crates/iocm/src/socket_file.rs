@@ -23,6 +23,8 @@ pub struct SocketAccess {
     pub group: Option<u32>,
     /// The permissions.
     pub mode: Option<u32>,
+    /// The umask cuts the mode: the system call filter of a running daemon forbids more than bind(2) does.
+    pub less_umask: bool,
 }
 
 /// The number of connections that may wait to be accepted.
@@ -57,7 +59,11 @@ impl SocketFile {
             bound => bound?,
         };
         file.made = file.found();
-        if changes && let Err(error) = file.give(access) {
+        // The umask may have cut the mode.
+        if !access.less_umask
+            && !file.has(access)
+            && let Err(error) = file.give(access)
+        {
             file.remove();
             return Err(error);
         }
@@ -177,10 +183,10 @@ mod tests {
     use std::os::unix::fs::{MetadataExt as _, symlink};
 
     const STRANGER: u32 = 65_534;
-    const NOTHING: SocketAccess = SocketAccess { user: None, group: None, mode: None };
+    const NOTHING: SocketAccess = SocketAccess { user: None, group: None, mode: None, less_umask: false };
 
     fn to_stranger(mode: u32) -> SocketAccess {
-        SocketAccess { user: Some(STRANGER), group: None, mode: Some(mode) }
+        SocketAccess { user: Some(STRANGER), mode: Some(mode), ..NOTHING }
     }
 
     #[test]
@@ -193,7 +199,12 @@ mod tests {
         let (_, listener) = SocketFile::bind(&path, Missing::Refused, private).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         drop(listener);
-        // With one, nobody has any right at first.
+        // And whatever the umask is.
+        let all = SocketAccess { mode: Some(0o666), ..NOTHING };
+        let (_, listener) = SocketFile::bind(&path, Missing::Refused, all).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
+        drop(listener);
+        // If one changes, nobody has any permission at first.
         let first = root.path().join("first");
         let _first = listener_at(&first, Some(0)).unwrap();
         assert_eq!(std::fs::metadata(&first).unwrap().mode() & 0o777, 0);

@@ -14,7 +14,7 @@ use crate::queue::{Queue, QueueKey};
 use crate::statistics::WorkerCounters;
 use mailbox::{Command, Mailbox, Reply};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -62,7 +62,11 @@ pub struct Worker {
     thread: Option<JoinHandle<()>>,
     routes: Arc<Routes>,
     polling: Mutex<Polling>,
-    /// Nobody waits for its thread.
+    /// The longest nap that was last set, nanoseconds; 0 if none was. It stays while the worker polls otherwise.
+    nap_ns: AtomicU64,
+    /// The CPUs that it was told to run on; empty for all.
+    told_cpus: Mutex<Vec<usize>>,
+    /// Dropping it does not wait for its thread.
     left_behind: AtomicBool,
 }
 
@@ -104,6 +108,8 @@ impl Worker {
             thread: Some(thread),
             routes: Arc::clone(routes),
             polling: Mutex::new(options.polling),
+            nap_ns: AtomicU64::new(options.polling.nap_ns().unwrap_or(0)),
+            told_cpus: Mutex::new(options.cpus.clone()),
             left_behind: AtomicBool::new(false),
         };
         ready.recv().map_err(|_| WorkerError::Gone)??;
@@ -195,8 +201,21 @@ impl Worker {
         (0..rustix::thread::CpuSet::MAX_CPU).filter(is_allowed).collect()
     }
 
+    /// The longest nap that was last set, nanoseconds, however it polls now.
+    pub(crate) fn last_nap_ns(&self) -> Option<u64> {
+        Some(self.nap_ns.load(Ordering::Relaxed)).filter(|nap| *nap > 0)
+    }
+
+    /// The CPUs that it was told to run on, ascending; empty for all.
+    pub(crate) fn told_cpus(&self) -> Vec<usize> {
+        self.told_cpus.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Changes the polling mode.
     pub(crate) fn set_polling(&self, polling: Polling) {
+        if let Some(nap) = polling.nap_ns() {
+            self.nap_ns.store(nap, Ordering::Relaxed);
+        }
         *self.polling.lock().unwrap_or_else(PoisonError::into_inner) = polling;
         self.mailbox.send(Command::Polling(polling));
     }
@@ -207,8 +226,11 @@ impl Worker {
     ///
     /// [`WorkerError::Cannot`] when the kernel refuses; the worker stays where it is then.
     pub fn pin(&self, cpus: Vec<usize>) -> Result<(), WorkerError> {
+        let told = cpus.clone();
         let pinned = self.ask(|reply| Command::Pin { cpus, reply })?;
-        pinned.map_err(|source| WorkerError::Cannot { what: "it may not run on these CPUs", source })
+        pinned.map_err(|source| WorkerError::Cannot { what: "it may not run on these CPUs", source })?;
+        *self.told_cpus.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        Ok(())
     }
 
     /// Lets its drop not wait for its thread, which ends after its requests in flight. The last reference may belong to

@@ -104,7 +104,7 @@ impl Arguments {
             Place::Unix(path) => {
                 let group = self.socket_group.as_deref().map(group_of).transpose()?;
                 let mode = Some(if group.is_some() { 0o660 } else { 0o600 });
-                let access = SocketAccess { user: None, group, mode };
+                let access = SocketAccess { group, mode, ..SocketAccess::default() };
                 let bound = SocketFile::bind(path, Missing::Refused, access);
                 let (file, listener) =
                     bound.with_context(|| format!("Could not listen at {}", path.display()))?;

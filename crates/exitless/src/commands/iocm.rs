@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -184,14 +184,17 @@ fn watch(
         manager.tell(|within| daemon.pool().answers(within));
         if figures.as_mut().is_some_and(|every| every.is_due() || !goes_on) {
             let line = serde_json::to_vec(&daemon.figures())?;
-            if let Some(printer) = &printer {
-                printer.print(line);
+            if let Some(Err(error)) = printer.as_ref().map(|printer| printer.print(with_end(line))) {
+                tracing::warn!("No more figures are printed: {error}");
+                printer = None;
             }
         }
         if !goes_on {
             manager.stopping();
             if let Some(printer) = printer.take() {
-                printer.end();
+                if let Err(error) = printer.end() {
+                    tracing::warn!("The last figures were not printed: {error}");
+                }
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -222,10 +225,17 @@ impl Every {
     }
 }
 
-/// The thread that prints the figures: the devices are served whether or not somebody reads them.
+/// A line with its end.
+fn with_end(mut line: Vec<u8>) -> Vec<u8> {
+    line.push(b'\n');
+    line
+}
+
+/// The thread that prints: devices are served, and cores follow the load, whether or not somebody reads the lines.
 struct Printer {
     lines: SyncSender<Vec<u8>>,
-    ended: Receiver<()>,
+    /// The outcome of printing, once it has ended.
+    ended: Receiver<std::io::Result<()>>,
 }
 
 /// The number of lines that wait for a slow reader. Further lines are dropped.
@@ -235,39 +245,61 @@ const PRINTER_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Printer {
     fn start() -> anyhow::Result<Self> {
+        Self::to(std::io::stdout())
+    }
+
+    fn to(mut out: impl Write + Send + 'static) -> anyhow::Result<Self> {
         let (lines, to_print) = sync_channel::<Vec<u8>>(LINES_WAITING);
         let (ends, ended) = channel();
-        let print = |mut line: Vec<u8>| {
-            line.push(b'\n');
-            let mut out = std::io::stdout().lock();
-            out.write_all(&line).and_then(|()| out.flush())
-        };
+        let print = move |line: Vec<u8>| out.write_all(&line).and_then(|()| out.flush());
         let body = move || {
-            if let Err(error) = to_print.iter().try_for_each(print) {
-                tracing::warn!("No more figures are printed: {error}");
-            }
-            let _ = ends.send(());
+            let outcome = to_print.iter().try_for_each(print);
+            let _ = ends.send(outcome);
         };
         let thread = std::thread::Builder::new().name("printer".to_owned());
-        thread.spawn(body).context("Could not start a thread for the figures")?;
+        thread.spawn(body).context("Could not start a thread that prints")?;
         Ok(Self { lines, ended })
     }
 
-    fn print(&self, line: Vec<u8>) {
-        // Either the reader is slow, or nothing can be printed any more.
-        let _ = self.lines.try_send(line);
+    /// Has lines printed, unless [`LINES_WAITING`] wait already for a slow reader.
+    ///
+    /// # Errors
+    ///
+    /// The reason why nothing can be printed any more.
+    fn print(&self, lines: Vec<u8>) -> std::io::Result<()> {
+        match self.lines.try_send(lines) {
+            Err(TrySendError::Disconnected(_)) => {
+                self.ended.recv().unwrap_or_else(|_| Err(std::io::ErrorKind::BrokenPipe.into()))
+            }
+            Ok(()) | Err(TrySendError::Full(_)) => Ok(()),
+        }
     }
 
     /// Waits until all lines are printed, or for [`PRINTER_PATIENCE`].
-    fn end(self) {
+    ///
+    /// # Errors
+    ///
+    /// The reason why lines could not be printed; a reader that is slow is none.
+    fn end(self) -> std::io::Result<()> {
         drop(self.lines);
-        let _ = self.ended.recv_timeout(PRINTER_PATIENCE);
+        self.ended.recv_timeout(PRINTER_PATIENCE).unwrap_or(Ok(()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn last_lines_that_cannot_be_printed_are_an_error() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let printer = Printer::to(full).unwrap();
+        printer.print(b"last\n".to_vec()).unwrap();
+        assert_eq!(printer.end().unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+        let printer = Printer::to(std::io::sink()).unwrap();
+        printer.print(b"last\n".to_vec()).unwrap();
+        printer.end().unwrap();
+    }
 
     #[test]
     fn figures_that_were_missed_are_left_out() {

@@ -1,6 +1,7 @@
 //! The monitor as a command: with a real daemon, and in the simulator.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -150,6 +151,36 @@ fn a_core_without_io_is_given_back_and_a_dry_run_only_says_so() {
     let trace = std::fs::read_to_string(trace).unwrap();
     assert!(trace.starts_with("{\"trace\":1,\"machine\""), "{trace}");
     assert_eq!(std::fs::read_to_string(other).unwrap(), "kept", "a trace writes into no file that is there");
+}
+
+#[test]
+fn a_reader_that_does_not_read_keeps_the_monitor_from_nothing() {
+    if cpus() < 2 {
+        println!("not tested: the monitor needs two CPUs");
+        return;
+    }
+    let served = Served::start();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    // SAFETY: it concerns a descriptor that is open.
+    let size = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+    writer.write_all(&vec![b'x'; usize::try_from(size).unwrap()]).unwrap();
+    let mut monitor = served.monitor(&["--dry-run"]).stdout(writer).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while !std::fs::read_to_string(served.file("state")).is_ok_and(|state| state.contains("spare")) {
+        assert!(Instant::now() < end, "it decides nothing");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal(&monitor, libc::SIGTERM);
+    let end = Instant::now() + Duration::from_secs(20);
+    while monitor.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            monitor.kill().unwrap();
+            panic!("it waits for its reader");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(monitor.wait().unwrap().code(), Some(0));
+    assert!(!served.file("state").exists());
 }
 
 #[test]

@@ -60,7 +60,17 @@ impl Drop for Daemon {
     }
 }
 
-/// A counter of a queue: completed requests or bytes.
+/// A process that is killed when it is dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A queue's counter of completed requests or bytes.
 fn counted(client: &mut Client, queue: &str, what: &str) -> u64 {
     let value = client.get(&format!("{queue}/{what}")).unwrap();
     value.as_u64().unwrap_or_else(|| panic!("{queue}/{what} is {value}"))
@@ -68,11 +78,18 @@ fn counted(client: &mut Client, queue: &str, what: &str) -> u64 {
 
 /// A script that runs the laboratories' QEMU with its own libraries, so that all machines test the same QEMU.
 fn qemu(folder: &Path) -> PathBuf {
-    for build in [&["lab", "build", "amd-svm"][..], &["guest", "build"]] {
-        let built = run(build);
-        assert_eq!(built.status, 0, "{}", built.err);
-    }
     let cache = lab::Cache::of_user().unwrap();
+    let build = |command: &[&str]| {
+        let built = run(command);
+        assert_eq!(built.status, 0, "{}", built.err);
+    };
+    // Build only what is missing: for an existing image, `build` would read all of it to check hashes.
+    if lab::Image::find(&cache).unwrap().is_none() {
+        build(&["lab", "build", "amd-svm"]);
+    }
+    if lab::GuestImage::find(&cache).unwrap().is_none() {
+        build(&["guest", "build"]);
+    }
     let images = std::fs::read_dir(cache.root()).unwrap().map(|entry| entry.unwrap().path());
     let mut tools = images.map(|path| path.join("tools/usr"));
     let tools =

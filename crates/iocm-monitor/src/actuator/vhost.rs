@@ -2,7 +2,7 @@
 
 use super::computing::{Busy, Meter, Used};
 use super::pinning::Pinning;
-use super::vhost_vms::{Found, TapMeter, find};
+use super::vhost_vms::{Found, ManagedVm, TapMeter, find};
 use super::{Actuator, Seen, Trouble, VmSeen};
 use crate::view::total;
 use crate::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
@@ -34,6 +34,7 @@ pub struct Vhost<A: Actions> {
     /// The numbers of the present threads. None is used again: the policy compares a queue's throughput before and after
     /// a change.
     numbers: BTreeMap<ThreadId, u32>,
+    next_number: u32,
     layout: BTreeMap<u32, WorkerCore>,
     io_cores: BTreeSet<u32>,
     /// The interrupts that the kernel refused to move, so that each is tried and reported once.
@@ -56,6 +57,7 @@ impl<A: Actions> Vhost<A> {
             discovered: None,
             looked: None,
             numbers: BTreeMap::new(),
+            next_number: 0,
             layout: BTreeMap::new(),
             io_cores: BTreeSet::new(),
             refused: BTreeSet::new(),
@@ -75,20 +77,23 @@ impl<A: Actions> Vhost<A> {
         let pinned = |thread| pinning.and_then(|pinning| pinning.pinned_to(thread));
         self.found = find(&self.root, self.only.as_ref(), pinned)?;
         self.cpus = self.found.shared_cpus(self.only.as_ref());
-        let here: BTreeSet<(i32, u64)> = self.found.vms.iter().map(|vm| (vm.pid, vm.start_ticks)).collect();
-        for vm in before.vms.iter().filter(|vm| !here.contains(&(vm.pid, vm.start_ticks))) {
-            for thread in vm.vcpus.iter().copied().chain(vm.io.iter().map(|io| io.thread)) {
-                if let Some(pinning) = &mut self.pinning {
-                    // Of a thread that has ended nothing is left to restore, and the journal need not keep it until this ends.
-                    // Others have changed it: their change stays, and what cannot be restored is tried once more at the end.
-                    let _ = pinning.thread_back(thread);
-                    pinning.forget(thread);
-                }
-                if let Some(number) = self.numbers.remove(&thread) {
-                    self.layout.remove(&number);
-                }
+        let threads = |found: &Found| -> BTreeSet<(u64, ThreadId)> {
+            let of = |vm: &ManagedVm| vm.threads().map(|thread| (vm.start_ticks, thread)).collect::<Vec<_>>();
+            found.vms.iter().flat_map(of).collect()
+        };
+        // A thread can also end before its VM.
+        for (_, thread) in threads(&before).difference(&threads(&self.found)) {
+            if let Some(pinning) = &mut self.pinning {
+                // If the thread has ended, this just drops its journal entry, which would otherwise stay until the
+                // monitor ends. If others have moved it, their change stays. Whatever fails is tried again at the end.
+                let _ = pinning.thread_back(*thread);
+                pinning.forget(*thread);
+            }
+            if let Some(number) = self.numbers.remove(thread) {
+                self.layout.remove(&number);
             }
         }
+        self.taps.keep(self.found.vms.iter().flat_map(|vm| &vm.taps));
         Ok(())
     }
 
@@ -112,8 +117,11 @@ impl<A: Actions> Vhost<A> {
     }
 
     fn number(&mut self, thread: ThreadId) -> u32 {
-        let next = self.numbers.values().max().map_or(0, |most| most + 1);
-        *self.numbers.entry(thread).or_insert(next)
+        *self.numbers.entry(thread).or_insert_with(|| {
+            let number = self.next_number;
+            self.next_number = number.wrapping_add(1);
+            number
+        })
     }
 
     fn thread(&self, queue: u32) -> Option<ThreadId> {
@@ -187,8 +195,7 @@ impl<A: Actions> Actuator for Vhost<A> {
         let time = Instant::now();
         let seconds = self.looked.replace(time).map_or(0.0, |before| (time - before).as_secs_f64());
         let vms = self.found.vms.clone();
-        let threads =
-            vms.iter().flat_map(|vm| vm.vcpus.iter().copied().chain(vm.io.iter().map(|io| io.thread)));
+        let threads = vms.iter().flat_map(ManagedVm::threads);
         let used = self.meter.read(&self.root, threads, seconds);
         let of = |thread: &ThreadId| used.get(thread).copied().unwrap_or_default();
 

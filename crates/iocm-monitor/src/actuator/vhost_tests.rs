@@ -264,6 +264,43 @@ fn threads_that_have_ended_do_not_fill_the_journal() {
 }
 
 #[test]
+fn a_thread_that_ends_before_its_vm_leaves_nothing() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    actuator.look().unwrap();
+    let vhost = ThreadId { pid: 4000, tid: 4004 };
+    let queue = actuator.numbers[&vhost];
+    let wanted = Layout([(Some(3), [queue].into())].into());
+    actuator.act(&[Action::Move { queue, to: Some(3) }], &wanted).unwrap();
+    let of_vhost = |entry: &Entry| matches!(entry.change, Change::Affinity { tid: 4004, .. });
+    let open =
+        || Journal::read(root).unwrap().entries.into_iter().filter(Entry::open).filter(of_vhost).count();
+    assert_eq!((open(), actuator.layout.contains_key(&queue)), (1, true));
+    for place in ["proc/4000/task/4004", "proc/4004"] {
+        fs::remove_dir_all(root.join(place)).unwrap();
+    }
+    until_looked_for();
+    actuator.look().unwrap();
+    assert_eq!((open(), actuator.layout.contains_key(&queue)), (0, false));
+    assert!(!actuator.numbers.contains_key(&vhost) && actuator.numbers.len() == 1);
+}
+
+#[test]
+fn a_vm_that_comes_as_another_goes_has_numbers_of_its_own() {
+    let host = host(&[vm(4000, "web", false, "0-3"), vm(5000, "db", false, "0-3")]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    let before: BTreeSet<u32> = actuator.look().unwrap().vms.into_iter().flat_map(|vm| vm.queues).collect();
+    kill(root, 5000);
+    unpack(&format!("\n{}", vm(6000, "new", false, "0-3")), root).unwrap();
+    until_looked_for();
+    let seen = actuator.look().unwrap();
+    let new = seen.vms.iter().find(|vm| vm.name == "new").unwrap();
+    assert!(new.queues.len() == 2 && new.queues.iter().all(|queue| !before.contains(queue)), "{new:?}");
+}
+
+#[test]
 fn a_thread_that_others_move_between_two_looks_stops_nothing() {
     let host = host(&[vm(4000, "web", false, "0-3")]);
     let root = host.path();

@@ -27,6 +27,13 @@ pub(super) struct ManagedVm {
     pub(super) node: Option<u32>,
 }
 
+impl ManagedVm {
+    /// The threads that are placed.
+    pub(super) fn threads(&self) -> impl Iterator<Item = ThreadId> + '_ {
+        self.vcpus.iter().copied().chain(self.io.iter().map(|io| io.thread))
+    }
+}
+
 /// A thread that does I/O for a VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IoThread {
@@ -190,5 +197,26 @@ impl TapMeter {
             sum.bytes += now.bytes.saturating_sub(before.bytes);
         }
         sum
+    }
+
+    /// Forgets all taps but these.
+    pub(super) fn keep<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+        let names: BTreeSet<&String> = names.collect();
+        self.0.retain(|name, _| names.contains(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taps_that_are_gone_are_forgotten() {
+        let mut meter = TapMeter::default();
+        for name in ["vnet0", "vnet1"] {
+            meter.0.insert(name.to_owned(), taps::Carried::default());
+        }
+        meter.keep([&"vnet1".to_owned()].into_iter());
+        assert_eq!(meter.0.into_keys().collect::<Vec<_>>(), ["vnet1"]);
     }
 }

@@ -148,7 +148,7 @@ impl DeviceConfig {
         if matches!(link, LinkOptions::Switch { checks_source: true, .. }) && mac.is_none() {
             return Err(invalid("check-source needs the guest's address as mac".to_owned()));
         }
-        if let Some(mtu) = self.mtu.filter(|mtu| !net::MTU.contains(mtu)) {
+        if let Some(mtu) = self.mtu.filter(|mtu| !crate::device::net::MTUS.contains(mtu)) {
             return Err(invalid(format!("mtu = {mtu}, expected 68 to 65535")));
         }
         if self.queues > net::PAIRS {

@@ -25,9 +25,7 @@ pub struct NetBackend {
     pub check_source: bool,
 }
 
-/// The valid MTUs (VIRTIO 1.3, 5.1.4.1).
-pub(super) const MTU: std::ops::RangeInclusive<u16> = 68..=65535;
-/// The most queue pairs: the control queue follows them, and a message has eight bits for a queue's number.
+/// The most queue pairs: the control queue comes after them, and vhost-user messages have eight bits for a queue's index.
 pub(super) const PAIRS: u16 = 127;
 
 impl NetBackend {

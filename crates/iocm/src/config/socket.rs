@@ -50,7 +50,8 @@ impl SocketsConfig {
             (Some(_), None) => Some(0o600),
             (None, None) => None,
         };
-        Ok(SocketAccess { user, group, mode: self.mode.as_deref().and_then(mode).or(usual) })
+        let mode = self.mode.as_deref().and_then(mode).or(usual);
+        Ok(SocketAccess { user, group, mode, less_umask: false })
     }
 }
 
@@ -73,13 +74,16 @@ mod tests {
 
     #[test]
     fn a_device_has_what_it_says_and_else_what_all_have() {
-        let none = SocketAccess { user: None, group: None, mode: None };
+        let none = SocketAccess::default();
         assert_eq!(access("", ""), none);
         assert_eq!(access("group = \"12\"", ""), SocketAccess { group: Some(12), mode: Some(0o660), ..none });
         assert_eq!(access("owner = \"7\"", ""), SocketAccess { user: Some(7), mode: Some(0o600), ..none });
         let all = "owner = \"7\"\ngroup = \"8\"\nmode = \"0600\"";
         let own = "socket-owner = \"root\"\nsocket-mode = \"0666\"";
-        assert_eq!(access(all, own), SocketAccess { user: Some(0), group: Some(8), mode: Some(0o666) });
+        assert_eq!(
+            access(all, own),
+            SocketAccess { user: Some(0), group: Some(8), mode: Some(0o666), ..none }
+        );
     }
 
     #[test]

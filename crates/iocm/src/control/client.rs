@@ -9,10 +9,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The longest answer. A tree of a thousand devices takes some 2 MiB.
-const LONGEST: usize = 8 << 20;
-/// The most memory that its values may take: an object of a few bytes takes hundreds.
-const MOST_MEMORY: usize = 128 << 20;
+/// The longest answer. A served queue takes 0.7 to 1.2 KiB of a tree.
+const LONGEST: usize = 32 << 20;
+/// The most memory for the values of an answer: an object takes hundreds of bytes, even if its text has just a few.
+const MOST_MEMORY: usize = 256 << 20;
+/// The message about more.
+const TOO_LONG: &str = "it is longer than 32 MiB, or takes more than 256 MiB of memory; ask for a part of the tree, such as devices/d.0";
 const OF_OBJECT: usize = 640;
 const OF_VALUE: usize = 128;
 
@@ -200,7 +202,7 @@ impl Client {
             });
         }
         if line.len() >= LONGEST || memory(&line) > MOST_MEMORY {
-            return Err(self.no_answer("it is too long"));
+            return Err(self.no_answer(TOO_LONG));
         }
         let answer: Json = serde_json::from_slice(&line).map_err(|_| self.no_answer("it is not JSON"))?;
         if answer["ok"].as_bool() == Some(true) {
@@ -290,6 +292,10 @@ pub fn plain(value: &Json) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::tree::{self, Node};
+    use crate::control::{DaemonFacts, DeviceFacts, FactSource, QueueFacts, QueueName, WorkerFacts};
+    use crate::statistics::{BUCKETS, Times};
+    use crate::testing::{MadeUpDaemon, queue_facts};
     use serde_json::json;
 
     /// The error of a client whose daemon sends this answer and nothing else.
@@ -314,8 +320,54 @@ mod tests {
     fn an_answer_that_would_take_much_memory_is_refused() {
         let objects = |number: usize| format!("[{}]", vec![r#"{"":0}"#; number].join(","));
         assert_eq!(error_of_answer(&objects(100_000)), "");
-        assert_eq!(error_of_answer(&objects(200_000)), "it is too long");
-        assert_eq!(error_of_answer(&format!("\"{}\"", "x".repeat(LONGEST))), "it is too long");
+        assert_eq!(error_of_answer(&objects(400_000)), TOO_LONG);
+        assert_eq!(error_of_answer(&format!("\"{}\"", "x".repeat(LONGEST))), TOO_LONG);
+    }
+
+    /// A daemon whose queues have counted much.
+    #[derive(Default)]
+    struct Busy(MadeUpDaemon);
+
+    impl FactSource for Busy {
+        fn daemon(&self) -> DaemonFacts {
+            self.0.daemon()
+        }
+
+        fn workers(&self) -> Vec<u32> {
+            self.0.workers()
+        }
+
+        fn worker(&self, number: u32) -> Option<WorkerFacts> {
+            self.0.worker(number)
+        }
+
+        fn devices(&self) -> Vec<u32> {
+            self.0.devices()
+        }
+
+        fn device(&self, number: u32) -> Option<DeviceFacts> {
+            self.0.device(number)
+        }
+
+        fn queue_count(&self, device: u32) -> u16 {
+            self.0.queue_count(device)
+        }
+
+        fn queue(&self, name: QueueName) -> Option<QueueFacts> {
+            let many = 1 << 50;
+            let times = Times { worked_ns: many, polled_ns: many, napped_ns: many, slept_ns: many };
+            Some(QueueFacts { times, delays: [1 << 40; BUCKETS], ..queue_facts(name) })
+        }
+    }
+
+    #[test]
+    fn the_tree_of_ten_thousand_queues_is_read_at_once() {
+        let source = Busy::default();
+        let queue = tree::read_below(&source, Node::find(&source, "vq.1.0").unwrap()).unwrap();
+        let queues: Vec<_> = (0..10_000).map(|number| format!("\"vq.{number}.0\":{queue}")).collect();
+        let tree = format!("{{{}}}", queues.join(","));
+        assert!(tree.len() > 8 << 20, "{queue}");
+        assert_eq!(error_of_answer(&tree), "");
     }
 
     #[test]

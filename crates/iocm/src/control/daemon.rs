@@ -13,7 +13,7 @@ use crate::pool::PoolError;
 use crate::queue::{DEFAULT_WEIGHT, Queue};
 use crate::session::BackendQueue;
 use crate::statistics::Times;
-use crate::worker::{Polling, WorkerError};
+use crate::worker::{Polling, Worker, WorkerError};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -23,7 +23,7 @@ impl FactSource for Daemon {
         DaemonFacts {
             pid: std::process::id(),
             ticks_per_second: self.loads.ticks_per_second(),
-            configuration: self.configuration().text().unwrap_or_default(),
+            configuration: self.configuration_text(),
         }
     }
 
@@ -121,21 +121,22 @@ impl Daemon {
     pub fn configuration(&self) -> Config {
         let mut config = self.config.clone();
         let workers = self.pool().workers();
-        // Workers that may run everywhere need no list, if no later one needs one.
-        let everywhere = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let lists = workers.iter().map(|worker| worker.cpus());
-        let mut lists: Vec<Vec<usize>> = lists.collect();
-        while lists.last().is_some_and(|cpus| cpus.len() >= everywhere) {
-            lists.pop();
-        }
-        config.workers.cpus = lists.iter().map(|cpus| crate::config::show_cpu_list(cpus)).collect();
+        // The workers after the last one with a list need none.
+        let lists =
+            workers.iter().rposition(|worker| !worker.told_cpus().is_empty()).map_or(0, |last| last + 1);
+        let list = |worker: &Arc<Worker>| match worker.told_cpus() {
+            told if told.is_empty() => worker.cpus(),
+            told => told,
+        };
+        let lists = workers[..lists].iter().map(|worker| crate::config::show_cpu_list(&list(worker)));
+        config.workers.cpus = lists.collect();
         config.workers.count = u32::try_from(workers.len()).unwrap_or(u32::MAX).max(1);
-        if let Some(polling) = workers.first().map(|worker| worker.polling()) {
-            config.workers.polling = match polling {
-                Polling::Adaptive { nap_ns } => {
-                    config.workers.longest_nap_us = nap_ns / 1000;
-                    PollingConfig::Adaptive
-                }
+        let polling: Vec<Polling> = workers.iter().map(|worker| worker.polling()).collect();
+        if let Some(usual) = usual(&polling) {
+            let nap = usual.nap_ns().or_else(|| workers.iter().find_map(|worker| worker.last_nap_ns()));
+            config.workers.longest_nap_us = nap.map_or(config.workers.longest_nap_us, |nap| nap / 1000);
+            config.workers.polling = match usual {
+                Polling::Adaptive { .. } => PollingConfig::Adaptive,
                 Polling::Always => PollingConfig::Always,
                 Polling::Never => PollingConfig::Never,
             };
@@ -143,6 +144,25 @@ impl Daemon {
         config.devices = self.endpoints().iter().map(|endpoint| current_config(endpoint)).collect();
         config
     }
+
+    /// The same as text. It says which workers poll otherwise, for which the file has no words.
+    fn configuration_text(&self) -> String {
+        let text = self.configuration().text().unwrap_or_default();
+        let workers = self.pool().workers();
+        let polling: Vec<Polling> = workers.iter().map(|worker| worker.polling()).collect();
+        let others = workers.iter().filter(|worker| Some(worker.polling()) != usual(&polling));
+        let others: Vec<String> = others.map(|worker| Object::Worker(worker.number()).name()).collect();
+        match others.is_empty() {
+            true => text,
+            false => format!("# Of other polling, which this file cannot say: {}\n{text}", others.join(", ")),
+        }
+    }
+}
+
+/// The polling of most workers; of several such that of the first.
+fn usual(polling: &[Polling]) -> Option<Polling> {
+    let count = |one: &Polling| polling.iter().filter(|other| *other == one).count();
+    polling.iter().rev().max_by_key(|one| count(one)).copied()
 }
 
 /// The configuration of a device with its present limits and size.
@@ -170,10 +190,7 @@ impl Control for Daemon {
             Operation::Pin(number, cpus) => self.pool().worker(number)?.pin(cpus)?,
             Operation::Poll(number, polling) => {
                 let worker = self.pool().worker(number)?;
-                let nap = match worker.polling() {
-                    Polling::Adaptive { nap_ns } => nap_ns / 1000,
-                    _ => self.config.workers.longest_nap_us,
-                };
+                let nap = worker.last_nap_ns().map_or(self.config.workers.longest_nap_us, |nap| nap / 1000);
                 worker.set_polling(polling.polling(nap));
             }
             Operation::LongestNap(number, longest) => {

@@ -6,6 +6,7 @@ use super::access::Access;
 use crate::daemon::Daemon;
 use crate::inherited::{Inheritance, ListenerFile};
 use crate::listener::{Listener, Waker};
+use crate::log_limit::LogLimit;
 use crate::socket_file::SocketAccess;
 use connection::PeerConnection;
 use files::Missing;
@@ -46,6 +47,13 @@ struct ServedPeer {
     thread: JoinHandle<()>,
 }
 
+/// The limits of log lines, so that refused peers do not hide failures.
+#[derive(Debug, Default)]
+struct Log {
+    refusals: LogLimit,
+    failures: LogLimit,
+}
+
 /// A failure of the control socket.
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot make the control socket {path}; another path can be given as `socket` under [control]")]
@@ -76,7 +84,7 @@ impl BoundSocket {
     ) -> Result<Self, SocketError> {
         let cannot = |source: io::Error| SocketError { path: path.to_owned(), source };
         let mode = Some(if access.group.is_some() { 0o660 } else { 0o600 });
-        let of_file = SocketAccess { user: Some(access.user), group: access.group, mode };
+        let of_file = SocketAccess { user: Some(access.user), group: access.group, mode, less_umask: false };
         let (listener, file) = inheritance.listener(path, Missing::Made(0o755), of_file).map_err(cannot)?;
         let mut bound = Self { path: path.to_owned(), file: Some(file), listener: None, access };
         if let Some(file) = &bound.file {
@@ -99,14 +107,15 @@ impl BoundSocket {
         let peers = Arc::<Mutex<Vec<ServedPeer>>>::default();
         let body = {
             let (peers, daemon) = (Arc::clone(&peers), Arc::clone(daemon));
+            let log = Log::default();
             move || {
                 while let Some(stream) = listener.accept().transpose() {
                     match stream {
-                        Ok(stream) => accept(stream, access, &peers, &daemon),
+                        Ok(stream) => accept(stream, access, &peers, &daemon, &log),
                         Err(error) => {
-                            tracing::warn!("No peer can connect to the control socket: {error}");
-                            // Most likely the process has too many open files: accepting again at once would use a
-                            // core.
+                            log.failures
+                                .warn(|| format!("No peer can connect to the control socket: {error}"));
+                            // Most likely the process has too many open files: accepting again at once would spin.
                             std::thread::sleep(std::time::Duration::from_millis(100));
                         }
                     }
@@ -142,13 +151,19 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Serves a peer in a thread of its own, if it may use the socket.
-fn accept(stream: UnixStream, access: Access, peers: &Mutex<Vec<ServedPeer>>, daemon: &Arc<Daemon>) {
+/// Serves a peer in its own thread, if the peer may use the socket.
+fn accept(
+    stream: UnixStream,
+    access: Access,
+    peers: &Mutex<Vec<ServedPeer>>,
+    daemon: &Arc<Daemon>,
+    log: &Log,
+) {
     let mut peers = peers.lock().unwrap_or_else(PoisonError::into_inner);
     peers.retain(|peer| !peer.thread.is_finished());
     let mut connection = PeerConnection::new(stream);
     if let Err(why) = may(connection.stream(), access) {
-        tracing::warn!("A peer of the control socket is refused: {why}");
+        log.refusals.warn(|| format!("A peer of the control socket is refused: {why}"));
         return connection.refuse(&why);
     }
     if peers.len() >= MAX_PEERS {
@@ -159,7 +174,7 @@ fn accept(stream: UnixStream, access: Access, peers: &Mutex<Vec<ServedPeer>>, da
     let body = move || connection.serve(&*daemon);
     match crate::fatal::spawn("control-peer", body) {
         Ok(thread) => peers.push(ServedPeer { stream: copy, thread }),
-        Err(error) => tracing::warn!("No thread for a peer of the control socket: {error}"),
+        Err(error) => log.failures.warn(|| format!("No thread for a peer of the control socket: {error}")),
     }
 }
 

@@ -18,6 +18,8 @@ pub struct BoundDevices {
     pub(super) config: Config,
     pub(super) switches: Arc<Switches>,
     devices: VecDeque<(DeviceConfig, Box<dyn Device>, BoundEndpoint)>,
+    /// They are added to a running daemon.
+    late: bool,
 }
 
 impl BoundDevices {
@@ -27,7 +29,7 @@ impl BoundDevices {
     ///
     /// [`DaemonError`]; nothing is left then.
     pub fn open(config: &Config, inheritance: &mut Inheritance) -> Result<Self, DaemonError> {
-        let mut bound = Self { config: config.clone(), switches: Arc::default(), devices: VecDeque::new() };
+        let mut bound = Self::empty(config.clone(), Arc::default(), false);
         for device in &config.devices {
             bound.add(device, inheritance)?;
         }
@@ -46,7 +48,7 @@ impl BoundDevices {
         socket: Option<InheritedSocket>,
     ) -> Result<Self, DaemonError> {
         let config = Config { devices: vec![device.clone()], ..config.clone() };
-        let mut bound = Self { config, switches: Arc::default(), devices: VecDeque::new() };
+        let mut bound = Self::empty(config, Arc::default(), false);
         let served = open(device, &bound.switches)?;
         let endpoint = match socket {
             Some(socket) => Endpoint::inherit(socket)?,
@@ -56,12 +58,16 @@ impl BoundDevices {
         Ok(bound)
     }
 
-    /// No devices: one of a running daemon is added later. Its socket gets the mode of `[sockets]`, but not the owner
-    /// and group, because the daemon may no longer have the privilege to set them.
+    fn empty(config: Config, switches: Arc<Switches>, late: bool) -> Self {
+        Self { config, switches, devices: VecDeque::new(), late }
+    }
+
+    /// No devices: one of a running daemon is added later. Its socket gets the mode of `[sockets]`, less the umask, but not
+    /// the owner and group, because the daemon may no longer have the privilege to set them.
     pub(super) fn nothing(of: &Config, switches: &Arc<Switches>) -> Self {
         let sockets = SocketsConfig { owner: None, group: None, ..of.sockets.clone() };
         let config = Config { sockets, ..Config::default() };
-        Self { config, switches: Arc::clone(switches), devices: VecDeque::new() }
+        Self::empty(config, Arc::clone(switches), true)
     }
 
     pub(super) fn add(
@@ -70,6 +76,7 @@ impl BoundDevices {
         inheritance: &mut Inheritance,
     ) -> Result<(), DaemonError> {
         let access = config.sockets().or(&self.config.sockets).access()?;
+        let access = SocketAccess { less_umask: self.late, ..access };
         let device = open(config, &self.switches)?;
         let bound = Endpoint::bind(&config.socket, access, inheritance)?;
         self.devices.push_back((config.clone(), device, bound));

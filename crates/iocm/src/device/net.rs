@@ -21,7 +21,7 @@ use control::ControlQueue;
 use packet::Mac;
 use receive::{Receive, Source};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use switch::{Address, Port, Sender, Switches};
 use transmit::{Target, Transmit};
 
@@ -49,6 +49,9 @@ pub enum LinkOptions {
         checks_source: bool,
     },
 }
+
+/// The valid MTUs (VIRTIO 1.3, 5.1.4.1).
+pub(crate) const MTUS: std::ops::RangeInclusive<u16> = 68..=65535;
 
 /// The options of a network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +97,10 @@ pub struct NetDevice {
     link: Link,
     options: NetOptions,
     mtu: AtomicU16,
+    /// The number of the control queue if this device serves it, else 0.
+    control: AtomicU16,
+    /// That queue is enabled.
+    is_controlled: AtomicBool,
     sent: Limits,
     received: Limits,
 }
@@ -113,7 +120,8 @@ impl NetDevice {
         };
         let limits = || Limits::new(options.packets_a_second, options.bytes_a_second);
         let (mtu, sent, received) = (AtomicU16::new(options.mtu), limits(), limits());
-        Ok(Arc::new(Self { link, mtu, sent, received, options }))
+        let (control, is_controlled) = (AtomicU16::new(0), AtomicBool::new(false));
+        Ok(Arc::new(Self { link, mtu, control, is_controlled, sent, received, options }))
     }
 
     /// Its options.
@@ -170,6 +178,14 @@ impl NetDevice {
         Transmit::new(Arc::clone(self), target, Self::header(negotiated), Offloads::of_device(negotiated))
     }
 
+    /// Has a guest of a switch receive by its first so many queue pairs. One of a tap receives by the first pair alone while
+    /// its control queue is served here: attaching the others takes longer than a worker may.
+    fn receive_by(&self, pairs: u16) {
+        if let Link::Port(port) = &self.link {
+            port.steering.receive_by(pairs);
+        }
+    }
+
     /// Announces a guest to the network (RFC 903: a request for its own address).
     fn tell_network(&self, mac: Address) -> Result<(), String> {
         // The packet counts towards the guest's limit.
@@ -213,16 +229,18 @@ impl Device for Arc<NetDevice> {
         2 * self.options.pairs + 1
     }
 
-    fn queue_number(&self) -> u16 {
-        self.options.pairs
-    }
-
     fn handler(&self, index: u16, _size: u16, features: VirtioFeatures) -> Box<dyn Handler> {
         let pair = index / 2;
         // Without several queue pairs the control queue follows the first (VIRTIO 1.3, 5.1.2).
         let pairs = if features.has(features::QUEUES) { self.options.pairs } else { 1 };
+        if pair >= pairs {
+            self.control.store(index, Ordering::Relaxed);
+            return Box::new(ControlQueue::new(Arc::clone(self), pairs));
+        }
+        if self.control.load(Ordering::Relaxed) == index {
+            self.control.store(0, Ordering::Relaxed);
+        }
         match index {
-            _ if pair >= pairs => Box::new(ControlQueue::new(pairs)),
             _ if index.is_multiple_of(2) => Box::new(self.receive(pair, features)),
             _ => Box::new(self.transmit(pair, features)),
         }
@@ -241,18 +259,41 @@ impl Device for Arc<NetDevice> {
     }
 
     fn enable(&self, index: u16, enabled: bool) {
+        if index > 0 && index == self.control.load(Ordering::Relaxed) {
+            // "By default ... only receiveq1, transmitq1" are used until the guest's command (VIRTIO 1.3, 5.1.5).
+            if self.is_controlled.swap(enabled, Ordering::Relaxed) != enabled {
+                self.receive_by(if enabled { 1 } else { u16::MAX });
+            }
+            if let (Link::Tap(tap), true) = (&self.link, enabled) {
+                let others = (1..usize::from(self.options.pairs)).filter_map(|pair| tap.queue(pair));
+                others.for_each(|queue| queue.attach(false));
+            }
+            return;
+        }
         let pair = usize::from(index / 2);
         if let (Link::Tap(tap), true) = (&self.link, index.is_multiple_of(2))
             && let Some(queue) = tap.queue(pair)
         {
-            queue.attach(enabled);
+            queue.attach(enabled && (pair == 0 || !self.is_controlled.load(Ordering::Relaxed)));
         }
     }
 
-    fn set_mtu(&self, mtu: Option<u64>) {
-        if let Ok(mtu) = mtu.map_or(Ok(self.options.mtu), u16::try_from) {
-            self.mtu.store(mtu, Ordering::Relaxed);
-        }
+    fn set_mtu(&self, mtu: Option<u64>) -> Result<(), String> {
+        let own = self.options.mtu;
+        let mtu = match mtu {
+            None => own,
+            Some(told) => {
+                let told = u16::try_from(told).ok().filter(|told| MTUS.contains(told));
+                let told = told.ok_or_else(|| format!("an MTU is {} to {}", MTUS.start(), MTUS.end()))?;
+                // The front-end's user does not lift the administrator's limit, and the guest should not be told so.
+                if own != 0 && told > own {
+                    return Err(format!("an MTU of {told} is larger than the device's `mtu`, {own}"));
+                }
+                told
+            }
+        };
+        self.mtu.store(mtu, Ordering::Relaxed);
+        Ok(())
     }
 
     fn announce(&self, mac: [u8; 6]) -> Result<(), String> {

@@ -361,6 +361,19 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_socket_with_a_mode_that_the_umask_would_cut_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, store) = (directory.path().join("socket"), Arc::new(Kept::default()));
+        let of_all = SocketAccess { mode: Some(0o666), ..SocketAccess::default() };
+        let mut inodes = (0..3).map(|_| {
+            drop(of(&store).listener(&path, Missing::Refused, of_all).unwrap());
+            std::fs::metadata(&path).unwrap().ino()
+        });
+        let first = inodes.next().unwrap();
+        assert!(inodes.all(|inode| inode == first));
+    }
+
+    #[test]
     fn a_socket_of_a_unit_stays_at_the_end_and_is_known_by_its_path() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");

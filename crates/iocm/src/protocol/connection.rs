@@ -33,6 +33,11 @@ pub enum ConnectionError {
     /// A request that needs a reply failed, and the protocol has no reply that says so.
     #[error("cannot reply to request {0}, which failed")]
     NoReply(u32),
+    /// The front-end has more queues than the device.
+    #[error(
+        "the front-end asks for queue {0}, and the device has {1}: give both the same number of `queues` (QEMU: queues=)"
+    )]
+    NoQueue(u32, usize),
 }
 
 impl Connection {

@@ -120,7 +120,12 @@ impl Virtqueue {
 
     /// Marks the queue as broken because a page that it uses was lost.
     pub(crate) fn lose_memory(&mut self) {
-        self.broken = Some(RingError::Lost);
+        self.give_up(RingError::Lost);
+    }
+
+    /// Marks the queue as broken.
+    pub(crate) fn give_up(&mut self, why: RingError) {
+        self.broken = Some(why);
     }
 
     fn pop_and_record(&mut self, chain: &mut Chain) -> Result<bool, RingError> {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::memory::GuestMemory;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering, fence};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 
 pub use resume::RawDescriptor;
 
@@ -16,6 +16,9 @@ pub use resume::RawDescriptor;
 const AVAILABLE: u16 = 1 << 7;
 /// `VIRTQ_DESC_F_USED`.
 const USED: u16 = 1 << 15;
+/// Our mark of a used entry that is complete, and that the driver shall not see yet: a bit that no driver sets (2.8.1), in
+/// an entry whose flags are otherwise those of an available one. The next back-end finds it if this one is killed.
+const HELD: u16 = 1 << 3;
 
 /// `RING_EVENT_FLAGS_ENABLE`, `_DISABLE`, `_DESC` (2.8.10).
 const EVENTS_ON: u16 = 0;
@@ -83,12 +86,14 @@ pub struct PackedRing {
     next: Lap,
     /// The next used entry.
     given: Lap,
-    /// The first used entry that the driver does not see yet, and the flags that make it visible.
+    /// The first used entry that the driver does not see yet, and the flags that make it visible. It has [`HELD`] until then.
     held: Option<(Lap, u16)>,
     /// The number of used entries since the driver was last called, to know whether it asked for one of them.
     fresh: u16,
     /// The number of descriptors of each buffer id; 0 when it is not in use.
     taken: Box<[u16]>,
+    /// The ring keeps its place for the next back-end: see [`Self::rest`].
+    keeps_place: bool,
 }
 
 // SAFETY: as for a split ring.
@@ -146,6 +151,7 @@ impl PackedRing {
             held: None,
             fresh: 0,
             taken: vec![0; usize::from(entries)].into_boxed_slice(),
+            keeps_place: false,
         })
     }
 
@@ -250,17 +256,16 @@ impl PackedRing {
         let at = self.given;
         let mark = if at.wrap { AVAILABLE | USED } else { 0 };
         let flags = if written > 0 { mark | WRITE } else { mark };
-        let entry = self.entry(at.at);
-        // SAFETY: the length is the third word of 32 bits of an entry, which is aligned to 16.
-        unsafe { entry.cast::<u32>().wrapping_add(2).write_volatile(written) };
-        // SAFETY: the buffer id is the word of 16 bits after it.
-        unsafe { entry.cast::<u16>().wrapping_add(6).write_volatile(id) };
-        // The flags of the first descriptor are written last: they make all that follow visible (2.8.13).
-        if self.held.is_none() {
-            self.held = Some((at, flags));
-        } else {
-            self.flags(at.at).store(flags, Ordering::Release);
-            self.wrote(at.at);
+        // The flags of the first entry are written last: they make all that follow visible (2.8.13).
+        let shown = if self.held.is_none() { flags ^ USED | HELD } else { flags };
+        let word = u64::from(written) | u64::from(id) << 32 | u64::from(shown) << 48;
+        // SAFETY: the length, the buffer id and the flags are the second half of an entry, which is aligned to 16. They are
+        // one store, so a kill leaves the driver's descriptor or a whole used entry.
+        unsafe { AtomicU64::from_ptr(self.entry(at.at).cast::<u64>().wrapping_add(1)) }
+            .store(word, Ordering::Release);
+        match self.held {
+            None => self.held = Some((at, flags)),
+            Some(_) => self.wrote(at.at),
         }
         self.given = at.forward(count, self.size);
         // A driver can have more entries in use than the ring has, if it makes them available again before they are used.
@@ -279,6 +284,9 @@ impl PackedRing {
     #[inline]
     pub fn publish(&mut self) -> bool {
         let Some((first, flags)) = self.held.take() else { return false };
+        if self.keeps_place {
+            self.keep_place();
+        }
         self.flags(first.at).store(flags, Ordering::Release);
         self.wrote(first.at);
         let fresh = std::mem::take(&mut self.fresh);
@@ -322,8 +330,10 @@ impl PackedRing {
     /// See [`super::Ring::enable_kicks`].
     #[inline]
     pub fn enable_kicks(&mut self) -> bool {
-        let flags = if self.features.event_index { EVENTS_AT } else { EVENTS_ON };
-        if self.features.event_index {
+        // The place of buffers that are put back is not the one to be kept.
+        let at_entry = self.features.event_index && (!self.keeps_place || self.next == self.given);
+        let flags = if at_entry { EVENTS_AT } else { EVENTS_ON };
+        if at_entry {
             self.event(self.device, 0).store(self.next.bits(), Ordering::Relaxed);
             // The flags make the index valid.
             fence(Ordering::Release);

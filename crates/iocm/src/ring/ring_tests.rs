@@ -106,6 +106,305 @@ fn a_ring_goes_on_where_another_ended() {
     }
 }
 
+/// The next back-end of a device that has no buffers between its turns, with what QEMU says after a kill, or cloud-hypervisor.
+fn next_back_end(driver: &Driver) -> Ring {
+    let stale = if driver.features.packed { 0x8000_8000 } else { u32::from(driver.offered()) };
+    let mut ring = Ring::new(&driver.memory, &driver.layout(), 8, stale, driver.features).unwrap();
+    assert!(ring.rest(), "{:?}", driver.features);
+    ring
+}
+
+#[test]
+fn a_ring_at_rest_goes_on_where_another_was_killed() {
+    let whole = [(DATA, 16, false), (DATA + 0x1000, 16, true)];
+    let pieces =
+        [(DATA, 10, false), (DATA + 10, 6, false), (DATA + 0x1000, 4, true), (DATA + 0x1004, 12, true)];
+    for features in all_features() {
+        let mut driver = Driver::new(8, features);
+        for turn in 0..100 {
+            // Killed while it waited for kicks, or while it was at work.
+            let mut ring = next_back_end(&driver);
+            let pieces = if turn % 3 == 0 { &pieces[..] } else { &whole };
+            let indirect = features.indirect && turn % 4 != 0;
+            echo(&mut driver, &mut ring, &mut Chain::new(), pieces, indirect);
+            if turn % 2 == 0 {
+                assert!(!ring.enable_kicks());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_at_rest_goes_on_with_the_buffers_that_are_there() {
+    for features in all_features() {
+        let mut driver = Driver::new(8, features);
+        let mut waiting: std::collections::VecDeque<_> =
+            (0..8).map(|_| driver.add(&[(DATA, 16, true)]).unwrap()).collect();
+        for turn in 0..100 {
+            let mut ring = next_back_end(&driver);
+            let mut chain = Chain::new();
+            for _ in 0..turn % 5 {
+                assert!(ring.pop(&mut chain).unwrap());
+                assert_eq!(Some(chain.id), waiting.pop_front());
+                ring.push(chain.id, 3);
+            }
+            ring.publish();
+            // As for packets that need more buffers than there are.
+            while ring.pop(&mut chain).unwrap() {}
+            assert!(!ring.enable_kicks());
+            let before = driver.offered();
+            while driver.take().is_some() {
+                waiting.push_back(driver.add(&[(DATA, 16, true)]).unwrap());
+            }
+            assert!(turn % 5 == 0 || driver.must_kick(before), "{features:?}, turn {turn}");
+        }
+    }
+}
+
+#[test]
+fn used_entries_that_a_killed_back_end_did_not_publish_are_not_used_again() {
+    for features in all_features().filter(|features| features.packed) {
+        let mut driver = Driver::new(8, features);
+        for turn in 0..60 {
+            let mut ring = next_back_end(&driver);
+            let ids: Vec<u16> = (0..5).map(|_| driver.add(&[(DATA, 16, true)]).unwrap()).collect();
+            let mut chain = Chain::new();
+            for _ in 0..4 {
+                assert!(ring.pop(&mut chain).unwrap());
+            }
+            let count = 1 + turn % 4;
+            let written = turn as u32 % 3;
+            ids[..count].iter().for_each(|id| ring.push(*id, written));
+            assert_eq!(driver.take(), None);
+            let mut ring = next_back_end(&driver);
+            for id in &ids[..count] {
+                assert_eq!(driver.take(), Some((*id, written)), "{features:?}, turn {turn}");
+            }
+            for id in &ids[count..] {
+                assert!(ring.pop(&mut chain).unwrap() && chain.id == *id, "{features:?}, turn {turn}");
+                ring.push(*id, 0);
+            }
+            ring.publish();
+            assert_eq!(std::iter::from_fn(|| driver.take()).count(), 5 - count);
+        }
+    }
+}
+
+/// The words that a front-end or the event suppression structure may have for a ring of eight.
+fn all_places() -> impl Iterator<Item = u16> {
+    (0..8).flat_map(|at| [at, at | 1 << 15])
+}
+
+#[test]
+fn a_full_packed_ring_goes_on_by_the_valid_one_of_both_places() {
+    for features in all_features().filter(|features| features.packed) {
+        for [old, stale] in all_places().flat_map(|old| [[old, 0], [old, 1]]) {
+            let mut driver = Driver::new(8, features);
+            let mut ring = driver.ring().unwrap();
+            let mut chain = Chain::new();
+            while driver.add(&[(DATA, 16, true)]).is_some() {}
+            for turn in 0..40 {
+                let base = ring.base();
+                let place = (base >> 16) as u16;
+                let kept = driver.word(driver.layout().device - USER);
+                let (base, word) =
+                    if stale == 0 { (base, old) } else { (u32::from(old) << 16 | u32::from(old), place) };
+                kept.store(word, std::sync::atomic::Ordering::Relaxed);
+                ring = Ring::new(&driver.memory, &driver.layout(), 8, base, features).unwrap();
+                assert!(ring.rest(), "{features:?}, turn {turn}, old {old:#x}");
+                assert_eq!(ring.base() >> 16, u32::from(place), "{features:?}, turn {turn}, old {old:#x}");
+                assert!(ring.pop(&mut chain).unwrap());
+                ring.push(chain.id, 3);
+                ring.publish();
+                assert!(driver.take().is_some() && driver.add(&[(DATA, 16, true)]).is_some());
+            }
+        }
+    }
+}
+
+/// A step of the life of a ring at rest.
+#[derive(Debug, Clone)]
+enum Step {
+    /// The driver makes a buffer of so many descriptors available, in a table or in the ring.
+    Add { pieces: u16, indirect: bool },
+    /// The driver takes used buffers back.
+    Take(usize),
+    /// A turn: buffers are taken, and some of them used.
+    Turn { popped: usize, used: usize, written: u32 },
+    /// The back-end waits for kicks.
+    Wait,
+    /// The same as a turn, but the back-end is killed before it publishes them, or while it does.
+    Kill { popped: usize, used: usize, written: u32, kept: bool, base: usize },
+    /// Another back-end ended orderly, and left an old place behind.
+    Other { kept: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let turn = || (0..6_usize, 0..6_usize, 0..3_u32);
+    prop_oneof![
+        4 => (1..4_u16, any::<bool>()).prop_map(|(pieces, indirect)| Step::Add { pieces, indirect }),
+        2 => (0..6_usize).prop_map(Step::Take),
+        2 => turn().prop_map(|(popped, used, written)| Step::Turn { popped, used, written }),
+        1 => Just(Step::Wait),
+        2 => (turn(), any::<bool>(), 0..100_usize).prop_map(|((popped, used, written), kept, base)| {
+            Step::Kill { popped, used, written, kept, base }
+        }),
+        1 => (0..100_usize).prop_map(|kept| Step::Other { kept }),
+    ]
+}
+
+/// The distance from a place to a later one.
+fn ahead(size: u16, place: u16, to: u16) -> u16 {
+    let in_two_laps = |place: u16| (place & 0x7fff) + if place >> 15 == 0 { size } else { 0 };
+    (in_two_laps(to) + 2 * size - in_two_laps(place)) % (2 * size)
+}
+
+/// A ring at rest with its driver, and what each should see next.
+struct AtRest {
+    driver: Driver,
+    ring: Ring,
+    available: std::collections::VecDeque<u16>,
+    used: std::collections::VecDeque<(u16, u32)>,
+    /// The places at which back-ends began.
+    begun: Vec<u32>,
+}
+
+impl AtRest {
+    fn new(size: u16, features: RingFeatures) -> Self {
+        let driver = Driver::new(size, features);
+        let mut ring = driver.ring().unwrap();
+        assert!(ring.rest());
+        let begun = vec![ring.base()];
+        Self { driver, ring, available: Default::default(), used: Default::default(), begun }
+    }
+
+    /// Takes and uses buffers without publishing them.
+    fn turn(&mut self, popped: usize, used: usize, written: u32) {
+        let (mut chain, mut taken) = (Chain::new(), Vec::new());
+        while taken.len() < popped && self.ring.pop(&mut chain).unwrap() {
+            taken.push(chain.id);
+        }
+        assert_eq!(taken.len(), popped.min(self.available.len()));
+        assert!(taken.iter().eq(self.available.iter().take(taken.len())));
+        let used = used.min(taken.len());
+        for id in self.available.drain(..used) {
+            self.ring.push(id, written);
+            self.used.push_back((id, written));
+        }
+        taken[used..].iter().rev().for_each(|id| self.ring.put_back(*id));
+    }
+
+    fn take(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(used) = self.driver.take() else { break };
+            assert_eq!(Some(used), self.used.pop_front());
+        }
+    }
+
+    fn keep(&self, place: u16) {
+        let at = self.driver.layout().device - USER;
+        self.driver.word(at).store(place, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn next_back_end(&mut self, size: u16, base: u32) {
+        let driver = &self.driver;
+        let expected = self.ring.base() >> 16;
+        self.ring = Ring::new(&driver.memory, &driver.layout(), size.into(), base, driver.features).unwrap();
+        assert!(self.ring.rest(), "{:?} {:?}", self.available, self.used);
+        assert_eq!(self.ring.base(), expected << 16 | expected);
+        self.begun.push(expected << 16 | expected);
+    }
+
+    fn step(&mut self, size: u16, chains: bool, step: Step) {
+        match step {
+            Step::Add { pieces, indirect } => {
+                let pieces = vec![(DATA, 16, true); pieces.into()];
+                let indirect = indirect && self.driver.features.indirect;
+                let added = match indirect {
+                    true => self.driver.add_indirect(&pieces),
+                    false => self.driver.add(if chains { &pieces } else { &pieces[..1] }),
+                };
+                self.available.extend(added);
+            }
+            Step::Take(count) => self.take(count),
+            Step::Turn { popped, used, written } => {
+                self.turn(popped, used, written);
+                self.ring.publish();
+            }
+            Step::Wait => {
+                assert_eq!(self.ring.enable_kicks(), !self.available.is_empty());
+            }
+            Step::Kill { popped, used, written, kept, base } => {
+                self.turn(popped, used, written);
+                if kept {
+                    self.keep((self.ring.base() >> 16) as u16);
+                }
+                let place = self.ring.base() >> 16;
+                let old = self.begun[base % self.begun.len()];
+                // A place within the last chain can look right.
+                let is_near = chains && ahead(size, place as u16, (old >> 16) as u16) >= 2 * size - 2;
+                self.next_back_end(size, if is_near { place << 16 | place } else { old });
+            }
+            Step::Other { kept } => {
+                let base = self.ring.base();
+                let place = (base >> 16) as u16;
+                let old = (self.begun[kept % self.begun.len()] >> 16) as u16;
+                // A place after the next buffer can look right.
+                let is_near = chains || ahead(size, place, old) == 1;
+                self.keep(if is_near { place } else { old });
+                self.next_back_end(size, base);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_packed_ring_at_rest_survives_kills_and_other_back_ends(
+        features in 0..4_u8,
+        size in 3..17_u16,
+        chains: bool,
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
+        let features = RingFeatures { packed: true, event_index: features & 1 != 0, indirect: features & 2 != 0 };
+        let mut at_rest = AtRest::new(size, features);
+        for step in steps {
+            at_rest.step(size, chains, step);
+        }
+        let waiting = at_rest.available.len();
+        at_rest.turn(waiting, waiting, 1);
+        at_rest.ring.publish();
+        at_rest.take(usize::MAX);
+        prop_assert!(at_rest.used.is_empty() && at_rest.available.is_empty());
+    }
+}
+
+#[test]
+fn a_ring_that_tells_no_place_goes_on_where_the_front_end_says() {
+    let features = RingFeatures { packed: true, ..PLAIN };
+    let mut driver = Driver::new(8, features);
+    let mut ring = driver.ring().unwrap();
+    for _ in 0..11 {
+        echo(
+            &mut driver,
+            &mut ring,
+            &mut Chain::new(),
+            &[(DATA, 16, false), (DATA + 0x1000, 16, true)],
+            true,
+        );
+    }
+    // Another program wrote nothing there, or anything.
+    for word in [0, 0x8000, 7, 0x8007, 0xffff] {
+        driver.word(driver.layout().device - USER).store(word, std::sync::atomic::Ordering::Relaxed);
+        let mut next = Ring::new(&driver.memory, &driver.layout(), 8, ring.base(), features).unwrap();
+        assert!(next.rest(), "{word:#x}");
+        assert_eq!(next.base(), ring.base(), "{word:#x}");
+    }
+    driver.word(driver.layout().device - USER).store(0, std::sync::atomic::Ordering::Relaxed);
+    let mut lost = Ring::new(&driver.memory, &driver.layout(), 8, 0x8000_8000, features).unwrap();
+    assert!(!lost.rest(), "nobody knows");
+}
+
 #[test]
 fn a_packed_ring_begins_where_dpdk_says_that_it_does() {
     for features in all_features().filter(|features| features.packed) {
@@ -358,6 +657,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0x400),
         available in any::<[u16; 12]>(),
         features in 0..8_u8,
+        at_rest: bool,
     ) {
         let features = RingFeatures { packed: features & 1 != 0, event_index: features & 2 != 0, indirect: features & 4 != 0 };
         let driver = Driver::new(8, features);
@@ -366,6 +666,9 @@ proptest! {
             driver.word(0xa_0000 + 2 * at as u64).store(*word, std::sync::atomic::Ordering::Relaxed);
         }
         let mut ring = driver.ring().unwrap();
+        if at_rest {
+            ring.rest();
+        }
         let mut chain = Chain::new();
         for _ in 0..20 {
             match ring.pop(&mut chain) {

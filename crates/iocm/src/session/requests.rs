@@ -7,6 +7,7 @@ use crate::protocol::{
     Connection, InflightDescription, MAX_REGIONS, ProtocolFeatures, Request, RequestError, RingAddresses,
     RingState, VirtioFeatures,
 };
+use crate::queue::Queue;
 use crate::queue::inflight::InflightMemory;
 use crate::ring::{LARGEST, RingLayout};
 use std::fs::File;
@@ -43,7 +44,7 @@ impl Session {
         match request {
             Request::GetFeatures => Ok(number(self.offered())),
             Request::GetProtocolFeatures => Ok(number(self.offered_protocol())),
-            Request::GetQueueNum => Ok(number(u64::from(self.backend.device.queue_number()))),
+            Request::GetQueueNum => Ok(number(u64::from(self.backend.device.queues()))),
             Request::GetMaxMemSlots => Ok(number(MAX_REGIONS)),
             Request::GetStatus => Ok(number(self.status)),
             Request::GetConfig { offset, size } => {
@@ -142,10 +143,7 @@ impl Session {
                 self.start(index as usize)
             }
             Request::SetVringCall(index, file) => self.set_call(index, eventfd("call", file)?),
-            Request::SetVringErr(index, file) => {
-                self.vring(index)?.error = eventfd("error", file)?;
-                Ok(())
-            }
+            Request::SetVringErr(index, file) => self.set_error(index, eventfd("error", file)?),
             Request::SetVringEnable(RingState { ring, value }) => {
                 self.vring(ring)?.enabled = value != 0;
                 let key = self.vrings[ring as usize].key;
@@ -185,10 +183,7 @@ impl Session {
                 }
                 Ok(())
             }
-            Request::NetSetMtu(mtu) => {
-                self.backend.device.set_mtu(Some(mtu));
-                Ok(())
-            }
+            Request::NetSetMtu(mtu) => self.backend.device.set_mtu(Some(mtu)).map_err(RequestError::Invalid),
             Request::SendRarp(mac) => self.backend.device.announce(mac).map_err(RequestError::Invalid),
             _ => Err(RequestError::Unsupported("this request")),
         }
@@ -302,14 +297,25 @@ impl Session {
     }
 
     fn set_call(&mut self, index: u32, file: Option<OwnedFd>) -> Result<(), RequestError> {
-        let ring = self.vring(index)?;
         let copy = file.as_ref().map(OwnedFd::try_clone).transpose().map_err(invalid)?;
-        ring.call = file;
-        match ring.key {
-            Some(key) => self
-                .pool
-                .with(key, move |queue| queue.virtqueue.set_call(copy))
-                .map_err(|error| pool_error(&error)),
+        self.vring(index)?.call = file;
+        self.tell_served(index, move |queue| queue.virtqueue.set_call(copy))
+    }
+
+    fn set_error(&mut self, index: u32, file: Option<OwnedFd>) -> Result<(), RequestError> {
+        let copy = file.as_ref().map(OwnedFd::try_clone).transpose().map_err(invalid)?;
+        self.vring(index)?.error = file;
+        self.tell_served(index, move |queue| queue.set_error(copy))
+    }
+
+    /// Calls a function on a queue if it is being served.
+    fn tell_served(
+        &mut self,
+        index: u32,
+        act: impl FnOnce(&mut Queue) + Send + 'static,
+    ) -> Result<(), RequestError> {
+        match self.vring(index)?.key {
+            Some(key) => self.pool.with(key, act).map_err(|error| pool_error(&error)),
             None => Ok(()),
         }
     }

@@ -1,10 +1,12 @@
 use super::*;
 use crate::device::block::{BlockDevice, BlockOptions};
+use crate::device::net::switch::Switches;
+use crate::device::net::{LinkOptions, NetDevice, NetOptions};
 use crate::ring::RingFeatures;
-use crate::testing::{BlockDriver, FrontEnd};
+use crate::testing::{BlockDriver, ByHand, FrontEnd, NetDriver};
 use crate::worker::WorkerOptions;
 use std::fs::File;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -66,6 +68,79 @@ fn a_front_end_comes_works_and_goes() {
         }
         assert_eq!(backend.queues[1].state.counters.read().requests, 150);
     }
+}
+
+/// QEMU says where a packed ring was at its first start, and cloud-hypervisor which buffer was made available last.
+#[test]
+fn a_network_queue_goes_on_where_it_stands_whatever_the_front_end_says() {
+    for packed in [false, true] {
+        let switches = Switches::default();
+        let device = |last| {
+            let link = LinkOptions::Switch { name: "lan".to_owned(), checks_source: false };
+            let mac = Some([2, 0, 0, 0, 0, last]);
+            NetDevice::open(NetOptions { link, mac, ..NetOptions::default() }, &switches).unwrap()
+        };
+        let (served, peer) = (device(1), device(2));
+        let ring = RingFeatures { packed, ..FEATURES };
+        let (mut guest, mut sender) = (NetDriver::new(64, ring), NetDriver::new(64, ring));
+        let by_peer = peer.transmit(0, VirtioFeatures(VirtioFeatures::VERSION_1));
+        let mut by_hand = ByHand::new(&sender.transmit, Box::new(by_peer));
+        (0..64).for_each(|_| assert!(guest.offer(1600).is_some()));
+        let packet = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5][..], &[0; 46]].concat();
+        for restart in 0..9 {
+            let (backend, pool) = (Backend::new(Box::new(Arc::clone(&served))), pool());
+            let (mut front, outcome) = connect(&backend, &pool);
+            front.negotiate(&guest.receive, 0).unwrap();
+            assert_eq!(front.ask(17).unwrap(), 3, "virtqueues, and not pairs");
+            let base = if packed { 0x8000_8000 } else { guest.receive.offered().into() };
+            assert!(front.start(0, &guest.receive.layout(), 64, base).unwrap());
+            for _ in 0..10 {
+                sender.send([0; 10], &packet).unwrap();
+                assert_eq!(by_hand.serve(8).requests, 1);
+                sender.sent().unwrap();
+                let end = Instant::now() + Duration::from_secs(20);
+                while guest.received().is_none() {
+                    assert!(Instant::now() < end, "reception has ended: packed {packed}, restart {restart}");
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                guest.offer(1600).unwrap();
+            }
+            assert_eq!(backend.log.lines(), 0, "nothing is doubted");
+            drop(front);
+            outcome.join().unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_broken_ring_is_told_by_the_error_eventfd_that_was_set_last() {
+    use rustix::event::{EventfdFlags, eventfd};
+    let (backend, pool) = (null(1), pool());
+    let mut driver = BlockDriver::new(64, FEATURES);
+    let (mut front, _outcome) = connect(&backend, &pool);
+    front.negotiate(&driver.driver, 0).unwrap();
+    let [first, second, late] = [(); 3].map(|()| eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+    let set = |front: &mut FrontEnd, file: &OwnedFd| {
+        assert!(front.tell(14, &0_u64.to_ne_bytes(), &[file.as_fd()]).unwrap());
+    };
+    let is_told = |file: &OwnedFd| rustix::io::read(file, &mut [0; 8]).is_ok();
+    let wait_for = |file: &OwnedFd| {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !is_told(file) {
+            assert!(Instant::now() < end, "nobody is told");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    set(&mut front, &first);
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+    set(&mut front, &second);
+    driver.driver.offer(64);
+    front.kick().unwrap();
+    wait_for(&second);
+    assert!(!is_told(&first));
+    // One that comes too late is signalled too.
+    set(&mut front, &late);
+    wait_for(&late);
 }
 
 #[test]
@@ -324,6 +399,17 @@ fn what_cannot_be_is_refused_and_the_front_end_stays() {
     front.send(11, 1, &two(7, 0), &[]).unwrap();
     assert!(front.receive().is_err(), "a question without an answer ends the connection");
     assert!(matches!(outcome.join().unwrap(), Err(ConnectionError::NoReply(11))));
+}
+
+#[test]
+fn a_front_end_with_more_queues_than_the_device_is_turned_away() {
+    let (backend, pool) = (null(1), pool());
+    let (mut front, outcome) = connect(&backend, &pool);
+    // As QEMU does it for each of its queues: without a file, and without waiting for a reply.
+    for index in 0..2_u64 {
+        front.send(13, 1, &(index | 1 << 8).to_ne_bytes(), &[]).unwrap();
+    }
+    assert!(matches!(outcome.join().unwrap(), Err(ConnectionError::NoQueue(1, 1))));
 }
 
 #[test]

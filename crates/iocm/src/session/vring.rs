@@ -1,7 +1,7 @@
 //! The virtqueues of a session: their state as the front-end set it, starting and stopping them.
 
 use super::{Session, pool_error};
-use crate::protocol::{RequestError, VirtioFeatures};
+use crate::protocol::{ProtocolFeatures, RequestError, VirtioFeatures};
 use crate::queue::{Notifiers, Queue, QueueKey};
 use crate::ring::{Ring, RingError, RingFeatures, RingLayout};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -31,7 +31,11 @@ pub(super) struct Vring {
 impl Session {
     pub(super) fn vring(&mut self, index: u32) -> Result<&mut Vring, RequestError> {
         let count = self.vrings.len();
-        let error = || RequestError::Invalid(format!("there is no queue {index} of {count}"));
+        let error = || {
+            RequestError::Invalid(format!(
+                "there is no queue {index} of {count}: does the front-end have more `queues` than the device?"
+            ))
+        };
         self.vrings.get_mut(index as usize).ok_or_else(error)
     }
 
@@ -59,7 +63,18 @@ impl Session {
         if self.memory.is_cut() {
             return Err(wrong(RingError::Lost));
         }
-        let made = Ring::new(&self.memory, &layout, ring.size, ring.base, features).map_err(wrong)?;
+        let mut made = Ring::new(&self.memory, &layout, ring.size, ring.base, features).map_err(wrong)?;
+        // What has requests in flight has a record of them.
+        let rests = device.protocol_features() & ProtocolFeatures::INFLIGHT == 0;
+        if rests && !made.rest() {
+            let base = ring.base;
+            self.backend.log.warn(|| {
+                format!(
+                    "Queue {index} does not continue at {base:#x}, where the front-end says, and does not tell its place \
+                     itself: if no packets pass, the guest's driver must reset the device"
+                )
+            });
+        }
         let copy = |file: &Option<OwnedFd>| file.as_ref().map(OwnedFd::try_clone).transpose();
         let files = |error: std::io::Error| RequestError::Invalid(format!("a file cannot be kept: {error}"));
         let notifiers = Notifiers {

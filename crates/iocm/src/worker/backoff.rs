@@ -37,6 +37,14 @@ impl Default for Polling {
 }
 
 impl Polling {
+    /// The longest nap that was asked for, nanoseconds; `None` if there are no naps.
+    pub(crate) const fn nap_ns(self) -> Option<u64> {
+        match self {
+            Self::Adaptive { nap_ns } => Some(nap_ns),
+            Self::Always | Self::Never => None,
+        }
+    }
+
     /// The longest nap, nanoseconds.
     pub(super) const fn longest_nap_ns(self) -> u64 {
         match self {

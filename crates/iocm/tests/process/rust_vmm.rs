@@ -164,7 +164,7 @@ pub(crate) fn uses_what_is_offered() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("disk");
     File::create(&path).unwrap().set_len(DISK).unwrap();
-    let mut stage = Stage::in_directory(directory, &["path = \"HERE/disk\""]);
+    let mut stage = Stage::in_directory(directory, &["path = \"HERE/disk\"", "type = \"net\""]);
     let mut driver = BlockDriver::new(SIZE, SPLIT);
     let wanted = WANTED
         | VhostUserProtocolFeatures::BACKEND_REQ
@@ -173,6 +173,10 @@ pub(crate) fn uses_what_is_offered() {
     let mut vmm = Vmm::connect(&stage.socket(0), &driver.driver, wanted);
     assert!(!vmm.offered.contains(VhostUserProtocolFeatures::PAGEFAULT), "postcopy is not offered");
     assert!(vmm.back_end.get_queue_num().unwrap() >= 1);
+    // A network device of cloud-hypervisor has two virtqueues at least, and does not start if there are fewer here.
+    let of_net = WANTED.difference(VhostUserProtocolFeatures::INFLIGHT_SHMFD);
+    let mut net = Vmm::connect(&stage.socket(1), &driver.driver, of_net);
+    assert_eq!(net.back_end.get_queue_num().unwrap(), 3);
     let capacity = |vmm: &mut Vmm| {
         let (_, bytes) = vmm.back_end.get_config(0, 60, VhostUserConfigFlags::empty(), &[0; 60]).unwrap();
         u64::from_le_bytes(*bytes.first_chunk().unwrap())

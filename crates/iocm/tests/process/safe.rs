@@ -114,7 +114,10 @@ pub(crate) fn given_away() {
 
 pub(crate) fn changes() {
     let directory = prepared();
+    // As the packaged unit has it.
+    let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o007));
     let mut daemon = Daemon::start(&config(directory.path()));
+    rustix::process::umask(umask);
     let mut client = daemon.client(&directory.path().join("own/control"));
     let path = directory.path().join("own/more");
     File::create(&path).unwrap().set_len(1 << 20).unwrap();
@@ -123,10 +126,10 @@ pub(crate) fn changes() {
     }
     let socket = directory.path().join("own/more.sock");
     let line = json!({
-        "name": "more", "type": "block", "socket": socket, "path": path, "socket-mode": "0600"
+        "name": "more", "type": "block", "socket": socket, "path": path, "socket-mode": "0666"
     });
     assert_eq!(client.create("devices", &line.to_string()).unwrap(), "d.1");
-    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660, "less the umask");
     let given =
         json!({ "name": "x", "type": "block", "socket": "/tmp/x", "path": path, "socket-group": "0" });
     match client.create("devices", &given.to_string()) {

@@ -1,7 +1,6 @@
 //! `exitless iocm monitor`: I/O cores that follow the load.
 
 use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +18,7 @@ use live::pause;
 
 use super::exits::Exits;
 use super::settings::SettingsArguments;
+use super::{Printer, with_end};
 use crate::commands::quantity;
 use crate::service_manager::ServiceManager;
 use crate::{console, interrupt};
@@ -105,6 +105,7 @@ struct Session<'a, A: Actuator> {
     told: Option<Instant>,
     may_tell: bool,
     manager: ServiceManager,
+    printer: Printer,
 }
 
 impl<'a, A: Actuator> Session<'a, A> {
@@ -144,7 +145,8 @@ impl<'a, A: Actuator> Session<'a, A> {
         let monitor = Monitor::new(actuator, settings, dry_run);
         let exits = Exits::new(!arguments.no_exits);
         let manager = ServiceManager::connect();
-        Ok(Self { arguments, monitor, exits, state, recorder, told: None, may_tell: true, manager })
+        let printer = Printer::start()?;
+        Ok(Self { arguments, monitor, exits, state, recorder, told: None, may_tell: true, manager, printer })
     }
 
     fn run(mut self) -> anyhow::Result<ExitCode> {
@@ -160,7 +162,10 @@ impl<'a, A: Actuator> Session<'a, A> {
             // The file may already be gone.
             let _ = State::remove(&self.arguments.state);
         }
-        outcome
+        let printed = self.printer.end();
+        let status = outcome?;
+        printed?;
+        Ok(status)
     }
 
     fn until(&mut self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
@@ -196,15 +201,13 @@ impl<'a, A: Actuator> Session<'a, A> {
             self.tell();
         }
         if let Some(decided) = &step.said {
-            let mut out = std::io::stdout().lock();
-            if self.arguments.json {
-                serde_json::to_writer(&mut out, decided)?;
-                writeln!(out)?;
+            let lines = if self.arguments.json {
+                with_end(serde_json::to_vec(decided)?)
             } else {
                 let text = report::iocm::monitor::decided(decided, console::width());
-                write!(out, "{:>8.1} s  {text}", begun.elapsed().as_secs_f64())?;
-            }
-            out.flush()?;
+                format!("{:>8.1} s  {text}", begun.elapsed().as_secs_f64()).into_bytes()
+            };
+            self.printer.print(lines)?;
         }
         if let (Some(recorder), Some(seen)) = (&mut self.recorder, &step.seen) {
             recorder.take(begun.elapsed().as_secs_f64(), seen).context("Could not write the trace")?;

@@ -3,22 +3,12 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Daemon, REQUESTS, VERIFY, counted, guests};
-
-/// A process that is killed when it is dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use super::{Daemon, Process, REQUESTS, VERIFY, counted, guests};
 
 fn until<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(200);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use iocm::control::client::Client;
 
-use super::{VERIFY, counted, guests_within, printed};
+use super::{Daemon, Process, VERIFY, counted, guests, guests_within, printed};
 use crate::systemd::Systemd;
 
 /// The number of restarts and kills; `scripts/iocm-restarts` sets another one.
@@ -135,4 +135,53 @@ fn fio_verifies_what_it_wrote_over_restarts_and_kills_by_systemd() {
         reconnect(),
         load_average()
     );
+}
+
+/// After a kill QEMU says where a packed ring was at its first start.
+#[test]
+fn packets_go_on_in_packed_rings_over_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let sockets = ["first", "second"].map(|name| folder.path().join(name));
+    let devices = sockets.each_ref().map(|socket| {
+        let name = socket.file_name().unwrap();
+        format!(
+            "[[device]]\nname = {name:?}\ntype = \"net\"\nsocket = {socket:?}\nbackend = {{ switch = \"lan\" }}\n"
+        )
+    });
+    let devices = devices.concat();
+    let mut daemon = Daemon::start(folder.path(), &devices);
+    let arguments = [0, 1].map(|number| {
+        format!(
+            "\"-chardev\", \"socket,id=net{number},path={},{}\", \"-netdev\", \"vhost-user,id=net{number},chardev=net{number}\", \
+             \"-device\", \"virtio-net-pci,netdev=net{number},packed=on\"",
+            sockets[number].display(),
+            reconnect()
+        )
+    });
+    let table = format!(
+        "arguments = [\"-object\", \"memory-backend-memfd,id=memory,share=on,size=256M\", \"-machine\", \
+         \"memory-backend=memory\", {}]",
+        arguments.join(", ")
+    );
+    // Nobody answers: each question goes from one device to the other by the switch.
+    let script = "ip link set eth0 up\nip link set eth1 up\nip addr add 198.18.0.10/24 dev eth0\n\
+                  while true; do busybox ping -c 1 -w 1 198.18.0.77 > /dev/null; done";
+    let _guest = Process(guests(folder.path(), "1", &table, script));
+    for round in 0..3 {
+        let mut client = daemon.client();
+        // Transmitted by the one, received by the other. The guest's interfaces may have either order.
+        let passed = |client: &mut Client| {
+            [["vq.0.1", "vq.1.0"], ["vq.1.1", "vq.0.0"]]
+                .iter()
+                .any(|queues| queues.iter().all(|queue| counted(client, queue, "requests") >= 5))
+        };
+        let end = Instant::now() + Duration::from_secs(200);
+        while !passed(&mut client) {
+            assert!(Instant::now() < end, "no packets pass after {round} kills");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        drop(client);
+        daemon.kill();
+        daemon = Daemon::start(folder.path(), &devices);
+    }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, PollingConfig};
 use crate::control::client::{Client, ClientError};
 use crate::control::{Errno, LONGEST_LINE};
 use serde_json::json;
@@ -43,6 +43,9 @@ fn a_daemon_is_looked_at_and_changed() {
     assert_eq!(client.get("w.2/pace/polling").unwrap(), "never");
     client.set("w.2/pace/longest_nap_us", "50").unwrap();
     assert_eq!(client.get("w.2/pace").unwrap(), json!({ "polling": "adaptive", "longest_nap_us": 50 }));
+    client.set("w.2/pace/polling", "always").unwrap();
+    client.set("w.2/pace/polling", "adaptive").unwrap();
+    assert_eq!(client.get("w.2/pace/longest_nap_us").unwrap(), 50, "as it was set");
     client.move_to(&["d.0"], "w.2").unwrap();
     assert_eq!(client.get("vq.0.0/worker").unwrap(), "w.2");
     let other = running.directory.path().join("other.sock");
@@ -67,6 +70,37 @@ fn a_daemon_is_looked_at_and_changed() {
     }
     assert_eq!(errno(client.remove("w.2")), Errno::Busy);
     assert_eq!(running.daemon.pool().workers().len(), 1);
+}
+
+#[test]
+fn the_configuration_keeps_the_cpus_of_workers_and_tells_what_it_cannot_say() {
+    let running = running();
+    let mut client = Client::connect(&running.socket).unwrap();
+    let text = |client: &mut Client| client.get("configuration").unwrap().as_str().unwrap().to_owned();
+    let workers = |text: &str| Config::parse(text).unwrap().workers;
+    let first = text(&mut client);
+    assert!(workers(&first).cpus.is_empty() && !first.contains('#'), "{first}");
+    // All CPUs that there are, or as many as a quota leaves, are a list too.
+    let worker = running.daemon.pool().worker(1).unwrap();
+    let all = crate::config::show_cpu_list(&worker.cpus());
+    client.set("w.1/cpu", &all).unwrap();
+    assert_eq!(workers(&text(&mut client)).cpus, [all.clone(), all]);
+    client.set("w.1/cpu", "all").unwrap();
+    assert!(workers(&text(&mut client)).cpus.is_empty());
+    for worker in ["w.0", "w.1"] {
+        client.set(&format!("{worker}/pace/longest_nap_us"), "20").unwrap();
+    }
+    client.create("workers", "{ polling = \"always\" }").unwrap();
+    let mixed = text(&mut client);
+    let note = mixed.lines().next().unwrap();
+    assert!(note.starts_with("# ") && note.ends_with(" w.2"), "{mixed}");
+    let usual = workers(&mixed);
+    assert_eq!((usual.polling, usual.longest_nap_us, usual.count), (PollingConfig::Adaptive, 20, 3));
+    for worker in ["w.0", "w.1"] {
+        client.set(&format!("{worker}/pace/polling"), "always").unwrap();
+    }
+    let usual = workers(&text(&mut client));
+    assert_eq!((usual.polling, usual.longest_nap_us), (PollingConfig::Always, 20), "for the time after it");
 }
 
 #[test]
@@ -134,6 +168,27 @@ fn others_are_turned_away() {
         return;
     }
     assert!(BoundSocket::bind(&path, stranger).is_err(), "only root can give it to another user");
+}
+
+#[test]
+fn peers_that_are_turned_away_cause_so_many_log_lines_and_no_more() {
+    let running = running();
+    let (peers, log) = (Mutex::default(), Log::default());
+    // Who connects from outside of the daemon's user namespace is the overflow user; here another thread's user.
+    let stranger = std::thread::spawn(|| {
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        rustix::thread::set_thread_uid(nobody)
+            .map(|()| (0..50).map(|_| UnixStream::pair().unwrap()).collect())
+    });
+    let pairs: Vec<_> = match stranger.join().unwrap() {
+        Ok(pairs) => pairs,
+        Err(error) => return println!("not tested: another user needs root: {error}"),
+    };
+    for (ours, _theirs) in pairs {
+        accept(ours, Access::own(), &peers, &running.daemon, &log);
+    }
+    assert!(log.refusals.lines() == 50 && peers.lock().unwrap().is_empty(), "of which ten are written");
+    assert_eq!(log.failures.lines(), 0, "they hide nothing else");
 }
 
 #[test]

@@ -162,7 +162,13 @@ impl Buffers {
             let done = chain.write(skip as u64, left);
             left = &left[done..];
             mark(queue, chain, (skip + done) as u64);
-            queue.give(chain.id, (skip + done) as u32);
+        }
+        // After a kill the driver gets what was given, which should be whole packets.
+        let mut left = needs;
+        for chain in &self.chains[..taken] {
+            let done = left.min(chain.bytes(Side::Writable));
+            left -= done;
+            queue.give(chain.id, done as u32);
         }
         Delivery::Done
     }

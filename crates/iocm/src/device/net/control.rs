@@ -3,8 +3,10 @@
 //! QEMU and others serve it themselves, and enable the queues of the pairs in use. For a front-end that does not, it is
 //! served here: such a front-end enables all queues. The only thing to configure is the number of pairs in use.
 
+use super::NetDevice;
 use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
-use crate::ring::{Chain, Side};
+use crate::ring::{Chain, RingError, Side};
+use std::sync::Arc;
 
 /// `VIRTIO_NET_OK` and `VIRTIO_NET_ERR`.
 const OK: u8 = 0;
@@ -12,14 +14,15 @@ const ERROR: u8 = 1;
 
 /// The handler of the control virtqueue.
 pub(super) struct ControlQueue {
+    device: Arc<NetDevice>,
     chain: Chain,
+    /// The number of pairs that the guest may use.
     pairs: u16,
 }
 
-    /// The number of pairs that the guest may use.
 impl ControlQueue {
-    pub(super) fn new(pairs: u16) -> Self {
-        Self { chain: Chain::new(), pairs }
+    pub(super) fn new(device: Arc<NetDevice>, pairs: u16) -> Self {
+        Self { device, chain: Chain::new(), pairs }
     }
 
     /// Handles a command: its class, its number, and its data.
@@ -27,7 +30,10 @@ impl ControlQueue {
         match bytes {
             // `VIRTIO_NET_CTRL_MQ`.
             [4, 0, low, high, ..] => match u16::from_le_bytes([*low, *high]) {
-                pairs if (1..=self.pairs).contains(&pairs) => OK,
+                pairs if (1..=self.pairs).contains(&pairs) => {
+                    self.device.receive_by(pairs);
+                    OK
+                }
                 _ => ERROR,
             },
             // Receive filters, which have no effect because a guest gets all packets of its port, and the
@@ -47,6 +53,10 @@ impl Handler for ControlQueue {
             let mut bytes = [0; 8];
             let count = self.chain.read(0, &mut bytes);
             let room = self.chain.bytes(Side::Writable);
+            if count == 0 && room > 1 {
+                queue.give_up(RingError::NoCommand);
+                break;
+            }
             let answer = self.handle(&bytes[..count]);
             if answer != OK {
                 queue.count_error();

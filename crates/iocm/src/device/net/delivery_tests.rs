@@ -120,14 +120,24 @@ fn limits_and_the_mtu_hold() {
     guest.send(PLAIN, &frame(mac(2), mac(1), 1522));
     guest.send(PLAIN, &frame(mac(2), mac(1), 1523));
     assert_eq!(guest.errors(), (0, 0, 1));
-    Device::set_mtu(&free, Some(9000));
+    // A front-end says its own, which is no larger than the administrator's.
+    assert!(Device::set_mtu(&free, Some(9000)).unwrap_err().contains("1500"));
     guest.send(PLAIN, &frame(mac(2), mac(1), 1523));
-    assert_eq!(guest.errors(), (0, 0, 1));
-    assert_eq!(Device::config(&free, 8, 4), [1, 0, 0x28, 0x23]);
-    assert_eq!(Device::config(&free, 0, 6), mac(3));
-    // Another front-end has its own.
-    Device::set_mtu(&free, None);
+    assert_eq!(guest.errors(), (0, 0, 2));
     assert_eq!(Device::config(&free, 8, 4), [1, 0, 0xdc, 0x05]);
+    Device::set_mtu(&free, Some(1000)).unwrap();
+    guest.send(PLAIN, &frame(mac(2), mac(1), 1023));
+    assert_eq!(guest.errors(), (0, 0, 3));
+    for invalid in [0, 67, 65_536, u64::MAX] {
+        assert!(Device::set_mtu(&free, Some(invalid)).is_err(), "{invalid}");
+    }
+    assert_eq!(Device::config(&free, 8, 4), [1, 0, 0xe8, 0x03]);
+    assert_eq!(Device::config(&free, 0, 6), mac(3));
+    // The next front-end has its own.
+    Device::set_mtu(&free, None).unwrap();
+    assert_eq!(Device::config(&free, 8, 4), [1, 0, 0xdc, 0x05]);
+    Device::set_mtu(&other, Some(9000)).unwrap();
+    assert_eq!(Device::config(&other, 8, 4), [1, 0, 0x28, 0x23]);
 }
 
 #[test]
@@ -183,6 +193,51 @@ fn answers_are_received_by_the_pair_that_sent_the_question() {
     assert!(received.iter().all(|count| *count > 0) && received.iter().sum::<usize>() == 32, "{received:?}");
 }
 
+/// crosvm leaves the control queue to the device, and enables all queues. A guest has buffers in the pairs that it uses.
+#[test]
+fn a_guest_whose_control_queue_is_served_here_receives_by_the_pairs_that_it_asked_for() {
+    let switches = Switches::default();
+    let options = NetOptions { pairs: 4, ..NetOptions::default() };
+    let (several, one) = (port(&switches, 1, options), port(&switches, 2, NetOptions::default()));
+    let mut pairs = [0, 1, 2, 3].map(|pair| Guest::of_pair(&several, pair, 256, MODERN, SPLIT));
+    let mut peer = Guest::new(&one, 256, MODERN, SPLIT);
+    let mut received = || {
+        pairs.iter_mut().for_each(|pair| while pair.driver.offer(2000).is_some() {});
+        for number in 0..64 {
+            let mut packet = frame(mac(1), mac(2), 60);
+            packet[12..34]
+                .copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1]);
+            packet[34..38].copy_from_slice(&[0, 53, 0x80, number]);
+            peer.send(PLAIN, &packet);
+        }
+        let counts = pairs.each_mut().map(|pair| pair.receive().len());
+        assert_eq!(counts.iter().sum::<usize>(), 64, "{counts:?}");
+        counts.map(|count| count > 0)
+    };
+    assert_eq!(received(), [true; 4], "the front-end enables what is used");
+    let mut driver = NetDriver::new(16, SPLIT).receive;
+    let handler = || Device::handler(&several, 8, 16, VirtioFeatures(MODERN | features::QUEUES));
+    let mut control = ByHand::new(&driver, handler());
+    Device::enable(&several, 8, true);
+    assert_eq!(received(), [true, false, false, false]);
+    let mut ask = |pairs: u8| {
+        driver.write(DATA, &[4, 0, pairs, 0]);
+        driver.add(&[(DATA, 4, false), (DATA + 0x100, 1, true)]).unwrap();
+        assert_eq!(serve(&mut control, 8).requests, 1);
+        driver.take().unwrap();
+        driver.read(DATA + 0x100, 1)
+    };
+    assert_eq!((ask(2), received()), (vec![0], [true, true, false, false]));
+    // Queues are paused and started again when the guest's memory changes.
+    drop(handler());
+    Device::enable(&several, 8, true);
+    assert_eq!((ask(5), received()), (vec![1], [true, true, false, false]));
+    assert_eq!((ask(4), received()), (vec![0], [true; 4]));
+    assert_eq!((ask(1), received()), (vec![0], [true, false, false, false]));
+    Device::enable(&several, 8, false);
+    assert_eq!(received(), [true; 4], "the next front-end's");
+}
+
 #[test]
 fn the_control_queue_answers() {
     let switches = Switches::default();
@@ -201,8 +256,12 @@ fn the_control_queue_answers() {
         assert_eq!(driver.take().unwrap().1, 1);
         assert_eq!(driver.read(DATA + 0x100, 1), [answer], "{command:?}");
     }
-    assert_eq!((Device::queues(&device), Device::queue_number(&device)), (5, 2));
-    // A driver without VIRTIO_NET_F_MQ has it behind the first pair.
+    assert_eq!(Device::queues(&device), 5);
+    // The queue of a receiver, if the front-end has more pairs.
+    driver.add(&[(DATA, 1600, true)]).unwrap();
+    serve(&mut queue, 8);
+    assert_eq!((queue.is_broken(), driver.take()), (true, None));
+    // A driver without VIRTIO_NET_F_MQ has the control queue after the first pair.
     let mut driver = NetDriver::new(16, SPLIT).receive;
     let mut queue = ByHand::new(&driver, Device::handler(&device, 2, 16, VirtioFeatures(MODERN)));
     driver.write(DATA, &[4, 0, 1, 0]);

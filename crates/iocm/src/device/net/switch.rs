@@ -56,7 +56,8 @@ struct Plugged {
 impl Plugged {
     /// The number of queue pairs that its guest uses.
     fn open(&self) -> usize {
-        self.backlogs.iter().take_while(|backlog| backlog.is_open()).count()
+        let most = self.steering.receives_by();
+        self.backlogs.iter().take(most).take_while(|backlog| backlog.is_open()).count()
     }
 }
 

@@ -1,6 +1,8 @@
 //! A guest with a front-end and a worker behind a tap in a network namespace of its own; the host's kernel is the other
 //! side.
 
+use crate::device::Device;
+use crate::device::net::features;
 use crate::device::net::switch::Switches;
 use crate::device::net::{Link, LinkOptions, NetDevice, NetError, NetOptions, TapOptions};
 use crate::pool::Pool;
@@ -350,7 +352,7 @@ fn a_taps_queue_is_attached_while_its_ring_is_started_and_enabled() {
         let mut session = Session::new(Arc::clone(&backend), Arc::clone(&pool));
         let session = std::thread::spawn(move || session.run(there));
         let mut front = FrontEnd::new(here).unwrap();
-        front.negotiate(&driver.receive, MODERN).unwrap();
+        front.negotiate(&driver.receive, MODERN | features::QUEUES).unwrap();
         assert!(!is_attached());
         assert!(front.start(second_receive, &driver.receive.layout(), 64, 0).unwrap());
         for enabled in [true, false, true] {
@@ -366,6 +368,39 @@ fn a_taps_queue_is_attached_while_its_ring_is_started_and_enabled() {
         session.join().unwrap().unwrap();
     }
     assert!(!is_attached(), "the next guest may use one pair only");
+}
+
+/// crosvm enables all queues, and the guest has buffers in the pairs that it asked the control queue for.
+#[test]
+fn a_tap_has_its_first_queue_alone_while_the_control_queue_is_served_here() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    let device = NetDevice::open(options(&namespace, 2), &Switches::default()).unwrap();
+    let attached = || match &device.link {
+        Link::Tap(tap) => [0, 1].map(|pair| tap.queue(pair).unwrap().attached.load(Ordering::Relaxed)),
+        link => panic!("{link:?}"),
+    };
+    let features = VirtioFeatures(MODERN | features::QUEUES);
+    for control in [2, 4] {
+        // The control queue is the last one, and starts last.
+        let _handlers: Vec<_> = (0..=control)
+            .map(|index| {
+                let negotiated = if control == 4 { features } else { VirtioFeatures(MODERN) };
+                let handler = Device::handler(&device, index, 16, negotiated);
+                Device::enable(&device, index, true);
+                handler
+            })
+            .collect();
+        assert_eq!(attached(), [true, false]);
+        Device::enable(&device, 2, true);
+        assert_eq!(attached(), [true, false]);
+        (0..=control).for_each(|index| Device::enable(&device, index, false));
+    }
+    let _handlers = [0, 2].map(|index| {
+        let handler = Device::handler(&device, index, 16, features);
+        Device::enable(&device, index, true);
+        handler
+    });
+    assert_eq!(attached(), [true, true], "for a front-end that serves it itself");
 }
 
 /// Refuses IPv4 sockets to this thread, as the packaged unit does to the daemon.

@@ -1,7 +1,7 @@
 //! Automatic receive steering (VIRTIO 1.3, 5.1.6.5.6): a guest receives the packets of a connection on the queue pair
 //! on which it sends its own, so that the program and the interrupts of its packets are on one vCPU.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 /// The number of connections of a guest that are remembered.
 const ENTRIES: usize = 4096;
@@ -19,23 +19,39 @@ const TIMES: u64 = 0xff_ffff;
 /// An entry has the upper half of the connection's hash, the time of the guest's last packet in 24 bits, and in 8 bits the
 /// pair plus one. Without one, the hash alone chooses.
 #[derive(Debug)]
-pub struct Steering(Box<[AtomicU64]>);
+pub struct Steering {
+    entries: Box<[AtomicU64]>,
+    /// The number of pairs by which it receives at most.
+    receives_by: AtomicU16,
+}
 
 impl Steering {
     /// The steering of a guest with this many queue pairs.
     pub(super) fn new(pairs: u16) -> Self {
         let entries = if pairs > 1 { ENTRIES } else { 0 };
-        Self((0..entries).map(|_| AtomicU64::new(0)).collect())
+        let entries = (0..entries).map(|_| AtomicU64::new(0)).collect();
+        Self { entries, receives_by: AtomicU16::new(u16::MAX) }
+    }
+
+    /// Has it receive by its first so many pairs at most.
+    pub(in crate::device::net) fn receive_by(&self, pairs: u16) {
+        self.receives_by.store(pairs, Ordering::Relaxed);
+    }
+
+    /// The number of pairs by which it receives at most.
+    #[inline]
+    pub(super) fn receives_by(&self) -> usize {
+        self.receives_by.load(Ordering::Relaxed).into()
     }
 
     /// Tests whether there are several pairs.
     #[inline]
     pub(super) fn is_used(&self) -> bool {
-        !self.0.is_empty()
+        !self.entries.is_empty()
     }
 
     fn entry(&self, flow: u64) -> Option<&AtomicU64> {
-        self.0.get((flow >> 20) as usize % ENTRIES)
+        self.entries.get((flow >> 20) as usize % ENTRIES)
     }
 
     /// Notes that the guest has sent a packet on this pair. `flow` is the hash of the packets that it receives in this

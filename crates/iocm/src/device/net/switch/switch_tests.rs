@@ -34,7 +34,7 @@ impl Guest {
         let mut front = FrontEnd::new(here).unwrap();
         let driver = NetDriver::new(64, ring);
         front.negotiate(&driver.receive, MODERN).unwrap();
-        assert_eq!(front.ask(17).unwrap(), 1, "pairs of queues");
+        assert_eq!(front.ask(17).unwrap(), 3, "two queues of packets, and the control queue");
         let base = if ring.packed { 0x8000_8000 } else { 0 };
         assert!(front.start(0, &driver.receive.layout(), 64, base).unwrap());
         let receive_kick = front.another_kick().unwrap();
