@@ -247,7 +247,7 @@ pub const TABLES: &[Table] = &[
             some(
                 "handling_ns",
                 Integer,
-                "sum of the handling times, in nanoseconds; of HLT and MWAIT it is the guest's idle time",
+                "sum of the handling times, in nanoseconds; of HLT it is the guest's idle time",
             ),
             maybe("min_ns", Integer, "the shortest"),
             maybe("max_ns", Integer, "the longest"),

@@ -93,7 +93,7 @@ const APICV_STATE: &str = "SELECT hosts.host, vm, state, mode, array_to_string(i
 /// `IN`.
 macro_rules! sleep_reasons {
     () => {
-        "('HLT', 'MWAIT_INSTRUCTION', 'hlt', 'mwait', 'idle-halt', 'vmgexit_ap_hlt_loop')"
+        "('HLT', 'hlt', 'idle-halt', 'vmgexit_ap_hlt_loop')"
     };
 }
 pub(crate) use sleep_reasons;

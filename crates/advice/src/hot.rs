@@ -26,7 +26,11 @@ pub struct Hot {
 /// process ID, then by name: a process of the same ID but another name is another VM.
 #[must_use]
 pub fn hot(vm: &VmAdvice<'_>, row: &DeviceExits<'_>, recording: &Recording) -> Option<Hot> {
-    let is_there = |number: &u32| recording.measured.keys().any(|key| key.0 == Some(*number));
+    let is_other = |name: &String| vm.name.as_ref().is_some_and(|own| own != name);
+    let is_there = |number: &u32| {
+        recording.measured.keys().any(|key| key.0 == Some(*number))
+            && !recording.names.get(number).is_some_and(is_other)
+    };
     let by_name = || {
         let named = recording.names.iter().filter(|(_, name)| Some(*name) == vm.name.as_ref());
         named.map(|(&number, _)| number).collect::<BTreeSet<u32>>()
@@ -122,5 +126,10 @@ mod tests {
         let mut other = recording(9);
         other.names.clear();
         assert_eq!(hot(vm, row, &other), None);
+        let mut reused = recording(7);
+        reused.names.insert(7, "db".to_owned());
+        assert_eq!(hot(vm, row, &reused), None, "the process is another VM");
+        reused.names.clear();
+        assert!(hot(vm, row, &reused).is_some());
     }
 }

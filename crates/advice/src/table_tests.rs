@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use exits::{Direction, ExitReason};
+use exits::{Direction, ExitReason, Virtualized};
 use proptest::prelude::*;
 
 fn table() -> Table {
@@ -54,6 +54,37 @@ fn what_all_commands_call_sleep_is_of_a_device_that_sleeps() {
     let table = table();
     for reason in ExitReason::known().filter(|reason| reason.is_sleep()) {
         assert!(table.of_reason(reason).is_some_and(|device| device.sleeps), "{reason}");
+    }
+}
+
+#[test]
+fn nobody_sleeps_in_mwait() {
+    for name in ["MWAIT_INSTRUCTION", "MONITOR_INSTRUCTION", "mwait", "monitor"] {
+        let reason: ExitReason = name.parse().unwrap();
+        let table = table();
+        let device = table.of_reason(reason).unwrap();
+        assert_eq!((device.id.as_str(), device.sleeps), ("mwait", false), "{name}");
+    }
+}
+
+#[test]
+fn what_interrupt_virtualization_ends_for_certain_is_what_it_affects() {
+    for device in table().devices {
+        if !device.cures.iter().any(|cure| cure.id == "apicv-avic" && cure.effect == Effect::Gone) {
+            continue;
+        }
+        for one in &device.matches {
+            let Match::Reasons(names) = one else { continue };
+            for name in names {
+                let reason: ExitReason = name.parse().unwrap();
+                let goes = reason.under_interrupt_virtualization();
+                assert!(
+                    matches!(goes, Some(Virtualized::Gone | Virtualized::Partly)),
+                    "{}: {name}",
+                    device.id
+                );
+            }
+        }
     }
 }
 

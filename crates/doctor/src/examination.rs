@@ -28,7 +28,7 @@ mod xen;
 pub use conclusion::{Conclusion, HostState};
 pub use kernels::{
     Asked, Build, Has, Judgement, Kind, ROWS as KERNELS, Row as KernelRow, keeps_cr8_intercept,
-    without_cr8_intercept,
+    passes_served_msrs, without_cr8_intercept,
 };
 pub use node_features::node_features;
 pub use release::{Release, Tree, Vendor};

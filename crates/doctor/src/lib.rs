@@ -15,6 +15,6 @@ pub use examination::{Conclusion, Examination, HostState, VmSide, examine, node_
 pub use finding::{Evidence, Finding, Fix, Managed, State};
 pub use section::{Section, Tally, not_judged};
 
-/// The date of the rules: of the last change to those for hosts and definitions here, to the kernels' tables below them,
-/// or to the table of what causes exits in `advice`. Whoever changes one of them sets it.
-pub const RULES_DATE: &str = "2026-11-28";
+/// The date of the last change to the rules for hosts and definitions, to the table of kernels, or to the table of the
+/// causes of exits in `advice`. Set it when you change one of them.
+pub const RULES_DATE: &str = "2026-11-29";

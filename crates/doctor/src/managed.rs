@@ -109,8 +109,7 @@ fn edits_of(reason: InhibitReason) -> Vec<Edit> {
         InhibitReason::PitReinject => vec![plain(Setting::DiscardPitTicks), plain(Setting::SplitIrqchip)],
         InhibitReason::PhysicalIdAliased
         | InhibitReason::LogicalIdAliased
-        | InhibitReason::ApicIdModified
-        | InhibitReason::ApicBaseModified => vec![x2apic(true)],
+        | InhibitReason::ApicIdModified => vec![x2apic(true)],
         InhibitReason::X2Apic => vec![x2apic(false)],
         InhibitReason::Nested => vec![Edit::switch(Setting::Nested, "svm", false)],
         InhibitReason::PhysicalIdTooBig => vec![plain(Setting::FewerVcpus)],

@@ -93,7 +93,7 @@ const FACTS: &[Facts] = &[
         reason: InhibitReason::ApicBaseModified,
         name: "APIC_BASE_MODIFIED",
         set_by: "the guest moved its APIC away from 0xfee00000",
-        cure: "use a guest that leaves the APIC base alone, or x2APIC; a reset of the VM clears it",
+        cure: "use a guest that leaves the APIC base alone; once set it stays until the VM's process is started anew",
     },
     Facts {
         reason: InhibitReason::Nested,

@@ -132,10 +132,11 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
     ),
     (
         InhibitReason::ApicBaseModified,
-        &[
-            cure(Guest, "leave the APIC at 0xfee00000, or use x2APIC; a reset of the VM clears it", KVM_HOST),
-            cure(Qemu, "-cpu ...,x2apic=on", KVM_HOST),
-        ],
+        &[cure(
+            Guest,
+            "leave the APIC at 0xfee00000; once set it stays until the VM's process is started anew",
+            "Linux arch/x86/kvm/lapic.c, kvm_lapic_set_base",
+        )],
     ),
     (
         InhibitReason::Nested,
@@ -204,6 +205,17 @@ impl InhibitReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_moved_apic_needs_a_new_process_and_not_a_reset() {
+        let reason = InhibitReason::ApicBaseModified;
+        let cures = reason.cures().iter().map(|cure| cure.change);
+        let said: Vec<&str> = cures.chain([reason.cure()]).collect();
+        for text in &said {
+            assert!(!text.contains("reset") && !text.to_lowercase().contains("x2apic"), "{text}");
+            assert!(text.contains("process is started anew"), "{text}");
+        }
+    }
 
     #[test]
     fn every_reason_has_a_row_and_only_encryption_no_cure() {

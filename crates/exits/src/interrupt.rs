@@ -89,7 +89,7 @@ const ROWS: &[Row] = &[
     svm(
         0x402,
         Virtualized::Appears,
-        "an APIC register access that AVIC leaves to the host, such as the timer's",
+        "an APIC register access that AVIC leaves to the host, such as the xAPIC's timer",
     ),
 ];
 

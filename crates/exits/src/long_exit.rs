@@ -9,7 +9,9 @@ use crate::{Access, ExitReason, Vcpu};
 /// An exit that took long.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LongExit {
-    /// When the guest was left, in nanoseconds of the source's clock.
+    /// The number of the recording that it is from.
+    pub recording: usize,
+    /// The time of the exit, in nanoseconds of the source's clock.
     pub time_ns: u64,
     /// The vCPU.
     pub vcpu: Vcpu,
@@ -57,8 +59,8 @@ impl ExitReason {
     #[must_use]
     pub fn is_sleep(self) -> bool {
         match self.isa {
-            crate::Isa::Vmx => matches!(self.basic().code, 12 | 36) && !self.failed_entry(),
-            crate::Isa::Svm => matches!(self.code, 0x78 | 0x8b | 0x8c | 0xa6 | 0x8000_0004),
+            crate::Isa::Vmx => self.basic().code == 12 && !self.failed_entry(),
+            crate::Isa::Svm => matches!(self.code, 0x78 | 0xa6 | 0x8000_0004),
         }
     }
 }
@@ -151,6 +153,7 @@ mod tests {
 
     fn exit(time_ns: u64, handling_ns: u64) -> LongExit {
         LongExit {
+            recording: 0,
             time_ns,
             vcpu: Vcpu::default(),
             cpu: 0,

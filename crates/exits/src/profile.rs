@@ -103,6 +103,27 @@ impl Profile {
         Self::default()
     }
 
+    /// Gives it a time of this length on the clock of its exits, from the first slice of the timeline on.
+    pub fn set_length(&mut self, ns: u64) {
+        let first_ns = self.timeline.start_ns();
+        let slices = self.timeline.len().saturating_sub(1) as u64;
+        let last_slice_ns = first_ns.saturating_add(slices.saturating_mul(self.timeline.width_ns()));
+        self.span = Some(Span { first_ns, last_ns: first_ns.saturating_add(ns).max(last_slice_ns) });
+    }
+
+    /// Tests whether the timeline begins before its time or ends after it, by more than a slice: they are of different
+    /// clocks.
+    #[must_use]
+    pub fn is_of_two_clocks(&self) -> bool {
+        let (start_ns, width_ns) = (self.timeline.start_ns(), self.timeline.width_ns());
+        let end_ns = start_ns.saturating_add((self.timeline.len() as u64).saturating_mul(width_ns));
+        let outside = |span: Span| {
+            start_ns.saturating_add(width_ns) < span.first_ns
+                || end_ns > span.last_ns.saturating_add(width_ns)
+        };
+        !self.timeline.is_empty() && self.span.is_some_and(outside)
+    }
+
     /// The vCPUs, ordered.
     #[must_use]
     pub fn vcpus(&self) -> &[VcpuExits] {

@@ -97,3 +97,35 @@ fn a_file_may_have_its_vcpus_in_any_order() {
     let twice: Profile = serde_json::from_value(json).unwrap();
     assert_eq!((twice.vcpus().len(), twice.total()), (2, 3));
 }
+
+#[test]
+fn a_time_of_another_clock_is_put_where_the_exits_are() {
+    let mut profile = Profile::new();
+    profile.set_length(5);
+    assert_eq!(profile.span, Some(Span { first_ns: 0, last_ns: 5 }));
+    assert!(!profile.is_of_two_clocks());
+    let reason = ExitReason::vmx(12);
+    let series = profile.timeline.series(crate::SeriesKey { vm: None, reason });
+    let slice = crate::Slice { count: 1, handling_ns: 0 };
+    let (second, start_ns) = (1_000_000_000, 50 << 20);
+    profile.timeline.add(series, start_ns + 7, slice);
+    profile.timeline.add(series, start_ns + second, slice);
+    for (first_ns, last_ns, apart) in [
+        (0, second / 100, true),
+        (0, start_ns + second / 2, true),
+        (0, start_ns + second, false),
+        (start_ns + 7, start_ns + second, false),
+        (start_ns + second / 2, u64::MAX, true),
+        (5 * second, 6 * second, true),
+    ] {
+        profile.span = Some(Span { first_ns, last_ns });
+        assert_eq!(profile.is_of_two_clocks(), apart, "{first_ns} to {last_ns}");
+    }
+    profile.set_length(2 * second);
+    assert_eq!(profile.span, Some(Span { first_ns: start_ns, last_ns: start_ns + 2 * second }));
+    assert!(!profile.is_of_two_clocks());
+    // Exits are never behind its end.
+    profile.set_length(second / 2);
+    let end_ns = profile.span.unwrap().last_ns;
+    assert!(end_ns <= start_ns + second && end_ns + profile.timeline.width_ns() > start_ns + second);
+}

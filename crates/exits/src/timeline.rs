@@ -10,6 +10,8 @@ use crate::parsing::{self, TooMuch};
 const NARROWEST: u32 = 20;
 /// The most slices from the first exit to the last; if there would be more, the width is doubled.
 const MOST_SLICES: u64 = 2048;
+/// Series of VMs that are kept apart, up to 32 KiB each: of 1,000 VMs with 16 reasons.
+const MOST_SERIES: usize = 16_384;
 
 /// The exits of one time slice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,9 +61,16 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The series of these exits, created if it does not exist.
-    pub fn series(&mut self, key: SeriesKey) -> SeriesIndex {
+    /// The series of these exits, created if it does not exist. Where there are 16,384, further VMs share one for each
+    /// reason, without a VM; reasons beyond as many again, which no processor has, share the last one.
+    pub fn series(&mut self, mut key: SeriesKey) -> SeriesIndex {
         let next = self.series.len();
+        if next >= MOST_SERIES && !self.index.contains_key(&key) {
+            key.vm = None;
+            if next >= 2 * MOST_SERIES && !self.index.contains_key(&key) {
+                return SeriesIndex(next - 1);
+            }
+        }
         let index = *self.index.entry(key).or_insert(next);
         if index == next {
             self.series.push((key, Vec::new()));

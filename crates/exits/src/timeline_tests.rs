@@ -74,3 +74,19 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Timeline>(&json).unwrap(), timeline);
     }
 }
+
+#[test]
+fn vms_beyond_the_limit_share_a_series_for_each_reason() {
+    let mut timeline = Timeline::default();
+    let key = |vm: usize| SeriesKey { vm: Some(vm as u32), reason: ExitReason::vmx(12) };
+    let own: Vec<_> = (0..MOST_SERIES).map(|vm| timeline.series(key(vm))).collect();
+    assert_eq!(own.iter().map(|series| series.0).max(), Some(MOST_SERIES - 1));
+    let shared = timeline.series(key(MOST_SERIES));
+    assert_eq!(timeline.series(key(MOST_SERIES + 1)), shared);
+    assert_eq!(timeline.series(SeriesKey { vm: None, ..key(0) }), shared);
+    assert_eq!(timeline.series(key(7)), own[7]);
+    for code in 0..2 * MOST_SERIES as u32 {
+        timeline.series(SeriesKey { vm: None, reason: ExitReason::svm(code) });
+    }
+    assert_eq!(timeline.series.len(), 2 * MOST_SERIES);
+}

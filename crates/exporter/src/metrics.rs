@@ -178,10 +178,9 @@ impl Out<'_> {
         let counts = series().map(|(labels, sum)| (labels, sum.count as f64));
         self.values(Counter, "exitless_exits", "VM exits", None, counts)?;
         let times = series().map(|(labels, sum)| (labels, seconds(sum.handling_ns)));
-        let help =
-            "Time from exits to the next entry of the same vCPU; of HLT and MWAIT, the guest's idle time";
+        let help = "Time from exits to the next entry of the same vCPU; of HLT, the guest's idle time";
         self.values(Counter, "exitless_exit_handling", help, Some(&Unit::Seconds), times)?;
-        let help = "Time from an exit to the next entry, without exits of HLT and MWAIT";
+        let help = "Time from an exit to the next entry, without exits of HLT";
         let mut family = self.family("exitless_exit_duration", help, Some(&Unit::Seconds), Histogram)?;
         for (vm, totals) in &host.totals.vms {
             let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::INFINITY]);

@@ -34,7 +34,7 @@ fn name(frame: &Frame) -> String {
 }
 
 fn clean(text: &str) -> String {
-    text.trim().replace([';', '\n', '\r'], "_")
+    exits::printable(&text.trim().replace([';', '\n', '\r'], "_"))
 }
 
 impl std::fmt::Display for Frame {
@@ -44,5 +44,15 @@ impl std::fmt::Display for Frame {
             (None, Some(address)) => f.pad(&format!("{}+{address:#x}", self.object)),
             (None, None) => f.pad(&self.object),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clean;
+
+    #[test]
+    fn a_name_is_one_frame_of_one_line_without_control_characters() {
+        assert_eq!(clean(" a;b\nc\u{1b}[2J\u{85}d "), "a_b_c\u{fffd}[2J\u{fffd}d");
     }
 }

@@ -70,6 +70,21 @@ fn a_line_that_was_cut_is_passed_over_and_the_next_one_is_whole() {
 }
 
 #[test]
+fn a_result_that_was_cut_leaves_its_change_open() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = Journal::open(root.path()).unwrap();
+    let entry = intend(&journal, file("/etc/a")).unwrap();
+    journal.done(&entry, &After::AsAsked).unwrap();
+    let path = under(root.path(), PERSISTENT);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
+    let recorded = Journal::read(root.path()).unwrap();
+    assert!(recorded.entries[0].open());
+    let why = &recorded.damage[0].why;
+    assert!(why.contains("one whose result it recorded is still open"), "{why}");
+}
+
+#[test]
 fn a_journal_of_a_newer_exitless_is_named_and_not_guessed_at() {
     let root = tempfile::tempdir().unwrap();
     Journal::open(root.path()).unwrap();

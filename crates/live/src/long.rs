@@ -44,8 +44,8 @@ pub struct LongOccurrence {
     pub owner: Option<Owner>,
 }
 
-/// Counts at the end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+/// The final counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LongSummary {
     /// All exits.
     pub exits: u64,
@@ -57,9 +57,37 @@ pub struct LongSummary {
     pub lost: u64,
     /// Lost events of the scheduler and of interrupts: exits at their times have no breakdown.
     pub lost_context: u64,
+    /// Those beyond the bound that do not say what the host did.
+    pub without_context: u64,
+    /// Why the host was not watched, or not for vCPUs that began later.
+    pub context_missing: Option<String>,
 }
 
-/// The events that say what the host does, apart from the scheduler's: which step each is.
+/// Refusals to watch more threads.
+#[derive(Debug, Default)]
+struct Refusals {
+    in_a_row: u32,
+    /// The last one, once there were so many that the rest of the threads is given up.
+    given_up: Option<String>,
+}
+
+impl Refusals {
+    fn add(&mut self, error: &Error) {
+        debug!(%error, "threads of vCPUs are not watched");
+        self.in_a_row += 1;
+        if self.in_a_row >= MOST_REFUSED {
+            self.given_up = Some(with_causes(error));
+        }
+    }
+}
+
+/// An error with its causes.
+fn with_causes(error: &Error) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+}
+
+/// The events besides the scheduler's, with the step that each means.
 const STEPS: [(&str, &str, Step); 11] = [
     ("kvm", "kvm_userspace_exit", Step::User),
     ("irq", "irq_handler_entry", Step::Interrupt),
@@ -182,8 +210,7 @@ pub struct LongTracer {
     owners: Owners,
     summary: LongSummary,
     looked_ns: u64,
-    /// Refusals in a row to watch the threads.
-    refused: u32,
+    refusals: Refusals,
 }
 
 impl LongTracer {
@@ -199,7 +226,7 @@ impl LongTracer {
             root: root.to_owned(),
             options,
             recorder,
-            context: context.map_err(|error| error.to_string()),
+            context: context.map_err(|error| with_causes(&error)),
             source: None,
             pasts: BTreeMap::new(),
             seen: BTreeMap::new(),
@@ -207,7 +234,7 @@ impl LongTracer {
             owners: Owners::new(root),
             summary: LongSummary::default(),
             looked_ns: 0,
-            refused: 0,
+            refusals: Refusals::default(),
         })
     }
 
@@ -215,7 +242,7 @@ impl LongTracer {
     /// first, which shows later.
     #[must_use]
     pub fn without_context(&self) -> Option<&str> {
-        self.context.as_ref().err().map(String::as_str)
+        self.context.as_ref().err().or(self.refusals.given_up.as_ref()).map(String::as_str)
     }
 
     /// The number of long exits that were returned.
@@ -250,6 +277,7 @@ impl LongTracer {
         self.take_context(now.ns());
         let items = self.release(now, u64::MAX);
         self.summary.lost += self.recorder.lost()?;
+        self.summary.context_missing = self.without_context().map(str::to_owned);
         Ok((items, self.summary))
     }
 
@@ -267,6 +295,7 @@ impl LongTracer {
                 return;
             }
             waiting.push_back(LongExit {
+                recording: 0,
                 time_ns: exit.time_ns,
                 vcpu: exit.vcpu,
                 cpu: exit.cpu,
@@ -319,7 +348,8 @@ impl LongTracer {
         if threads.is_empty() {
             return;
         }
-        if threads.iter().all(|thread| self.pasts.contains_key(thread)) {
+        let given_up = self.refusals.given_up.is_some();
+        if given_up || threads.iter().all(|thread| self.pasts.contains_key(thread)) {
             let last = self.source.as_mut().map(|source| source.follow(&cpus)).unwrap_or_default();
             self.hold(&last, now_ns);
             return;
@@ -334,19 +364,13 @@ impl LongTracer {
                 let begun_ns = crate::monotonic_ns();
                 self.take_context(now_ns);
                 self.source = Some(source);
-                self.refused = 0;
+                self.refusals = Refusals::default();
                 self.pasts.retain(|thread, _| threads.contains(thread));
                 for thread in threads {
                     self.pasts.entry(thread).or_insert_with(|| Past::from(begun_ns));
                 }
             }
-            Err(error) => {
-                debug!(%error, "threads of vCPUs are not watched");
-                self.refused += 1;
-                if self.refused >= MOST_REFUSED {
-                    self.context = Err(error.to_string());
-                }
-            }
+            Err(error) => self.refusals.add(&error),
         }
     }
 
@@ -360,6 +384,7 @@ impl LongTracer {
             let past = exit.vcpu.thread.and_then(|thread| self.pasts.get(&thread));
             exit.meanwhile =
                 past.and_then(|past| past.between(exit.time_ns, exit.time_ns + exit.handling_ns));
+            self.summary.without_context += u64::from(exit.meanwhile.is_none());
             let owner = exit.vcpu.vm.and_then(|vm| i32::try_from(vm).ok());
             let owner = owner.and_then(|vm| self.owners.of(vm, now.ns()));
             items.push(LongOccurrence { wall: now.wall(exit.time_ns), owner, exit });

@@ -17,7 +17,9 @@ use crate::{AccessRecord, ExitRecord, Options, Sink};
 
 /// The most events that wait (32 MiB); beyond that the older half is processed early.
 const MOST_WAITING: usize = 1 << 20;
-/// Slots of the table that finds the thread of an event without hashing; a power of two.
+/// The most threads that are counted separately, each with a few kilobytes; further ones share one row.
+const MOST_THREADS: usize = 65_536;
+/// The size of the table that finds the thread of an event without hashing; a power of two.
 const RECENT: usize = 256;
 
 /// Takes events in the order of a recording and builds the profile.
@@ -182,7 +184,12 @@ impl<'s, S: Sink> Assembly<'s, S> {
         self.shared.marks.span(from_ns, to_ns);
     }
 
-    /// The recorder dropped so many events somewhere; so many of them are known to be exits.
+    /// Records that any event may be missing, so that no exit has a time.
+    pub(crate) fn leaves_events_out(&mut self) {
+        self.shared.marks.always();
+    }
+
+    /// Records that `count` events were dropped at unknown times, of which `exits` are known to be exits.
     pub(crate) fn lost_events(&mut self, count: u64, exits: u64) {
         let losses = &mut self.shared.losses;
         losses.lost_events = losses.lost_events.saturating_add(count);
@@ -205,7 +212,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
         active.retain(|&index| {
             let thread = &mut threads[index as usize];
             let (count, late) = thread.hand_on(up_to_ns, spare, |pairing, vcpu, event| {
-                if event.kind == Kind::Entry && event.value != Event::NO_NUMBER {
+                if event.kind == Kind::Entry && event.value != Event::NO_NUMBER && !pairing.is_mixed {
                     vcpu.number = Some(event.value as u32);
                 }
                 let who = *vcpu;
@@ -221,8 +228,8 @@ impl<'s, S: Sink> Assembly<'s, S> {
         self.waiting -= handed_on;
     }
 
-    /// Processes all events and returns the profile.
-    pub(crate) fn finish(mut self) -> Profile {
+    /// Processes all events and returns the profile. Adds a warning if there were more threads than the limit.
+    pub(crate) fn finish(mut self, warnings: &mut Vec<String>) -> Profile {
         self.flush(u64::MAX);
         let Self { mut threads, mut shared, sink, names, events, .. } = self;
         let mut profile = Profile::new();
@@ -233,7 +240,14 @@ impl<'s, S: Sink> Assembly<'s, S> {
             thread.pairing.finish(&mut shared, &mut |closed, accesses| {
                 sink.exit_with(&record(closed, who), accesses);
             });
-            let Pairing { reasons, accesses, .. } = thread.pairing;
+            let Pairing { reasons, accesses, is_mixed, .. } = thread.pairing;
+            if is_mixed && !reasons.is_empty() {
+                warnings.push(format!(
+                    "It has more than {MOST_THREADS} threads, including ended ones; {} of further ones count for no VM \
+                     and have no times: make shorter recordings",
+                    exits::counted(reasons.count(), "exit")
+                ));
+            }
             if !reasons.is_empty() || !accesses.is_empty() {
                 rows::add_to(profile.vcpu(who), &reasons, &accesses);
             }
@@ -293,9 +307,15 @@ impl<'s, S: Sink> Assembly<'s, S> {
     }
 
     fn create(&mut self, key: u32, vcpu: Vcpu) -> u32 {
-        let index = self.threads.len() as u32;
-        self.threads.push(Thread::new(vcpu));
-        self.by_key.insert(key, index);
+        let index = self.threads.len().min(MOST_THREADS);
+        if index == self.threads.len() {
+            self.threads.push(if index < MOST_THREADS { Thread::new(vcpu) } else { Thread::of_others() });
+        }
+        let index = index as u32;
+        // Not for an unknown key beyond the limit, of which there may be any number: it is created again each time.
+        if index < MOST_THREADS as u32 || self.by_key.contains_key(&key) {
+            self.by_key.insert(key, index);
+        }
         self.recent[key as usize % RECENT] = (key, index);
         index
     }

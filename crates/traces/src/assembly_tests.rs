@@ -10,10 +10,19 @@ fn event(kind: Kind, time_ns: u64, thread: u32, cpu: u16) -> Event {
 }
 
 fn profile(options: Options, feed: impl FnOnce(&mut Assembly<'_, ()>)) -> Profile {
+    profile_and_warnings(options, feed).0
+}
+
+fn profile_and_warnings(
+    options: Options,
+    feed: impl FnOnce(&mut Assembly<'_, ()>),
+) -> (Profile, Vec<String>) {
     let mut sink = ();
     let mut assembly = Assembly::new(options, &mut sink);
     feed(&mut assembly);
-    assembly.finish()
+    let mut warnings = Vec::new();
+    let profile = assembly.finish(&mut warnings);
+    (profile, warnings)
 }
 
 #[test]
@@ -94,7 +103,7 @@ fn rounds_hand_on_what_is_older_than_the_round_before() {
     assert_eq!(assembly.waiting, 2);
     // Too late: newer events were already processed.
     assembly.push(&event(Kind::Entry, 5, 1, 0));
-    let profile = assembly.finish();
+    let profile = assembly.finish(&mut Vec::new());
     assert_eq!(profile.losses.out_of_order, 1);
     assert_eq!(profile.losses.pairs_back_in_time, 1);
     assert_eq!(sink, [10, 25]);
@@ -206,4 +215,36 @@ proptest! {
             prop_assert_eq!(merged, whole);
         }
     }
+}
+
+#[test]
+fn threads_beyond_the_limit_share_a_row_without_times() {
+    const BEYOND: u32 = 100;
+    let feed = |assembly: &mut Assembly<'_, ()>| {
+        for thread in 0..MOST_THREADS as u32 + BEYOND {
+            let time_ns = 100 * u64::from(thread);
+            assembly.introduce(thread, Vcpu { vm: Some(thread), number: None, thread: Some(thread) });
+            assembly.push(&event(Kind::Exit, time_ns, thread, 0));
+            assembly.push(&event(Kind::Entry, time_ns + 10, thread, 0));
+            if thread % 1000 == 0 {
+                assembly.round();
+            }
+        }
+        assert_eq!((assembly.threads.len(), assembly.by_key.len()), (MOST_THREADS + 1, MOST_THREADS));
+    };
+    let (profile, warnings) = profile_and_warnings(Options::default(), feed);
+    assert!(warnings[0].contains("; 100 exits of further ones"), "{warnings:?}");
+    // Of the others only the last ten are asked for.
+    let from_ns = Some(100 * (MOST_THREADS as u64 + 90));
+    let (part, warnings) = profile_and_warnings(Options { from_ns, ..Options::default() }, feed);
+    assert_eq!((part.vcpus().len(), part.total()), (1, 10));
+    assert!(warnings[0].contains("; 10 exits of further ones"), "{warnings:?}");
+    let to_ns = Some(1000);
+    assert!(profile_and_warnings(Options { to_ns, ..Options::default() }, feed).1.is_empty());
+    assert_eq!(profile.total(), MOST_THREADS as u64 + u64::from(BEYOND));
+    let [others, own, ..] = profile.vcpus() else { unreachable!() };
+    assert_eq!(others.vcpu, Vcpu::default());
+    assert_eq!((own.vcpu.vm, own.reasons[&CPUID].handling.total_ns()), (Some(0), 10));
+    let exits = &others.reasons[&CPUID];
+    assert_eq!((exits.count, exits.handling.count()), (BEYOND.into(), 0));
 }

@@ -1,4 +1,7 @@
-//! Little-endian numbers in bytes that may end too early.
+//! Little-endian numbers in byte slices that may be too short.
+
+/// The largest section that is read at once, in bytes: the descriptions of all events have a few megabytes.
+pub(crate) const MOST_SECTION: usize = 64 << 20;
 
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))

@@ -112,6 +112,12 @@ impl Decoder {
         self.slot(id).is_some_and(|slot| self.exits == Some(slot))
     }
 
+    /// The name of the event with this ID, if its fields are read.
+    pub(crate) fn name_of_read(&self, id: u64) -> Option<&str> {
+        let slot = self.slot(id).filter(|&slot| !matches!(self.recipes[slot], Recipe::Counted))?;
+        Some(&self.names[slot])
+    }
+
     /// The events' names, `system:event`, by slot.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)

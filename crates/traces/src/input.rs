@@ -4,12 +4,19 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Error;
 
-/// Enough to recognise every format by.
+/// The number of bytes that are copied at a time.
+const PIECE: u64 = 1 << 20;
+/// Enough bytes to recognise every format.
 const START: usize = 64 << 10;
+/// The limit of copied bytes: this number, or [`COPIED_TIMES`] times the compressed size if that is more. Recordings
+/// compress ten to twenty times.
+const COPIED: u64 = 1 << 30;
+const COPIED_TIMES: u64 = 100;
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
@@ -49,6 +56,22 @@ pub(crate) struct Input {
     start: Vec<u8>,
     body: Body,
     failure: Failure,
+    /// The number of compressed bytes that were read; `None` if the recording is not compressed.
+    packed: Option<Arc<AtomicU64>>,
+}
+
+/// Counts the bytes that are read.
+struct Counted<R> {
+    inner: R,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(buffer)?;
+        self.bytes.fetch_add(length as u64, Ordering::Relaxed);
+        Ok(length)
+    }
 }
 
 enum Body {
@@ -100,7 +123,7 @@ impl Input {
                     file.rewind().map_err(failed)?;
                     if !packed(&start) {
                         let body = Body::File(file);
-                        return Ok(Self { name, start, body, failure: Failure::default() });
+                        return Ok(Self { name, start, body, failure: Failure::default(), packed: None });
                     }
                 }
                 Box::new(file)
@@ -113,11 +136,12 @@ impl Input {
     /// Reads the first bytes of a stream, which can be read only once.
     pub(crate) fn of_stream(name: String, mut reader: Box<dyn Read + Send>) -> Result<Self, Error> {
         let failed = |source| Error::Read { name: name.clone(), source };
-        let failure = Failure::default();
+        let (failure, mut bytes) = (Failure::default(), None);
         let mut start = beginning(&mut reader).map_err(failed)?;
         if packed(&start) {
             let zstd = start.starts_with(ZSTD);
-            let whole = io::Cursor::new(start).chain(reader);
+            let read = Arc::clone(bytes.get_or_insert_default());
+            let whole = Counted { inner: io::Cursor::new(start).chain(reader), bytes: read };
             reader = if zstd {
                 Box::new(zstd::Decoder::new(whole).map_err(failed)?)
             } else {
@@ -128,7 +152,7 @@ impl Input {
         } else {
             reader = Box::new(Lenient { inner: reader, failure: failure.clone() });
         }
-        Ok(Self { name, start, body: Body::Stream(reader), failure })
+        Ok(Self { name, start, body: Body::Stream(reader), failure, packed: bytes })
     }
 
     /// The first bytes, up to 64 KiB.
@@ -152,13 +176,33 @@ impl Input {
     /// The whole recording as a seekable file, with its length in bytes. A stream is copied to an unnamed file in the
     /// directory for temporary files, unless it decompresses to so much more than its size that it may never end.
     pub(crate) fn into_file(self) -> Result<(File, u64), Error> {
+        self.into_file_within(COPIED)
+    }
+
+    fn into_file_within(self, limit: u64) -> Result<(File, u64), Error> {
         let name = self.name.clone();
         let failed = |source| Error::Spool { name: name.clone(), source };
         let file = match self.body {
             Body::File(file) => file,
             Body::Stream(_) => {
                 let mut copy = tempfile::tempfile().map_err(failed)?;
-                io::copy(&mut self.into_stream(), &mut copy).map_err(failed)?;
+                let (packed, mut stream) = (self.packed.clone(), self.into_stream());
+                let mut length = 0;
+                loop {
+                    let copied = io::copy(&mut stream.by_ref().take(PIECE), &mut copy).map_err(failed)?;
+                    length += copied;
+                    if copied == 0 {
+                        break;
+                    }
+                    let packed = packed.as_ref().map_or(length, |packed| packed.load(Ordering::Relaxed));
+                    if length > limit.max(packed.saturating_mul(COPIED_TIMES)) {
+                        return Err(Error::Unsupported {
+                            name,
+                            what: format!("packed more than {COPIED_TIMES}-fold, as no recording is"),
+                            next: "unpack it into a file",
+                        });
+                    }
+                }
                 copy
             }
         };
@@ -230,6 +274,15 @@ mod tests {
         input.into_stream().read_to_end(&mut read).unwrap();
         assert!(read.len() > bytes.len() / 4 && bytes.starts_with(&read));
         assert!(failure.take().is_some());
+    }
+
+    #[test]
+    fn an_archive_that_holds_far_more_than_recordings_do_is_not_unpacked() {
+        let file = stored(&zstd::encode_all(io::repeat(0).take(3 * PIECE), 1).unwrap());
+        let open = || Input::open(&file.path().into()).unwrap();
+        assert_eq!(open().into_file_within(3 * PIECE).unwrap().1, 3 * PIECE);
+        let error = open().into_file_within(PIECE).unwrap_err().to_string();
+        assert!(error.contains("unpack it into a file"), "{error}");
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(crate) struct LossMarks {
     /// CPUs without an event since their last loss, with the time of the last event before it.
     open: FxHashMap<u16, u64>,
     anywhere: Spans,
+    /// Events may be missing at any time.
+    always: bool,
 }
 
 /// Time spans, sorted by start.
@@ -55,6 +57,11 @@ impl LossMarks {
         *from_ns = after_ns.min(*from_ns);
     }
 
+    /// Records that events of all CPUs may be missing at any time.
+    pub(crate) fn always(&mut self) {
+        self.always = true;
+    }
+
     /// Tests whether [`Self::event`] has to be called.
     pub(crate) fn wait_for_event(&self) -> bool {
         !self.open.is_empty()
@@ -72,7 +79,7 @@ impl LossMarks {
     /// Tests whether one of `cpus` lost events between `from_ns` and `to_ns`.
     #[inline]
     pub(crate) fn between(&self, cpus: [u16; 2], from_ns: u64, to_ns: u64) -> bool {
-        !self.is_empty() && cpus.iter().any(|&cpu| self.of_cpu(cpu, from_ns, to_ns))
+        self.always || !self.is_empty() && cpus.iter().any(|&cpu| self.of_cpu(cpu, from_ns, to_ns))
     }
 
     fn of_cpu(&self, cpu: u16, from_ns: u64, to_ns: u64) -> bool {
@@ -90,11 +97,11 @@ impl LossMarks {
 
     /// Tests whether one of these spans overlaps that from `from_ns` to `to_ns`.
     pub(crate) fn anywhere(&self, from_ns: u64, to_ns: u64) -> bool {
-        self.anywhere.overlap(from_ns, to_ns)
+        self.always || self.anywhere.overlap(from_ns, to_ns)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_cpu.is_empty() && self.open.is_empty()
+        !self.always && self.by_cpu.is_empty() && self.open.is_empty()
     }
 }
 
@@ -146,5 +153,7 @@ mod tests {
             assert_eq!(marks.anywhere(from_ns, to_ns), lost, "{from_ns} to {to_ns}");
         }
         assert!(!marks.anywhere(2002, u64::MAX));
+        marks.always();
+        assert!(marks.anywhere(2002, u64::MAX) && marks.between([0, 1], 5, 6) && !marks.is_empty());
     }
 }

@@ -118,7 +118,9 @@ pub(crate) struct Pairing {
     mmio_start_ns: Option<u64>,
     waiting: Waiting,
     last_access: Option<(Kind, u64)>,
-    /// Accesses of MSRs and the APIC since the last entry, of an exit that is still to come.
+    /// The events are those of several threads, so that exits and accesses have no times.
+    pub(crate) is_mixed: bool,
+    /// Accesses to MSRs and the APIC since the last entry, whose exit may follow.
     early: Vec<Event>,
     /// The accesses of the open exit, if they are wanted.
     noted: Vec<AccessRecord>,
@@ -241,6 +243,7 @@ impl Pairing {
         };
         let handling_ns = end.time_ns.checked_sub(open.time_ns);
         let handling_ns = match handling_ns {
+            _ if self.is_mixed => None,
             _ if lost => {
                 shared.losses.pairs_across_loss += 1;
                 None
@@ -321,7 +324,8 @@ impl Pairing {
         if event.kind == Kind::MmioRead && !shared.whole_exits {
             let start_ns = self.mmio_start_ns.take();
             let cpus = [self.exit.cpu, event.cpu];
-            let whole = |&start_ns: &u64| !shared.marks.between(cpus, start_ns, event.time_ns);
+            let whole =
+                |&start_ns: &u64| !self.is_mixed && !shared.marks.between(cpus, start_ns, event.time_ns);
             let ns = start_ns.filter(whole).and_then(|start| event.time_ns.checked_sub(start));
             if let Some(ns) = ns {
                 self.accesses.row(number).handling.add(ns);

@@ -87,7 +87,7 @@ fn records(
     name: &str,
 ) -> Result<Records, Error> {
     let failed = |source| Error::Read { name: name.to_owned(), source };
-    let (sections, whole) = header.features(&file, length);
+    let (sections, whole) = header.features(&file, length, name)?;
     let mut records_at = |schema| {
         file.seek(SeekFrom::Start(header.data.offset)).map_err(failed)?;
         let file = Box::new(file.try_clone().map_err(failed)?);

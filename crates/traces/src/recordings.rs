@@ -90,6 +90,14 @@ impl Recordings {
         self.files.iter().filter_map(|file| file.observed).reduce(Span::join)
     }
 
+    /// The time of the first event of each recording, regardless of the selected time.
+    #[must_use]
+    pub fn first_ns(&self) -> Vec<u64> {
+        let from_ns = self.options.from_ns.unwrap_or(0);
+        let first_ns = |span: Span| span.first_ns.saturating_sub(from_ns);
+        self.files.iter().map(|file| file.observed.map_or(0, first_ns)).collect()
+    }
+
     /// Tests whether some recording is damaged.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
@@ -154,6 +162,7 @@ mod tests {
         let span = |first_ns, last_ns| Some(Span { first_ns, last_ns });
         assert_eq!(observed, [span(110, 120), span(1010, 1060), None]);
         assert_eq!(all.observed_ns(), 60);
+        assert_eq!(all.first_ns(), [100, 1000, 0], "of the last one nothing was asked for");
     }
 
     #[test]

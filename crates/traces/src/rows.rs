@@ -32,18 +32,13 @@ impl ReasonRow {
     }
 }
 
-/// Rows by reason. VMX and SVM codes share the table: a recording has one of them, as a rule.
-#[derive(Debug)]
+/// Rows by reason. VMX and SVM codes share the table, because a recording usually has only one kind.
+#[derive(Debug, Default)]
 pub(crate) struct ReasonRows {
-    direct: Box<[u16; DIRECT]>,
+    /// Empty until there is a second reason: threads that were seen only once do not need it.
+    direct: Vec<u16>,
     others: FxHashMap<ExitReason, u16>,
     rows: Vec<ReasonRow>,
-}
-
-impl Default for ReasonRows {
-    fn default() -> Self {
-        Self { direct: Box::new([NONE; DIRECT]), others: FxHashMap::default(), rows: Vec::new() }
-    }
 }
 
 impl ReasonRows {
@@ -59,19 +54,27 @@ impl ReasonRows {
 
     #[cold]
     fn find_elsewhere(&mut self, reason: ExitReason, series: impl FnOnce() -> SeriesIndex) -> u16 {
-        if let Some(&row) = self.others.get(&reason) {
-            return row;
+        let row = self.others.get(&reason).copied().unwrap_or_else(|| {
+            // Only a corrupt file has more reasons than 16 bits can count; they are counted in the last row.
+            let next = self.rows.len().min(usize::from(NONE) - 1) as u16;
+            if usize::from(next) == self.rows.len() {
+                self.rows.push(ReasonRow { reason, exits: Exits::default(), series: series() });
+            }
+            self.others.insert(reason, next);
+            next
+        });
+        if self.direct.is_empty() && self.rows.len() > 1 {
+            self.direct = vec![NONE; DIRECT];
         }
-        // Reasons beyond what 16 bits count are those of a broken file; they end up in the last row.
-        let next = self.rows.len().min(usize::from(NONE) - 1) as u16;
-        if usize::from(next) == self.rows.len() {
-            self.rows.push(ReasonRow { reason, exits: Exits::default(), series: series() });
-        }
-        self.others.insert(reason, next);
         if let Some(direct) = self.direct.get_mut(reason.code as usize).filter(|direct| **direct == NONE) {
-            *direct = next;
+            *direct = row;
         }
-        next
+        row
+    }
+
+    /// The number of exits of all reasons.
+    pub(crate) fn count(&self) -> u64 {
+        self.rows.iter().map(|row| row.exits.count).sum()
     }
 
     pub(crate) fn row(&mut self, number: u16) -> &mut ReasonRow {
@@ -96,20 +99,13 @@ struct Recent {
 const RECENT: usize = 64;
 
 /// Rows by access.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AccessRows {
-    recent: Box<[Recent; RECENT]>,
+    /// Empty until there is an access.
+    recent: Vec<Recent>,
     index: FxHashMap<(Kind, u64), u32>,
     other: Option<u32>,
     rows: Vec<(Access, Exits)>,
-}
-
-impl Default for AccessRows {
-    fn default() -> Self {
-        // An exit is not an access.
-        let none = Recent { value: 0, row: 0, kind: Kind::Exit };
-        Self { recent: Box::new([none; RECENT]), index: FxHashMap::default(), other: None, rows: Vec::new() }
-    }
 }
 
 impl AccessRows {
@@ -117,12 +113,14 @@ impl AccessRows {
     /// an event without an access.
     #[inline]
     pub(crate) fn find(&mut self, event: &Event, room: &mut AccessRoom) -> Option<u32> {
-        let place = Self::place(event);
-        let recent = &self.recent[place];
-        if recent.value == event.value && recent.kind == event.kind && event.kind != Kind::Exit {
-            return Some(recent.row);
+        match self.recent.get(Self::place(event)) {
+            Some(recent)
+                if recent.value == event.value && recent.kind == event.kind && event.kind != Kind::Exit =>
+            {
+                Some(recent.row)
+            }
+            _ => self.find_elsewhere(event, room),
         }
-        self.find_elsewhere(event, room)
     }
 
     /// Registers of one device are adjacent, those of different devices are in different pages.
@@ -134,6 +132,10 @@ impl AccessRows {
     fn find_elsewhere(&mut self, event: &Event, room: &mut AccessRoom) -> Option<u32> {
         let key = (event.kind, event.value);
         if let Some(&row) = self.index.get(&key) {
+            if self.recent.is_empty() {
+                // A kind that no access has.
+                self.recent = vec![Recent { value: 0, row: 0, kind: Kind::Exit }; RECENT];
+            }
             self.recent[Self::place(event)] = Recent { value: event.value, row, kind: event.kind };
             return Some(row);
         }

@@ -226,7 +226,8 @@ impl<'s, S: Sink> Text<'s, S> {
             warnings.push(format!("{} without an event passed over", counted(self.strange, "line")));
         }
         let origin = Origin { bytes, ..self.origin };
-        Ok(Reading { profile: self.assembly.finish(), origin, damage, warnings })
+        let profile = self.assembly.finish(&mut warnings);
+        Ok(Reading { profile, origin, damage, warnings })
     }
 }
 

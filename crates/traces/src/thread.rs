@@ -62,7 +62,14 @@ impl Thread {
         }
     }
 
-    /// Takes an event; `true` when it is the first that waits. Memory comes from `spare`.
+    /// The row for all threads beyond the limit: without a VM, and without times.
+    pub(crate) fn of_others() -> Self {
+        let mut others = Self::new(Vcpu::default());
+        others.pairing.is_mixed = true;
+        others
+    }
+
+    /// Adds an event; `true` if it is the only one that waits. Memory comes from `spare`.
     pub(crate) fn push(&mut self, event: &Event, spare: &mut Vec<Vec<Event>>) -> bool {
         self.ordered &= event.time_ns >= self.newest_waiting_ns;
         self.newest_waiting_ns = self.newest_waiting_ns.max(event.time_ns);

@@ -87,7 +87,8 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     let version = layout.facts.version.take().unwrap_or_else(|| header.version.to_string());
     let mut origin = Origin::new(Format::TraceDat);
     (origin.version, origin.host, origin.kernel, origin.bytes) = (Some(version), host, kernel, length);
-    Ok(Reading { profile: assembly.finish(), origin, damage, warnings })
+    let profile = assembly.finish(&mut warnings);
+    Ok(Reading { profile, origin, damage, warnings })
 }
 
 /// The output of `uname` on the recording machine.

@@ -109,14 +109,14 @@ fn read_records(
     let oddities = placement.oddities;
     assembly.undecoded(found.undecoded);
     tally.named().for_each(|(name, count)| assembly.count_event(&name, count));
-    let profile = assembly.finish();
+    let mut warnings = Vec::new();
+    let profile = assembly.finish(&mut warnings);
     let damage = records.damage.take();
     if found.exits + found.entries == 0 && damage.is_none() {
         let count = |(event, count): (&String, &u64)| format!("{count} {event}");
         let events: Vec<_> = profile.events.iter().map(count).collect();
         return Err(Error::NoExitsOfXen { name, found: events.join(", ") });
     }
-    let mut warnings = Vec::new();
     if told_hz.is_none() {
         warnings.push(frequency_warning(survey.hz));
     }

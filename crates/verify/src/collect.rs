@@ -175,9 +175,11 @@ fn at_samples(duration: Duration, stop: &AtomicBool, mut sample: impl FnMut()) {
     sample();
     let further = if duration.is_zero() { 0 } else { SAMPLES - 1 };
     for number in 1..=further {
-        // Observations until a signal count too.
-        let _ = pause(start + duration * number / further, stop);
+        let goes_on = pause(start + duration * number / further, stop);
         sample();
+        if !goes_on {
+            break;
+        }
     }
 }
 
@@ -235,6 +237,17 @@ mod tests {
             samples
         };
         assert_eq!([Duration::ZERO, Duration::from_millis(1)].map(count), [1, SAMPLES]);
+    }
+
+    #[test]
+    fn a_stop_ends_with_the_state_at_that_time() {
+        let stop = AtomicBool::new(false);
+        let mut samples = 0;
+        at_samples(Duration::from_secs(20), &stop, || {
+            samples += 1;
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(samples, 2);
     }
 
     #[test]

@@ -302,7 +302,7 @@ impl Course {
                     }
                     (self.chart("Exits a second", &per_ns, &per_second))
                     @if !busy.is_empty() {
-                        (self.chart("Handling them, in percent of one CPU, without HLT and MWAIT", &busy, &share))
+                        (self.chart("Handling them, in percent of one CPU, without HLT", &busy, &share))
                     }
                     (self.table())
                 }

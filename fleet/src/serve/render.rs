@@ -212,7 +212,7 @@ pub(super) fn hosts(hosts: &[Host], is_cut: bool, filter: &str) -> Markup {
                     p { @if filter.is_empty() { "The data set has no host in these days." } @else { "No host has " (name(filter)) "." } }
                 } @else {
                     (render("Hosts", &columns, 0))
-                    p.muted { "Exits, and the CPU time of their handling without HLT and MWAIT in percent of one CPU, are of the "
+                    p.muted { "Exits, and the CPU time of their handling without HLT in percent of one CPU, are of the "
                         "last hour that was observed of each host." }
                 }
                 @if is_cut { p.bad { "There are more hosts than are shown; exitless-fleet query has all of them." } }

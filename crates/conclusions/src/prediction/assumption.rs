@@ -25,7 +25,12 @@ impl Default for Assumption {
         Self {
             hypervisor: Hypervisor::Kvm,
             apicv: Apicv { posted_interrupts: true, ipi_virtualization: false },
-            avic: Avic { x2apic: true, ipi_virtualization: true, keeps_cr8_intercept: None },
+            avic: Avic {
+                x2apic: true,
+                ipi_virtualization: true,
+                keeps_cr8_intercept: None,
+                passes_served_msrs: None,
+            },
             host_tick_hz: 250,
         }
     }
@@ -63,4 +68,8 @@ pub struct Avic {
     /// reset, or had an interrupt pending, while AVIC was inhibited. Fixed in mainline 7.0-rc4 (87d0f901a9bd), and in later
     /// releases of stable series. `None` if the kernel is unknown.
     pub keeps_cr8_intercept: Option<bool>,
+    /// True if KVM with x2AVIC lets the guest reach all MSRs that the processor serves (mainline 7.2, 7f4b7092d9a1 and
+    /// 8c63179d975f, and later releases of stable series). Earlier kernels pass the MSRs of a list, which lacks SELF_IPI.
+    /// `None` if the kernel is unknown.
+    pub passes_served_msrs: Option<bool>,
 }

@@ -255,6 +255,28 @@ fn writes_of_cr8_go_for_certain_only_with_a_kernel_that_lets_them() {
 }
 
 #[test]
+fn a_kernel_before_the_fix_intercepts_self_ipis_with_x2avic() {
+    let of = |passes_served_msrs, reason, access| {
+        let mut assumption = without_ticks();
+        assumption.avic.passes_served_msrs = passes_served_msrs;
+        gone(&predict(&profile(&[(reason, 40), (access, 40)], &[]), SECOND, &assumption), access)
+    };
+    assert_eq!(of(Some(false), "msr", "SELF_IPI:W"), (0.0, 0.0, 0.0));
+    assert_eq!(of(None, "msr", "SELF_IPI:W"), (0.0, 40.0, 40.0));
+    assert_eq!(of(Some(true), "msr", "SELF_IPI:W"), (40.0, 40.0, 40.0));
+    assert_eq!(of(Some(false), "msr", "ISR3:R"), (0.0, 0.0, 0.0));
+    assert_eq!(of(Some(false), "MSR_WRITE", "SELF_IPI:W"), (40.0, 40.0, 40.0));
+}
+
+#[test]
+fn an_nmi_ends_with_an_exit_whatever_is_on() {
+    for reason in ["iret", "NMI_WINDOW"] {
+        let prediction = predict(&profile(&[(reason, 5)], &[]), SECOND, &without_ticks());
+        assert_eq!((gone(&prediction, reason), prediction.rows[0].rule), ((0.0, 0.0, 0.0), Rule::NmiWindow));
+    }
+}
+
+#[test]
 fn silence_is_no_sign_where_the_guest_ends_interrupts_without_exits() {
     let rows = [("MSR_WRITE", 58), ("ICR:W", 36), ("TSC_DEADLINE:W", 22)];
     let prediction = predict(&profile(&rows, &[("kvm:kvm_pv_eoi", 40)]), SECOND, &without_ticks());
@@ -399,6 +421,7 @@ fn what_is_said_of_xen_names_no_source_of_another_hypervisor() {
         Rule::TimerFires,
         Rule::LeftByHardware,
         Rule::NoAvicInXen,
+        Rule::NmiWindow,
         Rule::Unrelated,
     ];
     for rule in rules {

@@ -70,12 +70,13 @@ fn any_profile(vm: u32) -> impl Strategy<Value = Profile> {
 }
 
 fn any_assumption() -> impl Strategy<Value = Assumption> {
-    let switches = (any::<[bool; 5]>(), any::<Option<bool>>());
-    switches.prop_map(|([posted_interrupts, ipi_virtualization, x2apic, ticks, xen], keeps_cr8_intercept)| {
+    let switches = (any::<[bool; 5]>(), any::<[Option<bool>; 2]>());
+    switches.prop_map(|([posted_interrupts, ipi_virtualization, x2apic, ticks, xen], kernel)| {
+        let [keeps_cr8_intercept, passes_served_msrs] = kernel;
         Assumption {
             hypervisor: if xen { Hypervisor::Xen } else { Hypervisor::Kvm },
             apicv: Apicv { posted_interrupts, ipi_virtualization },
-            avic: Avic { x2apic, ipi_virtualization, keeps_cr8_intercept },
+            avic: Avic { x2apic, ipi_virtualization, keeps_cr8_intercept, passes_served_msrs },
             host_tick_hz: if ticks { 250 } else { 0 },
         }
     })

@@ -22,6 +22,12 @@ const ICR2: u32 = 0x310;
 const TMICT: u32 = 0x380;
 const TMCCT: u32 = 0x390;
 const SELF_IPI: u32 = 0x3f0;
+/// The registers whose MSRs KVM passes to a guest with x2AVIC before Linux 7.2, for reading and writing
+/// (`x2avic_passthrough_msrs` in `arch/x86/kvm/svm/avic.c`): of ISR, TMR and IRR the first of eight words.
+const PASSED_BY_LIST: &[u32] = &[
+    0x20, 0x30, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0, 0x100, 0x180, 0x200, 0x280, 0x300, 0x310,
+    0x330, 0x340, 0x350, 0x360, 0x370, 0x380, 0x390, 0x3e0,
+];
 /// The first register that exists only on AMD.
 const EXTENDED: u32 = 0x400;
 
@@ -102,12 +108,25 @@ impl Register {
             Direction::Read => self.read(isa, assumption.hypervisor),
             Direction::Write => self.write(isa, assumption),
         };
+        let x2avic = isa == Isa::Svm && self.mode == Mode::X2apic;
+        let listed = PASSED_BY_LIST.contains(&self.offset);
+        let rule = match rule {
+            Rule::SelfIpi | Rule::RegisterRead
+                if x2avic && !listed && assumption.avic.passes_served_msrs != Some(true) =>
+            {
+                Rule::X2avicIntercept
+            }
+            rule => rule,
+        };
+        let by_list = x2avic && listed && assumption.avic.passes_served_msrs == Some(false);
         let becomes = match rule {
             Rule::Eoi => Some(if isa == Isa::Vmx { EOI_INDUCED } else { UNACCELERATED }),
             Rule::IpiToRunning => Some(INCOMPLETE_IPI),
             Rule::IpiByProcessor => Some(APIC_WRITE),
             Rule::IpiBySoftware if isa == Isa::Svm => Some(INCOMPLETE_IPI),
-            Rule::IpiBySoftware | Rule::RegisterOfTheHost | Rule::TimerArm if self.mode == Mode::Xapic => {
+            Rule::IpiBySoftware | Rule::RegisterOfTheHost | Rule::TimerArm
+                if by_list || self.mode == Mode::Xapic =>
+            {
                 Some(self.left_by_hardware(isa))
             }
             _ => None,

@@ -5,6 +5,7 @@ fn assumption(ipi_virtualization: bool, x2apic: bool) -> Assumption {
     assumption.apicv.ipi_virtualization = ipi_virtualization;
     assumption.avic.ipi_virtualization = ipi_virtualization;
     assumption.avic.x2apic = x2apic;
+    assumption.avic.passes_served_msrs = Some(true);
     assumption
 }
 
@@ -50,6 +51,31 @@ fn every_register_of_the_x2apic_has_its_fate() {
         assert_eq!(fate(Isa::Vmx, access, &intel).0, on_intel, "{access} on Intel");
         assert_eq!(fate(Isa::Svm, access, &amd).0, on_amd, "{access} on AMD");
     }
+}
+
+#[test]
+fn kernels_that_pass_a_list_intercept_what_it_lacks_and_hand_over_what_it_has() {
+    use Rule::*;
+    let (mut listed, mut unknown) = (assumption(true, true), assumption(true, true));
+    listed.avic.passes_served_msrs = Some(false);
+    unknown.avic.passes_served_msrs = None;
+    for access in ["SELF_IPI:W", "ISR1:R", "TMR7:R", "IRR3:R", "LVT_TIMER:R"] {
+        assert_eq!(fate(Isa::Svm, access, &listed), (X2avicIntercept, None), "{access}");
+        assert_eq!(fate(Isa::Svm, access, &unknown), (X2avicIntercept, None), "{access}");
+        assert_ne!(fate(Isa::Vmx, access, &listed).0, X2avicIntercept, "{access}");
+    }
+    for (access, rule) in [("ISR0:R", RegisterRead), ("ID:R", RegisterRead), ("TPR:W", TaskPriority)] {
+        assert_eq!(fate(Isa::Svm, access, &listed), (rule, None), "{access}");
+    }
+    let unaccelerated = Some("avic_unaccelerated_access".to_owned());
+    for (access, rule) in
+        [("TMICT:W", TimerArm), ("SPIV:W", RegisterOfTheHost), ("TMCCT:R", RegisterOfTheHost)]
+    {
+        assert_eq!(fate(Isa::Svm, access, &listed), (rule, unaccelerated.clone()), "{access}");
+        assert_eq!(fate(Isa::Svm, access, &unknown), (rule, None), "{access}");
+        assert_eq!(fate(Isa::Vmx, access, &listed), (rule, None), "{access}");
+    }
+    assert_eq!(fate(Isa::Svm, "LVT_TIMER:W", &listed), (RegisterOfTheHost, None));
 }
 
 #[test]

@@ -34,7 +34,9 @@ pub enum Rule {
     TimerArm,
     /// A synthetic MSR of Hyper-V for an APIC register.
     HyperVRegister,
-    /// A register of the x2APIC under AVIC without x2AVIC.
+    /// An MSR of the x2APIC that KVM may intercept although x2AVIC serves it.
+    X2avicIntercept,
+    /// An x2APIC register under AVIC without x2AVIC.
     X2apicUnderAvic,
     /// Register accesses that cannot be split by register, because events are missing.
     NotSplit,
@@ -58,7 +60,9 @@ pub enum Rule {
     LeftByHardware,
     /// Exits on an AMD host of Xen, which does not support AVIC.
     NoAvicInXen,
-    /// Unrelated to interrupts.
+    /// The end of an NMI, or of what keeps it from being delivered.
+    NmiWindow,
+    /// Exits that are unrelated to interrupts.
     Unrelated,
 }
 
@@ -114,6 +118,10 @@ impl Rule {
                 "kicks that make a vCPU take an interrupt go; Xen's own timers and devices stay",
                 "SDM 30.6; vcpu_kick in xen/arch/x86/domain.c",
             ),
+            Self::NmiWindow => (
+                "the end of an NMI, of which APICv takes no care",
+                "SDM 25.2; vmx_enable_intr_window in xen/arch/x86/hvm/vmx/intr.c",
+            ),
             Self::Idle => (
                 "the vCPU sleeps until Xen wakes it; that time is no cost",
                 "SDM 25.1.3; hvm_hlt in xen/arch/x86/hvm/hvm.c",
@@ -167,6 +175,10 @@ impl Rule {
                 "Hyper-V's registers are emulated; the guest uses the APIC's if told (QEMU: hv-avic)",
                 "arch/x86/kvm/hyperv.c",
             ),
+            Self::X2avicIntercept => (
+                "the processor serves the register, but Linux before 7.2 and without its fix intercepts it with x2AVIC",
+                "APM 15.29.3.1; x2avic_passthrough_msrs in arch/x86/kvm/svm/avic.c, 7f4b7092d9a1 and 8c63179d975f",
+            ),
             Self::X2apicUnderAvic => (
                 "AVIC without x2AVIC leaves x2APIC registers to the host",
                 "avic_activate_vmcb in arch/x86/kvm/svm/avic.c",
@@ -203,6 +215,10 @@ impl Rule {
             Self::NoAvicInXen => (
                 "Xen uses no AVIC, in no release up to 4.22, so the exit stays",
                 "start_svm in xen/arch/x86/hvm/svm/svm.c",
+            ),
+            Self::NmiWindow => (
+                "the end of an NMI, of which neither APICv nor AVIC takes care",
+                "SDM 25.2; APM 15.21.10; svm_inject_nmi in arch/x86/kvm/svm/svm.c",
             ),
             Self::Unrelated => ("nothing to do with interrupts", "SDM appendix C; APM volume 2, appendix C"),
         }

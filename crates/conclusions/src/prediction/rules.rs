@@ -164,6 +164,7 @@ impl Vm<'_> {
             (Isa::Svm, 0x18) => vec![self.cr8_writes(reason, exits)],
             (Isa::Vmx, 45 | 56) | (Isa::Svm, 0x401 | 0x402) => whole(Rule::LeftByHardware, 0.0),
             (Isa::Vmx, 52) => whole(Rule::TimerFires, 0.0),
+            (Isa::Vmx, 8) | (Isa::Svm, 0x74) => whole(Rule::NmiWindow, 0.0),
             _ if reason.is_sleep() => whole(Rule::Idle, 0.0),
             (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => whole(Rule::NotTheApicPage, 0.0),
             _ => whole(Rule::Unrelated, 0.0),
@@ -261,8 +262,10 @@ impl Vm<'_> {
                 let ticks = self.ends_of_timers();
                 Range::within(whole - level as f64 - ticks, whole - ticks, whole, whole)
             }
-            // A guest may send to sets, broadcast, or send NMIs; Linux under KVM sends to one target at a
-            // time.
+            Rule::X2avicIntercept if self.assumption.avic.passes_served_msrs.is_none() => {
+                Range::within(0.0, whole, whole, whole)
+            }
+            // Multicast, broadcast and NMI IPIs still exit. Linux guests of KVM send to one target at a time.
             Rule::IpiByProcessor => Range::within(0.0, whole, whole, whole),
             Rule::IpiToRunning => {
                 // IPIs to halted vCPUs still exit. Each halt ends with one interrupt, which may be an IPI.

@@ -256,7 +256,7 @@ fn thread(tid: i32, role: Role, allowed: &str) -> ThreadPlace {
     ThreadPlace { tid, name: format!("thread {tid}"), role, allowed: CpuSet::parse(allowed), last: Some(0) }
 }
 
-fn many_vcpus(host: &mut Inspection) {
+pub(super) fn many_vcpus(host: &mut Inspection) {
     let vcpus = (0..600).map(|number| thread(9000 + number, Role::Vcpu(number.unsigned_abs()), "0-383"));
     first(host).threads.extend(vcpus);
 }

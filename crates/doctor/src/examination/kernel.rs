@@ -198,7 +198,7 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
             processor.vmx.get().is_some_and(|vmx| vmx.ipi_virtualization == Some(true))
         }
         "kernel-x2avic-4k" => processor.svm.get().is_some_and(|svm| svm.x2avic_extended),
-        "kernel-avic-default" => processor.svm.get().is_some_and(|svm| svm.x2avic),
+        "kernel-avic-default" | "kernel-x2avic-msrs" => processor.svm.get().is_some_and(|svm| svm.x2avic),
         "kernel-avic-ipiv" => {
             processor.erratum_1235.get() == Some(&true) && subject.is_enabled() == Some(true)
         }

@@ -287,6 +287,18 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         kind: Kind::Extra,
+        stable: &[((6, 18), 39), ((7, 1), 4)],
+        // By kernel.org's lists of the commits of 6.18.39 and 7.1.4, and by Debian's change logs.
+        looked_in: &[(6, 1), (6, 12), (6, 18), (7, 1)],
+        subject: "KVM: SVM: Only disable x2AVIC WRMSR interception for MSRs that are accelerated",
+        without: "with x2AVIC, KVM intercepts SELF_IPI and reads of most words of ISR, TMR and IRR",
+        with: "with x2AVIC, KVM passes all MSRs of the x2APIC that the CPU serves",
+        why: "a guest's IPIs to the vCPU itself need no exit then",
+        source: "Linux arch/x86/kvm/svm/avic.c, 7f4b7092d9a1 and 8c63179d975f (7.2)",
+        ..feature(X2AVIC_MSRS, "MSRs of x2APIC with x2AVIC", (7, 2))
+    },
+    Row {
+        kind: Kind::Extra,
         isa: None,
         subject: "KVM: Enable halt polling shrink parameter by default",
         without: "the time for which KVM polls falls to zero at once when polling was in vain",
@@ -691,18 +703,32 @@ pub(super) const TPR_THRESHOLD: &str = "kernel-bug-tpr-threshold";
 /// The rule about the fault that leaves writes of CR8 intercepted.
 const CR8_INTERCEPT: &str = "kernel-bug-avic-cr8";
 
-/// Tests a kernel for the fault by which writes of CR8 stay intercepted while AVIC is active, by its release and, where
-/// it is known, its build (`uname -r` and `-v`). `None` where they do not tell.
+/// The rule of the change by which a guest with x2AVIC reaches all MSRs that the CPU serves.
+const X2AVIC_MSRS: &str = "kernel-x2avic-msrs";
+
+/// Tests a kernel, by its release and its build (`uname -r` and `-v`, the latter if known), for the fault that leaves
+/// writes of CR8 intercepted while AVIC is active. `None` if they do not show it.
 #[must_use]
 pub fn keeps_cr8_intercept(release: &str, build: Option<&str>) -> Option<bool> {
+    has(CR8_INTERCEPT, release, build).map(|fixed| !fixed)
+}
+
+/// Tests a kernel in the same way for passing all MSRs that x2AVIC serves.
+#[must_use]
+pub fn passes_served_msrs(release: &str, build: Option<&str>) -> Option<bool> {
+    has(X2AVIC_MSRS, release, build)
+}
+
+/// Tests whether a kernel has the feature of a row, or the fix.
+fn has(rule: &str, release: &str, build: Option<&str>) -> Option<bool> {
     let release = Release::parse(release, build)?;
     // Debian before 13 has its stable release only in the build; its release is, for instance, 6.1.0-28.
     if build.is_none() && release.patch == Some(0) && release.candidate.is_none() {
         return None;
     }
-    match cr8_row()?.judge(&release) {
-        Has::Yes => Some(false),
-        Has::No => Some(true),
+    match row_of(rule)?.judge(&release) {
+        Has::Yes => Some(true),
+        Has::No => Some(false),
         Has::Unknown => None,
     }
 }
@@ -710,11 +736,11 @@ pub fn keeps_cr8_intercept(release: &str, build: Option<&str>) -> Option<bool> {
 /// The kernels without the fault that leaves writes of CR8 intercepted, for people.
 #[must_use]
 pub fn without_cr8_intercept() -> String {
-    cr8_row().map(Row::newer).unwrap_or_default()
+    row_of(CR8_INTERCEPT).map(Row::newer).unwrap_or_default()
 }
 
-fn cr8_row() -> Option<&'static Row> {
-    ROWS.iter().find(|row| row.rule == CR8_INTERCEPT)
+fn row_of(rule: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.rule == rule)
 }
 
 /// The presence of a row's feature in a release (for a bug: of its fix).
@@ -1038,5 +1064,24 @@ mod tests {
         let debian = "#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1 (2024-11-22)";
         assert_eq!(keeps_cr8_intercept("6.1.0-28-amd64", Some(debian)), Some(true));
         assert!(without_cr8_intercept().contains("6.12.78"));
+    }
+
+    #[test]
+    fn kernels_before_the_fix_intercept_msrs_that_x2avic_serves() {
+        for (release, expected) in [
+            ("6.1.190", Some(false)),
+            ("6.12.118+deb13-amd64", Some(false)),
+            ("6.18.38", Some(false)),
+            ("6.18.39", Some(true)),
+            ("7.1.3-arch1-1", Some(false)),
+            ("7.1.4-arch1-1", Some(true)),
+            ("7.2.0-rc1", Some(true)),
+            ("7.3.4", Some(true)),
+            // Not looked in.
+            ("6.6.150", None),
+            ("5.14.0-427.13.1.el9_4.x86_64", None),
+        ] {
+            assert_eq!(passes_served_msrs(release, None), expected, "{release}");
+        }
     }
 }

@@ -36,27 +36,47 @@ const LARGEST_IN_MESSAGE: u32 = 0xfe;
 /// The largest APIC ID in a guest for which AVIC works, or may work, on this host, and the name of the limit.
 pub(super) fn largest_apic_id(subject: &Subject<'_>) -> Option<(u32, &'static str)> {
     let svm = subject.host.processor.svm.get()?;
-    let extended = ROWS.iter().find(|row| row.rule == "kernel-x2avic-4k").is_some_and(|row| {
-        svm.x2avic_extended && subject.release.as_ref().is_some_and(|release| row.judge(release) == Has::Yes)
-    });
-    Some(match (svm.x2avic, extended) {
-        (true, true) => (LARGEST[2], "x2AVIC with its extension"),
-        (true, false) => (LARGEST[1], "x2AVIC"),
+    Some(match (svm.x2avic, has_extension(subject)) {
+        (true, Ok(false)) => (LARGEST[1], "x2AVIC"),
+        (true, _) => (LARGEST[2], "x2AVIC with its extension"),
         _ => (LARGEST[0], "AVIC"),
     })
+}
+
+/// Tests whether CPU and kernel have the extension of x2AVIC; `Err` is the reason why that is not known.
+fn has_extension(subject: &Subject<'_>) -> Result<bool, String> {
+    if !subject.host.processor.svm.get().is_some_and(|svm| svm.x2avic && svm.x2avic_extended) {
+        return Ok(false);
+    }
+    let row = ROWS.iter().find(|row| row.rule == "kernel-x2avic-4k");
+    let (Some(row), Some(release)) = (row, &subject.release) else {
+        return Err("the kernel's release is not known".to_owned());
+    };
+    match row.judge(release) {
+        Has::Yes => Ok(true),
+        Has::No => Ok(false),
+        Has::Unknown => Err(row.doubt(release)),
+    }
 }
 
 fn guest_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
     if !subject.is_kvm_on(Isa::Svm) || subject.is_enabled() != Some(true) {
         return None;
     }
-    let (largest, by) = largest_apic_id(subject)?;
-    // IDs have gaps where the topology is not a power of two, so this is the least that a VM can have.
+    let doubt = has_extension(subject).err();
+    let (largest, by) = match doubt {
+        Some(_) => (LARGEST[1], "x2AVIC"),
+        None => largest_apic_id(subject)?,
+    };
+    // The number of vCPUs is a lower bound: IDs have gaps if the topology is not a power of two.
     let beyond = |count: usize| u32::try_from(count).unwrap_or(u32::MAX) > largest + 1;
     let over: Vec<_> = subject.running().iter().filter(|vm| beyond(vcpus(vm))).collect();
-    let verdict = match over.as_slice() {
-        [] => Verdict::pass(format!("{by} takes APIC IDs up to {largest}")),
-        some => Verdict::fail(format!(
+    let verdict = match (over.as_slice(), doubt) {
+        ([], _) => Verdict::pass(format!("{by} takes APIC IDs up to {largest}")),
+        (_, Some(why)) => {
+            Verdict::skip(format!("APIC IDs above {largest} need the extension of x2AVIC: {why}"))
+        }
+        (some, None) => Verdict::fail(format!(
             "APIC IDs above {largest}, the limit of {by}, in {}",
             counted(some.len() as u64, "VM")
         ))
@@ -83,4 +103,34 @@ fn host_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
     } else {
         Verdict::pass(format!("the largest is {largest}")).resting_on(fact)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use host::Fact;
+
+    use super::*;
+    use crate::State;
+    use crate::examination::cases::{many_vcpus, on};
+
+    #[test]
+    fn a_vm_beyond_x2avic_fails_only_if_the_kernel_lacks_the_extension() {
+        let judged = |release: &str| {
+            let mut host = on("zen4").inspect();
+            many_vcpus(&mut host);
+            host.processor.svm.value.as_mut().unwrap().x2avic_extended = true;
+            let release = release.to_owned();
+            host.kernel.release = Fact::known(release.clone(), "/proc/sys/kernel/osrelease", release);
+            host.kernel.version = Fact::default();
+            let subject = Subject::new(&host);
+            (guest_apic_ids(&subject).unwrap().state, largest_apic_id(&subject).unwrap().0)
+        };
+        assert_eq!(judged("6.12.100"), (State::Fail, 511));
+        assert_eq!(judged("6.19.0"), (State::Pass, 4095));
+        let (state, largest) = judged("6.12.0-55.9.1.el10_0.x86_64");
+        let State::Skip(why) = state else { panic!("{state:?}") };
+        assert!(why.starts_with("APIC IDs above 511 need the extension of x2AVIC: "), "{why}");
+        // Rules over definitions do not hold against a VM what is not known.
+        assert_eq!(largest, 4095);
+    }
 }

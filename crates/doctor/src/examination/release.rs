@@ -30,6 +30,8 @@ pub enum Vendor {
     Anolis,
     /// openEuler (Huawei).
     OpenEuler,
+    /// Another vendor, known only by the form of its releases.
+    Other,
 }
 
 impl Vendor {
@@ -44,6 +46,7 @@ impl Vendor {
             Self::Oracle => "Oracle",
             Self::Anolis => "Anolis",
             Self::OpenEuler => "openEuler",
+            Self::Other => "this vendor",
         }
     }
 
@@ -56,6 +59,7 @@ impl Vendor {
             }
             Self::Suse => "`rpm -q --changelog kernel-default`",
             Self::Ubuntu => "`apt-get changelog linux-modules-$(uname -r)`",
+            Self::Other => "the change log of the kernel's package",
             Self::Proxmox => "the change log of the Ubuntu kernel that Proxmox's change log names",
         }
     }
@@ -90,13 +94,13 @@ impl Release {
         let (base, rest) = text.split_once('-').unwrap_or((text, ""));
         let mut numbers = base.split('.').map(leading);
         let version = (numbers.next()??, numbers.next()??);
-        let vendor = vendor(text, build);
+        let own = numbers.next().flatten();
+        let vendor = vendor(text, build).or_else(|| vendor_by_form(own, rest));
         let tree = match vendor {
             None => Tree::Stable,
             Some(Vendor::Oracle) => Tree::Uek,
             Some(_) => Tree::Vendor,
         };
-        let own = numbers.next().flatten();
         let patch = match tree {
             Tree::Stable => build.and_then(|build| debian_patch(build, version)).or(own),
             Tree::Uek | Tree::Vendor => None,
@@ -147,7 +151,7 @@ fn vendor(text: &str, build: Option<&str>) -> Option<Vendor> {
     }
     [
         (any(&begins("el")), Vendor::RedHat),
-        (any(&begins("an")), Vendor::Anolis),
+        (any(&begins("an")) || any(&begins("al")), Vendor::Anolis),
         (any(&begins("oe")), Vendor::OpenEuler),
         (any(&|one| one == "default"), Vendor::Suse),
     ]
@@ -155,7 +159,40 @@ fn vendor(text: &str, build: Option<&str>) -> Option<Vendor> {
     .find_map(|(is, vendor)| is.then_some(vendor))
 }
 
-/// `#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1 (2024-11-22)`: the release itself says `6.1.0-28-amd64`.
+/// The vendor by the form of a release, of which `rest` is the part after the first dash.
+fn vendor_by_form(patch: Option<u16>, rest: &str) -> Option<Vendor> {
+    /// Marks of distributions that build stable releases, and of release candidates.
+    const STABLE: [&str; 4] = ["deb", "fc", "mga", "rc"];
+    /// Ubuntu's flavours that others could have too.
+    const UBUNTU: [&str; 8] = ["azure", "oracle", "kvm", "nvidia", "raspi", "oem", "intel", "ibm"];
+    /// Ends of releases of Debian, and of other distributions that build stable releases.
+    const FOLLOWERS: [&str; 5] = ["amd64", "686", "pae", "lts", "MANJARO"];
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_mark = |word: &str| {
+        let name = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        let is_short = (2..4).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_lowercase());
+        is_short && name.len() < word.len() && !STABLE.contains(&name)
+    };
+    let mut dashes = rest.split('-');
+    let number = dashes.next().unwrap_or_default();
+    let mut words = number.split('.');
+    if !words.next().is_some_and(is_number) {
+        return None;
+    }
+    // 5.14.0-427.31.1.vz9.80.31
+    if words.any(is_mark) {
+        return Some(Vendor::Other);
+    }
+    // 6.8.0-1015-azure
+    let flavour = dashes.next_back().filter(|_| patch == Some(0))?;
+    if is_number(number) && UBUNTU.contains(&flavour) {
+        return Some(Vendor::Ubuntu);
+    }
+    (!FOLLOWERS.contains(&flavour) && !is_number(flavour)).then_some(Vendor::Other)
+}
+
+/// The patch level in Debian's build, such as `#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1 (2024-11-22)`, whose
+/// release is `6.1.0-28-amd64`.
 fn debian_patch(build: &str, version: (u16, u16)) -> Option<u16> {
     let mut numbers = build.split("Debian ").nth(1)?.split(['.', '-', '~', '+', ' ']).map(leading);
     let told = (numbers.next()??, numbers.next()??);
@@ -200,10 +237,24 @@ mod tests {
             ("6.8.12-4-pve", Some(Vendor::Proxmox)),
             ("6.12.0-101.33.4.3.el10uek.x86_64", Some(Vendor::Oracle)),
             ("5.10.134-17.2.an8.x86_64", Some(Vendor::Anolis)),
+            ("5.10.134-18.al8.x86_64", Some(Vendor::Anolis)),
+            ("5.14.0-427.31.1.vz9.80.31", Some(Vendor::Other)),
+            ("5.4.119-19.0009.44.tl3.x86_64", Some(Vendor::Other)),
+            ("6.8.0-1015-azure", Some(Vendor::Ubuntu)),
+            ("6.4.0-150600.8.5-azure", Some(Vendor::Other)),
             ("6.6.0-72.0.0.76.oe2403sp1.x86_64", Some(Vendor::OpenEuler)),
             ("6.12.49+deb13-amd64", None),
             ("6.15.4-200.fc42.x86_64", None),
             ("6.16.9-arch1-1", None),
+            ("6.12.49-1-lts", None),
+            ("6.1.0-28-cloud-amd64", None),
+            ("6.1.0-0.deb11.25-amd64", None),
+            ("5.10.0-0.deb10.16-cloud-amd64", None),
+            ("6.6.22-desktop-1.mga9", None),
+            ("7.0.0-0.rc1.20260301git.5.fc45.x86_64", None),
+            ("6.1.112-122.189.amzn2023.x86_64", None),
+            ("6.18.0", None),
+            ("6.18.0-custom", None),
         ] {
             assert_eq!(vendor(text, None), expected, "{text}");
         }
@@ -216,6 +267,9 @@ mod tests {
         let build = "#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1 (2024-11-22)";
         assert_eq!(Release::parse("6.1.0-28-amd64", Some(build)).unwrap().patch, Some(119));
         assert_eq!(Release::parse("6.2.0-28-amd64", Some(build)).unwrap().patch, Some(0));
+        let backport = Some("#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1~deb11u1 (2024-12-05)");
+        let backport = Release::parse("6.1.0-0.deb11.28-amd64", backport).unwrap();
+        assert_eq!((backport.tree, backport.patch), (Tree::Stable, Some(119)));
         let candidate = Release::parse("5.6.0-rc2-custom", None).unwrap();
         assert_eq!((candidate.candidate, candidate.patch), (Some(2), Some(0)));
         assert_eq!(Release::parse("7.0-rc1", None).unwrap().candidate, Some(1));

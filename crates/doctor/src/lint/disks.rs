@@ -158,31 +158,33 @@ fn queues(subject: &Subject<'_>) -> Verdict {
 }
 
 fn aio(subject: &Subject<'_>) -> Verdict {
-    let mut verdict = None;
-    let mut changes = Vec::new();
+    let mut bad = Vec::new();
     for (position, device) in subject.devices(DeviceKind::Disk) {
         let Some(cache) = &device.cache else { continue };
         let direct = matches!(cache.value.as_str(), "none" | "directsync");
         let way = device.aio.as_ref().map_or("threads", |set| set.value.as_str());
-        let better = match (direct, way) {
+        let (starts, better) = match (direct, way) {
             _ if !is_local(device) => continue,
-            (true, "threads") => "native",
-            // QEMU refuses to start.
-            (false, "native") => "io_uring",
+            (true, "threads") => (true, "native"),
+            // QEMU refuses to start with this combination.
+            (false, "native") => (false, "io_uring"),
             _ => continue,
         };
         let words = format!("{}: aio={way} with cache={}", called(device), cache.value);
         let place = device.aio.as_ref().map_or(&cache.place, |set| &set.place);
-        let before = verdict.take().unwrap_or_else(|| {
-            if better == "native" { Verdict::warn(words.clone()) } else { Verdict::fail(words.clone()) }
-        });
-        verdict = Some(before.said(subject.form(), place));
-        changes.push(DefinitionChange::Aio { device: position, aio: better.to_owned() });
+        let change = DefinitionChange::Aio { device: position, aio: better.to_owned() };
+        bad.push((starts, words, place, change));
     }
-    match verdict {
-        None => Verdict::pass("no disk that bypasses the page cache uses threads"),
-        Some(verdict) => verdict.fix(changes),
-    }
+    // The worst first.
+    bad.sort_by_key(|&(starts, ..)| starts);
+    let words: Vec<_> = bad.iter().map(|(_, words, ..)| words.clone()).collect();
+    let verdict = match bad.first() {
+        None => return Verdict::pass("no disk that bypasses the page cache uses threads"),
+        Some((true, ..)) => Verdict::warn(listed(&words)),
+        Some((false, ..)) => Verdict::fail(listed(&words)),
+    };
+    let verdict = bad.iter().fold(verdict, |verdict, (_, _, place, _)| verdict.said(subject.form(), place));
+    verdict.fix(bad.into_iter().map(|(.., change)| change).collect())
 }
 
 /// Tests for a file or block device of the host: only these have a choice of I/O methods.
@@ -194,4 +196,39 @@ fn is_local(device: &Device) -> bool {
         !source.starts_with('/') && source.split_once(':').is_some_and(|(kind, _)| kind != "file")
     });
     !is_empty_drive && !remote && device.resource.as_deref().is_none_or(|kind| LOCAL.contains(&kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{Place, Set};
+
+    use super::*;
+    use crate::State;
+    use crate::lint::cases::{device, quiet};
+    use crate::lint::{HostSide, lint};
+
+    #[test]
+    fn the_worst_disk_decides_and_all_are_named() {
+        let said = |value: &str| {
+            let place = Place { start: 0, end: value.len(), line: 1, text: value.to_owned() };
+            Some(Set::new(value.to_owned(), place))
+        };
+        let disk = |id: &str, cache: &str, aio: &str| {
+            let mut disk = device(DeviceKind::Disk, "virtio-blk-pci");
+            (disk.id, disk.cache, disk.aio) = (Some(id.to_owned()), said(cache), said(aio));
+            disk.source = said("/images/web.img");
+            disk
+        };
+        let disks = [disk("slow", "none", "threads"), disk("bad", "writeback", "native")];
+        for order in [[0, 1], [1, 0]] {
+            let mut vm = quiet();
+            vm.devices = order.map(|at: usize| disks[at].clone()).into();
+            let found = lint(&vm, &HostSide::default());
+            let found = found.iter().find(|finding| finding.rule == "disk-aio").unwrap();
+            assert_eq!(found.state, State::Fail);
+            let [bad, slow] = ["bad): aio=native with cache=writeback", "slow): aio=threads with cache=none"];
+            assert_eq!(found.found, format!("virtio-blk-pci ({bad} and virtio-blk-pci ({slow}"));
+            assert_eq!(found.evidence.len(), 2);
+        }
+    }
 }

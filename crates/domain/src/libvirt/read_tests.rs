@@ -222,6 +222,14 @@ fn shared_memory_is_read_from_its_access_and_its_source() {
     };
     assert_eq!(shared(&cells("shared")), Some(true));
     assert_eq!(shared(&cells("private")), Some(false));
+    let cells = |first: &str, second: &str, access: &str| {
+        let access = format!("<memoryBacking><access mode='{access}'/></memoryBacking>");
+        shared(&format!("<cpu><numa><cell {first}/><cell {second}/></numa></cpu>{access}"))
+    };
+    assert_eq!(cells("", "memAccess='private'", "shared"), Some(false));
+    assert_eq!(cells("memAccess='shared'", "", "shared"), Some(true));
+    assert_eq!(cells("memAccess='shared'", "", "private"), Some(false));
+    assert_eq!(shared("<cpu><numa><cell memAccess='shared'/><cell/></numa></cpu>"), None);
 }
 
 #[test]

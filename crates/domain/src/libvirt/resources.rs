@@ -24,18 +24,15 @@ impl<'t> Reading<'t> {
     /// Tests whether other processes can map the memory (libvirt `qemuBuildMemoryBackendProps`), all of it: each NUMA cell
     /// without an access mode has that of the domain, and `memfd` without one is shared.
     fn shared_memory(&self) -> Option<Set<bool>> {
+        let is_shared = |access: Value<'_>| access.set(access.text == "shared");
+        let access = self.domain.value("memoryBacking/access@mode").map(is_shared);
+        let source = self.domain.value("memoryBacking/source@type").filter(|source| source.text == "memfd");
+        let of_domain = access.or_else(|| source.map(|source| source.set(true)));
         let cells = self.domain.child("cpu/numa").into_iter().flat_map(|numa| numa.all("cell"));
-        let mut cells = cells.map(|cell| cell.value("@memAccess"));
-        if let Some(Some(first)) = cells.next() {
-            let shared = |cell: Option<Value<'_>>| cell.is_some_and(|value| value.text == "shared");
-            return Some(first.set(first.text == "shared" && cells.all(shared)));
-        }
-        if let Some(access) = self.domain.value("memoryBacking/access@mode") {
-            return Some(access.set(access.text == "shared"));
-        }
-        let source =
-            self.domain.value("memoryBacking/source@type").filter(|source| source.text == "memfd")?;
-        Some(source.set(true))
+        let cells = cells.map(|cell| cell.value("@memAccess").map(is_shared).or_else(|| of_domain.clone()));
+        let cells: Vec<Option<Set<bool>>> = cells.collect();
+        let private = cells.iter().find(|cell| cell.as_ref().is_none_or(|shared| !shared.value));
+        private.or(cells.first()).unwrap_or(&of_domain).clone()
     }
 
     /// Memory in libvirt's units (`virScaleInteger`): KiB by default.

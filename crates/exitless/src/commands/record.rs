@@ -6,6 +6,8 @@ mod xen;
 
 use ::exits::counted;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +16,9 @@ use std::time::{Duration, Instant, SystemTime};
 use ::exits::{Isa, Losses};
 use anyhow::Context as _;
 use clap::Args;
+use files::Replacement;
 use serde::Serialize;
-use traces::exitless::{Header, Written};
+use traces::exitless::{Header, Writer, Written};
 
 use super::quantity;
 use super::watching::{HOST, WatchArguments, Watched};
@@ -81,6 +84,8 @@ impl Recorded {
 /// The running recording, and the conditions that end it.
 struct Course {
     stop: std::sync::Arc<AtomicBool>,
+    duration: Option<Duration>,
+    command: Vec<OsString>,
     began: Instant,
     end: Option<Instant>,
     workload: Option<Workload>,
@@ -92,6 +97,15 @@ struct Course {
 }
 
 impl Course {
+    /// Starts the command and the time. Called when there is a place for the recording, so that a command of hours
+    /// does not run in vain.
+    fn start(&mut self) -> anyhow::Result<()> {
+        self.workload = Workload::start(&self.command)?;
+        self.began = Instant::now();
+        self.end = self.duration.map(|duration| self.began + duration);
+        Ok(())
+    }
+
     /// Waits for at most `step`. Returns false when the recording is over.
     fn wait(&mut self, step: Duration) -> anyhow::Result<bool> {
         if let Some(workload) = &mut self.workload {
@@ -111,7 +125,19 @@ impl Course {
         Ok(true)
     }
 
-    /// The status of a recording that is whole: its command's, or whether the VMs are still there.
+    /// Waits for the command until the recording would have ended: an error of recording does not end it.
+    fn outlast(&mut self, why: &str) -> anyhow::Result<()> {
+        /// The interval of looking.
+        const STEP: Duration = Duration::from_millis(10);
+        if self.workload.is_none() || self.status.is_some() || !self.wait(Duration::ZERO)? {
+            return Ok(());
+        }
+        tracing::warn!("Recording has ended, the command goes on: {why}");
+        while self.wait(STEP)? {}
+        Ok(())
+    }
+
+    /// The exit status of a complete recording: the command's, or else whether the VMs still run.
     fn end(&self) -> ExitCode {
         let watched = self.watched.as_ref().map_or(0, Watched::status);
         self.status.unwrap_or(ExitCode::from(watched))
@@ -124,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let default = if arguments.profile { "recording.profile" } else { "recording.exits" };
     let output = arguments.output.as_deref().unwrap_or(Path::new(default));
     let stop = interrupt::flag()?;
-    let begin = |watched: Option<Watched>| -> anyhow::Result<Course> {
+    let prepare = |watched: Option<Watched>| -> Course {
         let line = arguments.command.is_empty().then(StatusLine::new);
         if let Some(line) = &line {
             let until = arguments.duration.map_or("until Ctrl-C".to_owned(), |ns| {
@@ -132,36 +158,49 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             });
             line.step(format!("Recording into {} {until}", output.display()));
         }
-        let began = Instant::now();
-        Ok(Course {
+        Course {
             stop: std::sync::Arc::clone(&stop),
-            began,
-            end: arguments.duration.map(|ns| began + Duration::from_nanos(ns)),
-            workload: Workload::start(&arguments.command)?,
+            duration: arguments.duration.map(Duration::from_nanos),
+            command: arguments.command.clone(),
+            began: Instant::now(),
+            end: None,
+            workload: None,
             status: None,
             watched,
             line,
-        })
+        }
     };
-    let (recorded, mut course) = if let Some(host) = xen {
+    let (recorded, mut course): (anyhow::Result<Recorded>, Course) = if let Some(host) = xen {
         super::xen::refuse(!arguments.watch.wanted().is_empty(), "--vm of record")?;
         super::xen::refuse(arguments.no_accesses, "--no-accesses")?;
-        let mut course = begin(None)?;
+        let mut course = prepare(None);
         let record = if arguments.profile { xen::profile } else { xen::record };
-        (record(host, output, &mut course)?, course)
+        (record(host, output, &mut course), course)
     } else if arguments.profile {
         let watch = arguments.watch.watch(!arguments.no_accesses)?;
         let Some(collector) = arguments.watch.attach(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
-        let mut course = begin(Some(Watched::of(&watch, &arguments.watch)))?;
-        (profile::record(collector, output, &mut course)?, course)
+        let mut course = prepare(Some(Watched::of(&watch, &arguments.watch)));
+        (profile::record(collector, output, &mut course), course)
     } else {
         let watch = arguments.watch.watch(!arguments.no_accesses)?;
         let Some(recorder) = arguments.watch.record(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
-        let mut course = begin(Some(Watched::of(&watch, &arguments.watch)))?;
-        (exits::record(recorder, output, &mut course)?, course)
+        let mut course = prepare(Some(Watched::of(&watch, &arguments.watch)));
+        (exits::record(recorder, output, &mut course), course)
     };
     course.line = None;
-    tell(&recorded, arguments.json)?;
+    let recorded = match recorded {
+        Ok(recorded) => recorded,
+        Err(error) => {
+            let waited = course.outlast(&format!("{error:#}"));
+            waited.inspect_err(|waiting| tracing::warn!("{waiting:#}"))?;
+            return Err(error);
+        }
+    };
+    let told = tell(&recorded, arguments.json);
+    if !recorded.whole {
+        course.outlast(&format!("{} is incomplete", output.display()))?;
+    }
+    told?;
     if !recorded.whole {
         return Ok(ExitCode::from(status::SOME_FAILED));
     }
@@ -170,7 +209,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
     if json {
-        println!("{}", serde_json::to_string_pretty(recorded)?);
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(recorded)?)?;
     } else {
         let Recorded { file, seconds, exits, not_written, bytes, losses, .. } = recorded;
         let lost = losses.lost_exits + not_written;
@@ -182,6 +221,23 @@ fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Begins a recording of single exits in `output`, and starts `course`. Returns the file's place, a second handle of the
+/// file, and its writer.
+fn begin(
+    output: &Path,
+    header: &Header,
+    course: &mut Course,
+) -> anyhow::Result<(Replacement, File, Writer<File>)> {
+    let cannot = || format!("Could not write {}", output.display());
+    let mut place = Replacement::begin(output, 0o666).with_context(cannot)?;
+    let file = place.file().try_clone().with_context(cannot)?;
+    let writer = Writer::new(file.try_clone().with_context(cannot)?, header).with_context(cannot)?;
+    course.start()?;
+    // Replace an older recording only now. From here on this recording exists, however the process ends.
+    place.place().with_context(cannot)?;
+    Ok((place, file, writer))
 }
 
 /// The facts of this host at the start of a recording.
@@ -200,4 +256,65 @@ fn header(isa: Isa) -> anyhow::Result<Header> {
         started_unix_ns: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
         names: Default::default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(command: &[&str]) -> Course {
+        Course {
+            stop: Default::default(),
+            duration: None,
+            command: command.iter().map(OsString::from).collect(),
+            began: Instant::now(),
+            end: None,
+            workload: None,
+            status: None,
+            watched: None,
+            line: None,
+        }
+    }
+
+    #[test]
+    fn a_command_outlasts_a_recording_that_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let done = folder.path().join("done");
+        let mut course = course(&["sh", "-c", &format!("sleep 0.3; touch {}; exit 7", done.display())]);
+        course.start().unwrap();
+        assert!(course.wait(Duration::ZERO).unwrap());
+        course.outlast("the disk is full").unwrap();
+        assert!(done.exists());
+        assert_eq!(course.end(), ExitCode::from(7));
+        // There is nothing left to wait for.
+        course.outlast("the disk is full").unwrap();
+    }
+
+    #[test]
+    fn a_command_does_not_outlast_the_duration() {
+        let mut course = Course { duration: Some(Duration::from_millis(200)), ..course(&["sleep", "30"]) };
+        course.start().unwrap();
+        course.outlast("the disk is full").unwrap();
+        assert!(course.began.elapsed() < Duration::from_secs(10));
+        assert!(course.status.is_none());
+    }
+
+    #[test]
+    fn without_a_place_for_the_recording_the_command_is_not_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let (done, output) = (folder.path().join("done"), folder.path().join("none/x.exits"));
+        let mut course = course(&["touch", &done.display().to_string()]);
+        let error = begin(&output, &Header::default(), &mut course).unwrap_err();
+        assert!(error.to_string().starts_with("Could not write"), "{error}");
+        assert!(course.workload.is_none() && !done.exists());
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_leaves_the_older_recording() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("x.exits");
+        std::fs::write(&output, "older").unwrap();
+        begin(&output, &Header::default(), &mut course(&["/no/such/program"])).unwrap_err();
+        assert_eq!(std::fs::read(&output).unwrap(), b"older");
+    }
 }

@@ -269,8 +269,14 @@ fn a_full_standard_output_is_named() {
 }
 
 #[test]
-fn a_help_or_version_that_finds_no_room_says_so() {
-    for form in [&["--help"][..], &["--version"], &["help", "stat"], &["stat", "-h"]] {
+fn what_finds_no_room_says_so() {
+    for form in [
+        &["--help"][..],
+        &["--version"],
+        &["help", "stat"],
+        &["stat", "-h"],
+        &["iocm", "device", "--print-capabilities", "--type=block"],
+    ] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let output = command(form).stdout(full).output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{form:?}");
@@ -361,4 +367,16 @@ fn every_exit_is_in_the_parquet_table() {
     assert!(!folder.path().join("none.parquet").exists());
     let part = run(&["report", &recording("small"), "--vm", "mix", "--parquet", "part.parquet"]);
     assert_eq!(part.status.code(), Some(2));
+}
+
+#[test]
+fn a_long_exit_comes_so_long_after_its_own_recordings_first_event() {
+    let (small, other) = (recording("small"), recording("attached"));
+    let first = |more: &[&str]| {
+        let text = out(&run(&[&["report", &small, "--longer-than", "31ms"][..], more].concat()));
+        text.lines().find(|line| line.contains("31.4 ms")).map(str::to_owned).unwrap()
+    };
+    for more in [&[][..], &["--from", "3s"], &[&other]] {
+        assert!(first(more).trim_start().starts_with("3.49 s"), "{more:?}: {}", first(more));
+    }
 }

@@ -76,6 +76,11 @@ fn what_is_counted_and_recorded_live_is_what_a_report_of_the_recording_says() {
     for file in ["own.exits", "own.profile"] {
         assert_eq!(counts(&host.rows(&["report", file])), counts(&expected), "{file}");
     }
+    let reports = ["own.exits", "own.profile"].map(|file| host.json(&["report", "--json", file]));
+    let began = reports.each_ref().map(|report| report["files"][0]["observed"]["first_ns"].as_u64());
+    let [exits, profile] = began.map(Option::unwrap);
+    assert!(exits.abs_diff(profile) < 1_000_000_000, "of one clock: {exits} and {profile}");
+    assert_eq!(reports[1]["files"][0]["warnings"], json!([]));
     let arguments =
         [&["stat", "--json", "--by", "vm,vcpu,reason"][..], &XENTRACE, &["--", "sleep", "1"]].concat();
     assert_eq!(counts(&host.json(&arguments)["rows"]), counts(&expected));

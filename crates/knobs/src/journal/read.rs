@@ -89,7 +89,9 @@ pub(super) fn read(path: &Path, bytes: &[u8], recorded: &mut Recorded) {
         if let Err(why) = take(line.trim_ascii(), &mut entries) {
             // Later writers end a line that a crash cut.
             let cut = !line.ends_with(b"\n") || is_cut(line);
-            let why = if cut { format!("the line is cut, so its change was not made ({why})") } else { why };
+            let harmless =
+                "a change that it announced was not made, one whose result it recorded is still open";
+            let why = if cut { format!("the line is cut: {harmless} ({why})") } else { why };
             recorded.damage.push(Damage { path: path.to_owned(), offset, why, cut });
         }
         offset += line.len();

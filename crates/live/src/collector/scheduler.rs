@@ -16,12 +16,12 @@ const PROGRAMS: [(&str, &str); 2] = [("woken", "sched_wakeup"), ("switched", "sc
 
 /// The values of the programs' variables. The reason why some are not known goes into `missing`.
 pub(super) fn globals(root: &Path, isa: Isa, missing: &mut Vec<String>) -> Vec<(&'static str, u32)> {
-    // HLT and MWAIT: Intel SDM volume 3, appendix C, and AMD APM volume 2, appendix C.
-    let (halt, mwait) = match isa {
-        Isa::Vmx => (12, 36),
-        Isa::Svm => (0x78, 0x8b),
+    // HLT, and AMD's idle HLT: Intel SDM volume 3, appendix C, and AMD64 APM volume 2, appendix C.
+    let (halt, idle_halt) = match isa {
+        Isa::Vmx => (12, 12),
+        Isa::Svm => (0x78, 0xa6),
     };
-    let mut globals = vec![("halt_reason", halt), ("mwait_reason", mwait)];
+    let mut globals = vec![("halt_reason", halt), ("idle_halt_reason", idle_halt)];
     match offsets(root) {
         Ok(offsets) => globals.extend(offsets),
         Err(error) => missing.push(format!("Time without a processor is not known: {error}")),

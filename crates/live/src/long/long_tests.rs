@@ -64,3 +64,22 @@ fn the_kernel_filters_by_thread_as_long_as_that_fits_into_a_page() {
     assert!(filters(most).iter().flatten().all(|filter| filter.len() < 4096));
     assert_eq!(filters(0..MOST_FILTERED as u32 + 1), [None, None]);
 }
+
+#[test]
+fn threads_that_are_refused_again_and_again_are_given_up_with_the_reason() {
+    let too_many = || Error::OnCpu {
+        action: "open",
+        event: "sched:sched_switch".to_owned(),
+        cpu: 63,
+        next: "raise the limit of open files".to_owned(),
+        source: std::io::Error::from_raw_os_error(libc::EMFILE),
+    };
+    let mut refusals = Refusals::default();
+    for _ in 1..MOST_REFUSED {
+        refusals.add(&too_many());
+        assert_eq!(refusals.given_up, None);
+    }
+    refusals.add(&too_many());
+    let why = refusals.given_up.unwrap();
+    assert!(why.contains("limit of open files") && why.contains("Too many open files"), "{why}");
+}

@@ -111,7 +111,7 @@ exitless_probe_payload_start:
 
     # The forms which the processors virtualize: the ICR with the "self" shorthand, fixed and edge, and in x2APIC mode
     # Intel's self-IPI register (SDM vol. 3, "Self-IPI Virtualization"; APM vol. 2, "AVIC"). AMD has that one too, but
-    # KVM intercepts it with x2AVIC (Linux arch/x86/kvm/svm/avic.c, x2avic_passthrough_msrs).
+    # KVM before Linux 7.2 intercepts it with x2AVIC (arch/x86/kvm/svm/avic.c, x2avic_passthrough_msrs).
     .macro ipi_to_self_xapic vector
     movl $(\vector | 0x40000), APIC_ICR(%rbp)
     .endm

@@ -151,7 +151,7 @@ pub(super) fn help() -> Vec<String> {
         "q, Ctrl-C         end;  Ctrl-Z  stop until `fg`",
         "",
         "host    time from exits to entries without sleep, of the vCPUs' time",
-        "halted  the same of HLT and MWAIT: sleep, not work",
+        "halted  the same of HLT: sleep, not work",
         "of vCPU the same of the line alone",
         ">100 %  a sleep counts where it ends, and began before the interval",
         "curves  exits/s, each line on its own scale, the latest on the right",

@@ -44,6 +44,9 @@ pub fn summary(summary: &LongSummary) -> String {
             counted(summary.lost_context, "event")
         );
     }
+    if let Some(why) = &summary.context_missing {
+        text += &format!(" {} of them do not say what the host did ({why}).", count(summary.without_context));
+    }
     wrapped(&text, WIDTH, "", "")
 }
 
@@ -148,7 +151,7 @@ pub fn json(occurrence: &LongOccurrence) -> impl Serialize + '_ {
 pub fn table(
     exits: &LongExits,
     profile: &Profile,
-    first_ns: u64,
+    first_ns: &[u64],
     bound_ns: u64,
     width: usize,
     colour: bool,
@@ -158,10 +161,12 @@ pub fn table(
     let mut text = String::new();
     if !longest.is_empty() {
         let cells = |of: &dyn Fn(&LongExit) -> String| longest.iter().map(of).collect::<Vec<_>>();
+        let after =
+            |exit: &LongExit| exit.time_ns.saturating_sub(first_ns.get(exit.recording).copied().unwrap_or(0));
         let number =
             |number: Option<u32>| number.map_or_else(|| NONE.to_owned(), |number| number.to_string());
         let columns = vec![
-            Column::figures("after", cells(&|exit| whole_time(exit.time_ns.saturating_sub(first_ns)))),
+            Column::figures("after", cells(&|exit| whole_time(after(exit)))),
             Column::names("VM", cells(&|exit| vm(exit.vcpu.vm, profile))),
             Column::figures("vCPU", cells(&|exit| number(exit.vcpu.number))),
             Column::figures("CPU", cells(&|exit| exit.cpu.to_string())).may_go(1),
@@ -234,6 +239,7 @@ mod tests {
 
     fn exit() -> LongExit {
         LongExit {
+            recording: 1,
             time_ns: 5_000_000,
             vcpu: Vcpu { vm: Some(10), number: Some(1), thread: Some(12) },
             cpu: 3,
@@ -266,6 +272,18 @@ mod tests {
     }
 
     #[test]
+    fn the_end_says_why_exits_do_not_say_what_the_host_did() {
+        let whole = LongSummary { exits: 9, long: 3, without_context: 1, ..LongSummary::default() };
+        assert!(!summary(&whole).contains("the host did"), "it was not watched from its beginning");
+        let context_missing = Some("raise the limit of open files".to_owned());
+        let text = summary(&LongSummary { without_context: 2, context_missing, ..whole });
+        assert!(
+            text.replace('\n', " ").contains("2 of them do not say what the host did (raise the limit"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn json_has_all_of_it_in_nanoseconds() {
         let value = serde_json::to_value(json(&occurrence())).unwrap();
         assert_eq!(value["kind"], "long-exit");
@@ -282,7 +300,8 @@ mod tests {
                 exits.keep(LongExit { handling_ns, ..exit() });
             }
         }
-        let text = table(&exits, &Profile::default(), 1_000_000, 50_000, 80, false);
+        let text = table(&exits, &Profile::default(), &[0, 1_500_000], 50_000, 80, false);
+        assert!(text.contains("\n3.50 ms"), "after the first event of its own recording: {text}");
         assert!(text.contains("263 µs") && !text.contains("90.0 µs"), "{text}");
         assert!(text.contains("2 exits took 50.0 µs or longer; the longest 1 are shown."), "{text}");
     }

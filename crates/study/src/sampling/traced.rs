@@ -68,6 +68,7 @@ impl Traced {
         }
         self.profile.merge(&self.sums.take());
         let profile = &mut self.profile;
+        profile.set_length(elapsed_ns);
         let lost = profile.losses.lost_events;
         if lost > 0 {
             warnings.push(format!(

@@ -212,7 +212,15 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
         bytes,
         ..Origin::new(Format::Profile)
     };
-    Ok(Reading { profile, origin, damage: None, warnings: Vec::new() })
+    let mut warnings = Vec::new();
+    if profile.is_of_two_clocks() {
+        profile.set_length(profile.span.map_or(0, exits::Span::length_ns));
+        warnings.push(
+            "Its time and its exits are of different clocks; the time is taken to begin with the exits"
+                .into(),
+        );
+    }
+    Ok(Reading { profile, origin, damage: None, warnings })
 }
 
 fn header_error(name: String, what: String, offset: u64) -> Error {

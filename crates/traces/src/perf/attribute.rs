@@ -32,6 +32,8 @@ mod read {
     pub(super) const LOST: u64 = 1 << 4;
 }
 
+/// Bit 10 of the flags: the period is a frequency.
+const FREQ: u64 = 1 << 10;
 /// Bit 18 of the flags: records other than samples end with the same identification.
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 
@@ -44,6 +46,8 @@ pub(super) struct Attribute {
     kind: u32,
     /// The tracepoint's ID.
     pub(super) config: u64,
+    /// Events from one sample to the next, or samples in a second; zero for one that is sampled with another.
+    period: u64,
     sample_type: u64,
     read_format: u64,
     flags: u64,
@@ -60,7 +64,8 @@ pub(super) struct Layout {
     pub(super) raw: Option<u16>,
     read: Option<u64>,
     callchain: bool,
-    /// Bytes from the end of a record that is not a sample.
+    /// Offsets from the end of records other than samples.
+    pub(super) trailing_identity: Option<u16>,
     pub(super) trailing_cpu: Option<u16>,
     pub(super) trailing_time: Option<u16>,
     pub(super) tracepoint: bool,
@@ -75,6 +80,7 @@ impl Attribute {
         Some(Self {
             kind: u32_at(bytes, 0)?,
             config: u64_at(bytes, 8)?,
+            period: u64_at(bytes, 16)?,
             sample_type: u64_at(bytes, 24)?,
             read_format: u64_at(bytes, 32)?,
             flags: u64_at(bytes, 40)?,
@@ -83,6 +89,12 @@ impl Attribute {
 
     pub(super) fn is_tracepoint(&self) -> bool {
         self.kind == TRACEPOINT
+    }
+
+    /// Tests whether only some of the events are recorded, as by `-F` and `-c` of perf, which apply to tracepoints too
+    /// (`evsel__config` in `tools/perf/util/evsel.c`).
+    pub(super) fn is_sampled(&self) -> bool {
+        self.period != 0 && (self.period != 1 || self.flags & FREQ != 0)
     }
 
     pub(super) fn has_time(&self) -> bool {
@@ -106,6 +118,14 @@ impl Attribute {
         field(sample::STREAM_ID);
         let cpu = field(sample::CPU);
         field(sample::PERIOD);
+        // From the end, in the order of the manual.
+        let trailing = |bit: u64, behind: &[u64]| {
+            let there = has(bit) && self.flags & SAMPLE_ID_ALL != 0;
+            there.then(|| 8 * (1 + behind.iter().filter(|&&bit| has(bit)).count() as u16))
+        };
+        let (behind_cpu, behind_id) =
+            ([sample::IDENTIFIER], [sample::STREAM_ID, sample::CPU, sample::IDENTIFIER]);
+        let behind_time = [sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];
         Layout {
             identity: identifier.or(id),
             thread,
@@ -114,12 +134,9 @@ impl Attribute {
             raw: has(sample::RAW).then_some(at),
             read: has(sample::READ).then_some(self.read_format),
             callchain: has(sample::CALLCHAIN),
-            trailing_time: (has(sample::TIME) && self.flags & SAMPLE_ID_ALL != 0).then(|| {
-                let behind = [sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];
-                8 * (1 + behind.into_iter().filter(|&bit| has(bit)).count() as u16)
-            }),
-            trailing_cpu: (has(sample::CPU) && self.flags & SAMPLE_ID_ALL != 0)
-                .then_some(if has(sample::IDENTIFIER) { 16 } else { 8 }),
+            trailing_identity: trailing(sample::IDENTIFIER, &[]).or_else(|| trailing(sample::ID, &behind_id)),
+            trailing_time: trailing(sample::TIME, &behind_time),
+            trailing_cpu: trailing(sample::CPU, &behind_cpu),
             tracepoint: self.is_tracepoint(),
         }
     }
@@ -165,7 +182,7 @@ mod tests {
     use super::*;
 
     fn attribute(sample_type: u64, read_format: u64) -> Attribute {
-        Attribute { kind: TRACEPOINT, config: 1, sample_type, read_format, flags: SAMPLE_ID_ALL }
+        Attribute { kind: TRACEPOINT, config: 1, period: 1, sample_type, read_format, flags: SAMPLE_ID_ALL }
     }
 
     /// The sample type of `perf kvm stat record`.
@@ -182,10 +199,24 @@ mod tests {
         let layout = attribute(USUAL, 0).layout();
         assert_eq!((layout.identity, layout.thread, layout.time), (Some(8), Some(24), Some(32)));
         assert_eq!((layout.cpu, layout.raw, layout.trailing_cpu), (Some(40), Some(56), Some(16)));
-        assert_eq!(layout.trailing_time, Some(24));
+        assert_eq!((layout.trailing_time, layout.trailing_identity), (Some(24), Some(8)));
         let bare = attribute(sample::TID | sample::ID | sample::RAW, 0).layout();
         assert_eq!((bare.identity, bare.thread, bare.time, bare.cpu), (Some(16), Some(8), None, None));
         assert_eq!((bare.raw, bare.trailing_cpu), (Some(24), None));
+        // `perf kvm stat record` with `-p`: all events have one sample type, so perf writes ID and no IDENTIFIER.
+        let one_type = attribute(USUAL & !sample::IDENTIFIER | sample::ID, 0).layout();
+        assert_eq!(
+            (one_type.trailing_time, one_type.trailing_identity, one_type.trailing_cpu),
+            (Some(24), Some(16), Some(8))
+        );
+    }
+
+    #[test]
+    fn a_frequency_and_a_period_leave_events_out() {
+        let sampled = |period, flags| Attribute { period, flags, ..attribute(USUAL, 0) }.is_sampled();
+        assert!(sampled(99, FREQ) && sampled(1, FREQ) && sampled(100, 0));
+        // Each event, and a member of a group that is sampled with its leader.
+        assert!(!sampled(1, SAMPLE_ID_ALL) && !sampled(0, 0) && !sampled(0, FREQ));
     }
 
     #[test]

@@ -48,8 +48,40 @@ impl Member {
 const RECENT: usize = 64;
 /// No run.
 const NONE: u32 = u32::MAX;
-/// Processors whose last events are known; losses of further ones may be taken for those of others.
-pub(super) const CPUS: usize = 1024;
+
+/// The time of the last event of each CPU.
+#[derive(Debug, Default)]
+pub(super) struct LastOfCpu(Vec<u64>);
+
+impl LastOfCpu {
+    fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&mut self, cpu: u16, time_ns: u64) {
+        match self.0.get_mut(usize::from(cpu)) {
+            Some(last) => *last = time_ns,
+            None => self.add(cpu, time_ns),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, cpu: u16, time_ns: u64) {
+        self.0.resize(usize::from(cpu) + 1, 0);
+        self.0[usize::from(cpu)] = time_ns;
+    }
+
+    /// The time; `None` if the CPU had no event.
+    pub(super) fn get(&self, cpu: u16) -> Option<u64> {
+        self.0.get(usize::from(cpu)).copied().filter(|&last| last > 0)
+    }
+
+    /// The CPUs with an event, and its time.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
+        (0..=u16::MAX).zip(self.0.iter().copied()).filter(|(_, last)| *last > 0)
+    }
+}
 
 /// A chunk, decoded.
 pub(super) struct Batch {
@@ -58,9 +90,10 @@ pub(super) struct Batch {
     recent: [u32; RECENT],
     /// The notes, each with the number of runs before it.
     pub(super) notes: Vec<(usize, Note)>,
-    /// Time of the last event of each processor; zero for none.
-    pub(super) last_of_cpu: [u64; CPUS],
-    /// The times of samples that are no events of interest.
+    pub(super) last_of_cpu: LastOfCpu,
+    /// The events are samples, so that some are missing.
+    pub(super) is_sampled: bool,
+    /// The times of samples other than events of interest.
     pub(super) observed: Option<Span>,
     pub(super) counts: Counts,
     pub(super) undecoded: u64,
@@ -73,7 +106,8 @@ impl Default for Batch {
             used: 0,
             recent: [NONE; RECENT],
             notes: Vec::new(),
-            last_of_cpu: [0; CPUS],
+            last_of_cpu: LastOfCpu::default(),
+            is_sampled: false,
             observed: None,
             counts: Counts::new(),
             undecoded: 0,
@@ -86,7 +120,8 @@ impl Batch {
         self.used = 0;
         self.recent = [NONE; RECENT];
         self.notes.clear();
-        self.last_of_cpu = [0; CPUS];
+        self.last_of_cpu.clear();
+        self.is_sampled = false;
         self.observed = None;
         self.counts.clear();
         self.undecoded = 0;
@@ -98,7 +133,7 @@ impl Batch {
 
     /// Adds an event of a thread.
     pub(super) fn push(&mut self, member: Member, event: &Event) {
-        self.last_of_cpu[usize::from(event.cpu) % CPUS] = event.time_ns;
+        self.last_of_cpu.set(event.cpu, event.time_ns);
         let number = self.run_of(member);
         self.runs[number].push(event);
     }

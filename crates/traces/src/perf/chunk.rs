@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::attribute::HEADER;
-use super::batch::{Batch, CPUS, Member, Note};
+use super::batch::{Batch, LastOfCpu, Member, Note};
 use super::kind;
 use super::schema::Schema;
 use crate::bytes::{u16_at, u32_at, u64_at};
@@ -23,6 +23,7 @@ pub(super) struct Chunk {
 pub(super) fn decode(chunk: &Chunk, batch: &mut Batch) {
     batch.clear();
     let Some(schema) = &chunk.schema else { return };
+    batch.is_sampled = schema.is_sampled;
     let mut at = 0;
     if let Some(way) = &schema.short_way {
         let long = |record: &[u8], batch: &mut Batch| any(record, schema, batch);
@@ -109,14 +110,13 @@ fn other(kind: u32, record: &[u8], schema: &Schema, batch: &mut Batch) {
     }
 }
 
-fn lost(record: &[u8], schema: &Schema, last_of_cpu: &[u64; CPUS]) -> Option<Note> {
+fn lost(record: &[u8], schema: &Schema, last_of_cpu: &LastOfCpu) -> Option<Note> {
     let identity = u64_at(record, HEADER)?;
     let count = u64_at(record, HEADER + 8)?;
     let from_end = schema.layout_by(identity).and_then(|layout| layout.trailing_cpu);
     let at = from_end.and_then(|from_end| record.len().checked_sub(usize::from(from_end)));
     let cpu = at.and_then(|at| u32_at(record, at)).unwrap_or(0) as u16;
-    let after_ns = Some(last_of_cpu[usize::from(cpu) % CPUS]).filter(|&last| last > 0);
-    Some(Note::Lost { cpu, count, after_ns })
+    Some(Note::Lost { cpu, count, after_ns: last_of_cpu.get(cpu) })
 }
 
 /// `PERF_RECORD_MISC_LOST_SAMPLES_BPF`: a filter of the user dropped the samples.
@@ -127,8 +127,10 @@ fn lost_samples(record: &[u8], schema: &Schema) -> Option<Note> {
         return None;
     }
     let count = u64_at(record, HEADER)?;
-    // perf writes the identity last, behind an otherwise empty sample (`record__read_lost_samples`).
-    let identity = u64_at(record, record.len().checked_sub(8)?)?;
+    // perf fills in only the ID (`record__read_lost_samples`), whose place is the same in all layouts of a recording.
+    let from_end = schema.layout_by(0).and_then(|layout| layout.trailing_identity);
+    let at = from_end.and_then(|from_end| record.len().checked_sub(usize::from(from_end)));
+    let identity = at.and_then(|at| u64_at(record, at)).unwrap_or(0);
     Some(Note::LostSamples { exits: schema.is_exit(identity), count })
 }
 

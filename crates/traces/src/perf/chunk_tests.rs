@@ -16,16 +16,21 @@ fn schema() -> Schema {
 
 /// The schema of exits with this sample type and these IDs.
 fn schema_of(sample_type: u64, identities: &[u64]) -> Schema {
+    let mut schema = Schema::new();
+    schema.add(attribute_of(sample_type, 1635), identities.iter().copied());
+    schema.learn(vec![("kvm".into(), EventFormat::parse(EXIT).unwrap())]);
+    schema
+}
+
+/// The tracepoint with this ID.
+fn attribute_of(sample_type: u64, number: u64) -> Attribute {
     let mut bytes = [0; 64];
     bytes[0] = 2;
-    bytes[8..16].copy_from_slice(&1635u64.to_le_bytes());
+    bytes[8..16].copy_from_slice(&number.to_le_bytes());
     bytes[24..32].copy_from_slice(&sample_type.to_le_bytes());
     // `sample_id_all`.
     bytes[40..48].copy_from_slice(&(1u64 << 18).to_le_bytes());
-    let mut schema = Schema::new();
-    schema.add(Attribute::parse(&bytes).unwrap(), identities.iter().copied());
-    schema.learn(vec![("kvm".into(), EventFormat::parse(EXIT).unwrap())]);
-    schema
+    Attribute::parse(&bytes).unwrap()
 }
 
 fn record(kind: u32, body: &[u8]) -> Vec<u8> {
@@ -83,7 +88,7 @@ fn decoded_by(schema: &Arc<Schema>, records: &[Vec<u8>]) -> [Batch; 2] {
 fn both_ways_give_the_same_runs() {
     for mut batch in decoded(&[exit(5, 10, 0), exit(6, 11, 1), exit(5, 12, 0)]) {
         assert_eq!(batch.counts, [3]);
-        assert_eq!(batch.last_of_cpu[..3], [12, 11, 0]);
+        assert_eq!([0, 1, 2].map(|cpu| batch.last_of_cpu.get(cpu)), [Some(12), Some(11), None]);
         let runs: Vec<_> = batch
             .runs()
             .iter()
@@ -129,6 +134,43 @@ fn notes_keep_their_place() {
         assert_eq!(batch.runs().len(), 2);
         let expected = [(1, Note::Lost { cpu: 1, count: 9, after_ns: Some(10) }), (2, Note::Round)];
         assert_eq!(batch.notes, expected);
+    }
+}
+
+#[test]
+fn a_loss_is_that_of_its_own_processor_however_high_its_number() {
+    let lost = |cpu| identified(kind::LOST, &[7u64.to_le_bytes(), 9u64.to_le_bytes()].concat(), cpu);
+    let records = [exit(5, 10, 1500), lost(476), exit(6, 20, 476), lost(1500)];
+    for batch in decoded(&records) {
+        let after = |note: &Note| match note {
+            Note::Lost { cpu, after_ns, .. } => (*cpu, *after_ns),
+            _ => unreachable!(),
+        };
+        let found: Vec<_> = batch.notes.iter().map(|(_, note)| after(note)).collect();
+        assert_eq!(found, [(476, None), (1500, Some(10))]);
+        assert_eq!(batch.last_of_cpu.iter().collect::<Vec<_>>(), [(476, 20), (1500, 10)]);
+    }
+}
+
+#[test]
+fn an_event_is_found_by_its_identity_whatever_the_end_of_records_holds() {
+    let (id, identifier) = (1 << 6, 1 << 16);
+    // The order of `perf_event__synthesize_id_sample` in perf: thread, time, and the rest.
+    for (sample_type, words) in [
+        (SAMPLE_TYPE & !identifier | id, vec![0, 0, 9, 3]),
+        (SAMPLE_TYPE | id, vec![0, 0, 9, 3, 9]),
+        (SAMPLE_TYPE, vec![0, 0, 3, 9]),
+    ] {
+        // Two events, of which the second is the exit.
+        let mut schema = Schema::new();
+        let other = attribute_of(sample_type, 1);
+        schema.add(other, [8].into_iter());
+        schema.add(attribute_of(sample_type, 1635), [9].into_iter());
+        schema.learn(vec![("kvm".into(), EventFormat::parse(EXIT).unwrap())]);
+        let body: Vec<u8> = [4].iter().chain(&words).flat_map(|word: &u64| word.to_le_bytes()).collect();
+        for batch in decoded_by(&schema.shared(), &[record(kind::LOST_SAMPLES, &body)]) {
+            assert_eq!(batch.notes, [(0, Note::LostSamples { exits: true, count: 4 })], "{sample_type:#x}");
+        }
     }
 }
 

@@ -10,19 +10,17 @@ use super::chunk::Chunk;
 use super::features::Features;
 use super::inflate::Inflater;
 use super::kind;
-use super::schema::{MOST_ATTRIBUTES, Schema};
+use super::schema::{MOST_ATTRIBUTES, MOST_IDENTITIES, Schema};
 use crate::Damage;
-use crate::bytes::{u16_at, u32_at, u64_at};
+use crate::bytes::{MOST_SECTION, u16_at, u32_at, u64_at};
 use crate::input::Failure;
 use crate::pipeline::Feed;
 use crate::tracing_data;
 
 /// The size of a chunk: large enough that passing it on costs little, small enough for a core's cache.
 const CHUNK: usize = 512 << 10;
-/// Identities of all events: of 1,000 events on 1,000 processors.
-const MOST_IDENTITIES: usize = 1 << 20;
-/// Chunks before which events were described: each takes a copy of all descriptions. perf describes them before all other
-/// records.
+/// The most chunks before which events were described: each such chunk copies all descriptions. perf describes all
+/// events before the other records.
 const MOST_COPIES: usize = 1 << 10;
 
 /// The records of a recording, in order.
@@ -242,6 +240,7 @@ impl Records {
         };
         let mut rest = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
         ahead.pass(size);
+        let keeps = kind == kind::HEADER_TRACING_DATA;
         let mut block = Vec::new();
         // In pieces, so that a wrong length does not make us allocate memory.
         while rest > 0 {
@@ -254,8 +253,11 @@ impl Records {
                 }
             }
             let taken = rest.min(ahead.rest().len());
-            if kind == kind::HEADER_TRACING_DATA {
+            if keeps {
                 block.extend_from_slice(&ahead.rest()[..taken]);
+            }
+            if block.len() > MOST_SECTION {
+                return self.damaged(self.position, "a section of more than 64 MiB".into());
             }
             ahead.pass(taken);
             rest -= taken;
@@ -264,7 +266,7 @@ impl Records {
             self.damaged(self.position, format!("it ends here, {rest} bytes of a section are missing"));
         }
         self.ahead = ahead;
-        if kind == kind::HEADER_TRACING_DATA {
+        if keeps {
             self.learn(&block);
         }
     }

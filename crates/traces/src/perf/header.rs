@@ -9,9 +9,9 @@ use std::os::unix::fs::FileExt;
 
 use super::attribute::{self, Attribute};
 use super::features::Features;
-use super::schema::{MOST_ATTRIBUTES, Schema};
+use super::schema::{MOST_ATTRIBUTES, MOST_IDENTITIES, Schema};
 use crate::Error;
-use crate::bytes::u64_at;
+use crate::bytes::{MOST_SECTION, u64_at};
 
 /// `sizeof(struct perf_file_header)`; files before Linux 2.6.33 had no feature bits.
 const LENGTH: usize = 104;
@@ -27,7 +27,10 @@ pub(super) struct Section {
     pub(super) length: u64,
 }
 
-/// The content of the header.
+/// The bytes of sections, each with its bit.
+type Sections = Vec<(u32, Vec<u8>)>;
+
+/// The contents of the header.
 #[derive(Debug)]
 pub(super) struct Header {
     /// The records; the length is zero if perf was killed before it wrote it.
@@ -39,12 +42,7 @@ pub(super) struct Header {
 impl Header {
     /// Reads the header and the attributes.
     pub(super) fn read(file: &File, length: u64, name: &str) -> Result<Self, Error> {
-        let bad = |what: &str, offset: u64| Error::Header {
-            name: name.to_owned(),
-            what: what.to_owned(),
-            offset,
-            next: "the file is too damaged to be read; record again",
-        };
+        let bad = |what: &str, offset: u64| bad(name, what, offset);
         let head = read_at(file, Section { offset: 0, length: LENGTH as u64 }, length)
             .ok_or_else(|| bad("the header is cut off", 0))?;
         let number = |at| u64_at(&head, at).unwrap_or(0);
@@ -60,18 +58,16 @@ impl Header {
         let count = attributes.length / each;
         let stored = (count <= MOST_ATTRIBUTES as u64).then(|| read_at(file, attributes, length)).flatten();
         let stored = stored.ok_or_else(|| bad("the attributes are not there", attributes.offset))?;
-        let mut left = length;
+        let mut left = 8 * MOST_IDENTITIES as u64;
         for bytes in stored.chunks_exact(each as usize) {
             let (own, place) = bytes.split_at(bytes.len() - SECTION);
             let place =
                 Section { offset: u64_at(place, 0).unwrap_or(0), length: u64_at(place, 8).unwrap_or(0) };
-            // Each event has its own: lists that share their bytes could be read for hours.
-            let identities = left.checked_sub(place.length).and_then(|rest| {
-                left = rest;
-                read_at(file, place, length)
-            });
-            let identities =
-                identities.ok_or_else(|| bad("the identities of an event are not there", place.offset))?;
+            left = left
+                .checked_sub(place.length)
+                .ok_or_else(|| bad("its events have more than 1,048,576 identities", place.offset))?;
+            let identities = read_at(file, place, length)
+                .ok_or_else(|| bad("the identities of an event are not there", place.offset))?;
             if let Some(attribute) = Attribute::parse(own) {
                 let identities = identities.chunks_exact(8).filter_map(|bytes| u64_at(bytes, 0));
                 header.schema.add(attribute, identities);
@@ -88,24 +84,38 @@ impl Header {
         self.features[(feature / 64) as usize] >> (feature % 64) & 1 != 0
     }
 
-    /// The sections that are of use, and whether all sections are there: a recorder that was killed wrote none.
-    pub(super) fn features(&self, file: &File, length: u64) -> (Vec<(u32, Vec<u8>)>, bool) {
+    /// The sections that are needed, and whether all sections are there: a killed recorder writes none.
+    pub(super) fn features(&self, file: &File, length: u64, name: &str) -> Result<(Sections, bool), Error> {
         let table = self.data.offset.saturating_add(self.data.length);
         let present = (0..FEATURE_BITS).filter(|&feature| self.has(feature));
         let (mut found, mut whole) = (Vec::new(), true);
         for (number, feature) in present.enumerate() {
             let offset = table.saturating_add((number * SECTION) as u64);
             let entry = read_at(file, Section { offset, length: SECTION as u64 }, length);
-            let Some(entry) = entry.filter(|_| self.data.length > 0) else { return (found, false) };
+            let Some(entry) = entry.filter(|_| self.data.length > 0) else {
+                return Ok((found, false));
+            };
             let number = |at| u64_at(&entry, at).unwrap_or(0);
             let place = Section { offset: number(0), length: number(8) };
             if place.offset.checked_add(place.length).is_none_or(|end| end > length) {
                 whole = false;
             } else if Features::wants(feature) && place.offset >= table {
+                if place.length > MOST_SECTION as u64 {
+                    return Err(bad(name, &format!("a section of {} bytes", place.length), place.offset));
+                }
                 found.extend(read_at(file, place, length).map(|section| (feature, section)));
             }
         }
-        (found, whole)
+        Ok((found, whole))
+    }
+}
+
+fn bad(name: &str, what: &str, offset: u64) -> Error {
+    Error::Header {
+        name: name.to_owned(),
+        what: what.to_owned(),
+        offset,
+        next: "the file is too damaged to be read; record again",
     }
 }
 

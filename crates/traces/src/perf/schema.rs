@@ -15,7 +15,10 @@ const DIRECT: u64 = 1 << 16;
 /// The most events of a recording: perf writes at most a few hundred; these would be megabytes.
 pub(super) const MOST_ATTRIBUTES: usize = 65_536;
 
-/// Attributes, their identities and the tracepoints' formats. Pipe mode adds to it while it is read.
+/// The most IDs of all events together: those of 1,000 events on 1,000 CPUs.
+pub(super) const MOST_IDENTITIES: usize = 1 << 20;
+
+/// The attributes, their IDs and the tracepoints' formats. In pipe mode it grows during reading.
 #[derive(Debug, Clone)]
 pub(super) struct Schema {
     pub(super) attributes: Vec<Attribute>,
@@ -29,6 +32,8 @@ pub(super) struct Schema {
     pub(super) decoder: Arc<Decoder>,
     /// Only set in the copies that [`Self::shared`] returns.
     pub(super) short_way: Option<ShortWay>,
+    /// True if [`Self::sampled`] is not empty. Only set in the copies that [`Self::shared`] returns.
+    pub(super) is_sampled: bool,
     pub(super) formats: Vec<(String, EventFormat)>,
 }
 
@@ -43,6 +48,7 @@ impl Schema {
             identity: None,
             decoder: Arc::new(Decoder::new()),
             short_way: None,
+            is_sampled: false,
             formats: Vec::new(),
         }
     }
@@ -85,7 +91,8 @@ impl Schema {
     /// A copy for decoding, with the fast path. Finding that takes a look at every ID, so it is not done for each
     /// event that is added.
     pub(super) fn shared(&self) -> Arc<Self> {
-        Arc::new(Self { short_way: self.find_short_way(), ..self.clone() })
+        let is_sampled = !self.sampled().is_empty();
+        Arc::new(Self { short_way: self.find_short_way(), is_sampled, ..self.clone() })
     }
 
     /// Tests whether the event with this ID is `kvm_exit`.
@@ -95,7 +102,13 @@ impl Schema {
         owner.is_some_and(|owner| self.decoder.is_exit(self.attributes[owner].config))
     }
 
-    /// Tests whether samples of tracepoints lack a time.
+    /// The names of the tracepoints of interest that are only sampled.
+    pub(super) fn sampled(&self) -> Vec<&str> {
+        let sampled = self.attributes.iter().filter(|one| one.is_tracepoint() && one.is_sampled());
+        sampled.filter_map(|attribute| self.decoder.name_of_read(attribute.config)).collect()
+    }
+
+    /// Tests whether samples of a tracepoint lack the time.
     pub(super) fn lacks_time(&self) -> bool {
         self.attributes.iter().any(|attribute| attribute.is_tracepoint() && !attribute.has_time())
     }

@@ -1,7 +1,6 @@
 //! Reads all records of a recording into a profile.
 
-use exits::Vcpu;
-use exits::counted;
+use exits::{Losses, Vcpu, counted};
 use rustc_hash::FxHashMap;
 
 use super::batch::{Batch, Member, Note};
@@ -41,8 +40,8 @@ pub(super) fn read(
     }
     let schema = &records.schema;
     tally.hand_over(schema, &mut assembly);
-    let mut profile = assembly.finish();
     let mut warnings = records.warnings.clone();
+    let mut profile = assembly.finish(&mut warnings);
     let damage = parts.damage();
     if !schema.decoder.has_exits() && damage.is_none() {
         let missing = "kvm:kvm_exit";
@@ -52,6 +51,17 @@ pub(super) fn read(
         profile.losses.exits_without_entry = 0;
         profile.losses.exits_at_the_end = 0;
         warnings.push("It has no kvm:kvm_entry events, so no exit has a handling time".into());
+    }
+    let sampled = schema.sampled();
+    if !sampled.is_empty() {
+        // Without the losses of pairs, because there are no pairs.
+        let Losses { lost_events, lost_exits, out_of_order, undecoded, .. } = profile.losses;
+        profile.losses = Losses { lost_events, lost_exits, out_of_order, undecoded, ..Losses::default() };
+        warnings.push(format!(
+            "Only samples of {} are recorded (-F or -c of perf record), so counts are too low and no exit has a \
+             handling time; record without -F and -c",
+            sampled.join(", ")
+        ));
     }
     if schema.lacks_time() {
         warnings.push("Its samples have no times; record with perf's default sample format".into());
@@ -95,6 +105,9 @@ impl Tally {
 }
 
 fn take<S: Sink>(batch: &mut Batch, assembly: &mut Assembly<'_, S>, tally: &mut Tally) {
+    if batch.is_sampled {
+        assembly.leaves_events_out();
+    }
     batch.observed.iter().for_each(|&times| assembly.observed(times));
     let notes = std::mem::take(&mut batch.notes);
     let runs = batch.runs();
@@ -126,8 +139,7 @@ fn take<S: Sink>(batch: &mut Batch, assembly: &mut Assembly<'_, S>, tally: &mut 
     }
     hand_over(&mut runs[at..], assembly);
     batch.notes = notes;
-    let last_of_cpu = (0..=u16::MAX).zip(&batch.last_of_cpu).filter(|(_, last)| **last > 0);
-    last_of_cpu.for_each(|(cpu, &last)| assembly.last_of_cpu(cpu, last));
+    batch.last_of_cpu.iter().for_each(|(cpu, last_ns)| assembly.last_of_cpu(cpu, last_ns));
     assembly.undecoded(batch.undecoded);
     if tally.counts.len() < batch.counts.len() {
         tally.counts.resize(batch.counts.len(), 0);

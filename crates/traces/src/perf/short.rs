@@ -4,7 +4,7 @@
 use std::mem;
 
 use super::attribute::{HEADER, Layout};
-use super::batch::{Batch, CPUS, Member};
+use super::batch::{Batch, Member};
 use super::kind;
 use crate::decoder::Decoder;
 use crate::event::{Event, Kind};
@@ -253,7 +253,7 @@ impl<L: FnMut(&[u8], &mut Batch)> Walk<'_, L> {
             }
             match self.sample(head, window, places) {
                 Some((member, event)) => {
-                    self.batch.last_of_cpu[usize::from(event.cpu) % CPUS] = event.time_ns;
+                    self.batch.last_of_cpu.set(event.cpu, event.time_ns);
                     if pen.member != Some(member) {
                         self.take_up(&mut pen, member);
                     }

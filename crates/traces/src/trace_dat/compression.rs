@@ -5,11 +5,9 @@ use std::io::Read;
 use flate2::read::ZlibDecoder;
 
 use super::file::{Fields, Flaw};
+use crate::bytes::MOST_SECTION;
 
-/// Sections hold descriptions of events, a few megabytes where all are enabled.
-const MOST: usize = 64 << 20;
-
-/// The compression of a file's parts.
+/// The compression algorithm of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
     None,
@@ -52,7 +50,7 @@ impl Unpacker {
             self.beginning(size, out);
             return Err(Flaw::new("the file ends", fields.at));
         }
-        if size > MOST {
+        if size > MOST_SECTION {
             return Ok(Part::Bad(Flaw::new(
                 format!("a packed part of {size} bytes, more than is ever written"),
                 start,
@@ -79,8 +77,8 @@ impl Unpacker {
                 Err(_) => return,
             },
         };
-        // What was read before an error is in `out`, which is all that is wanted.
-        let _ = reader.take(size.min(MOST) as u64).read_to_end(out);
+        // The bytes before an error are in `out`, and nothing else is needed.
+        let _ = reader.take(size.min(MOST_SECTION) as u64).read_to_end(out);
     }
 
     fn content(&mut self, size: usize, out: &mut Vec<u8>) -> std::io::Result<()> {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 
+use crate::bytes::MOST_SECTION;
 use crate::{Damage, Error};
 
 /// The longest text: names and versions are short.
@@ -146,6 +147,9 @@ impl<R: Read> Fields<R> {
 
     /// A block of at most this length, limited by the end of the file; refuses more than any part has.
     pub(super) fn up_to(&mut self, length: u64) -> Result<Vec<u8>, Flaw> {
+        if length > MOST_SECTION as u64 {
+            return Err(Flaw::new(format!("a part of {length} bytes"), self.at));
+        }
         let mut bytes = Vec::new();
         let read = self.reader.by_ref().take(length).read_to_end(&mut bytes);
         self.at += read.map_err(|error| self.failed(&error))? as u64;
@@ -178,6 +182,9 @@ mod tests {
         assert_eq!(fields.skip(2), Ok(()));
         assert_eq!(fields.skip(2), Err(Flaw::new("the file ends", 103)));
         assert_eq!(Fields::new(&b"abc"[..], 100).u32(), Err(Flaw::new("the file ends", 100)));
+        let large = MOST_SECTION as u64 + 1;
+        let refused = Flaw::new("a part of 67108865 bytes", 0);
+        assert_eq!(Fields::new(std::io::repeat(0), 0).block(large), Err(refused));
         let endless = vec![b'a'; 5000];
         assert_eq!(Fields::new(&endless[..], 0).text(), Err(Flaw::new("a text without an end", 0)));
     }

@@ -169,7 +169,7 @@ mod tests {
             let mut sink = |exit: &crate::ExitRecord| times.push((exit.time_ns, exit.handling_ns));
             let mut assembly = Assembly::new(Options::default(), &mut sink);
             orders.carry_out(&mut assembly);
-            let profile = assembly.finish();
+            let profile = assembly.finish(&mut Vec::new());
             times.sort_unstable();
             assert_eq!(times, [(10, Some(3)), (14, None), (20, None)]);
             assert_eq!((profile.losses.lost_events, profile.losses.pairs_across_loss), (5, 2));

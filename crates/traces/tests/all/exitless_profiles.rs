@@ -93,3 +93,17 @@ fn what_a_profile_has_not_is_refused() {
     let error = traces::read_bytes(&bytes, &Options::default(), &mut |_: &ExitRecord| {}).unwrap_err();
     assert!(error.to_string().contains("single exits are asked for"), "{error}");
 }
+
+#[test]
+fn a_time_that_misses_the_exits_is_doubted_and_begins_with_them() {
+    let mut profile = original().profile;
+    let (length_ns, timeline) = (profile.span.unwrap().length_ns(), profile.timeline.clone());
+    profile.span = Some(exits::Span { first_ns: 1 << 60, last_ns: (1 << 60) + length_ns });
+    let mut bytes = Vec::new();
+    write_profile(&mut bytes, &Header::default(), &profile, Packing::None).unwrap();
+    let reading = read(&bytes).unwrap();
+    let span = reading.profile.span.unwrap();
+    assert_eq!(span.first_ns, timeline.start_ns());
+    assert!(span.length_ns().abs_diff(length_ns) < timeline.width_ns());
+    assert!(reading.warnings[0].contains("different clocks"), "{:?}", reading.warnings);
+}

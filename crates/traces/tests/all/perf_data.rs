@@ -385,3 +385,63 @@ fn packed_with_gzip_it_is_the_same() {
     flate2::read::GzEncoder::new(&bytes[..], flate2::Compression::fast()).read_to_end(&mut packed).unwrap();
     assert_eq!(read_bytes(&packed).unwrap().profile, read_bytes(&bytes).unwrap().profile);
 }
+
+/// The recording with `change` applied to the attribute of each event.
+fn with_attributes(name: &str, change: impl Fn(&mut [u8])) -> Vec<u8> {
+    let mut bytes = unpacked(name);
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (each, at, length) = (number(16), number(24), number(32));
+    bytes[at..at + length].chunks_exact_mut(each).for_each(change);
+    bytes
+}
+
+#[test]
+fn samples_of_events_are_no_counts_and_have_no_times() {
+    let frequency = with_attributes("small", |attribute| {
+        attribute[16..24].copy_from_slice(&99u64.to_le_bytes());
+        attribute[41] |= 1 << 2;
+    });
+    let period = with_attributes("small", |attribute| {
+        attribute[16..24].copy_from_slice(&100u64.to_le_bytes());
+    });
+    // Members of a group that is sampled with its leader.
+    let group = with_attributes("small", |attribute| attribute[16..24].fill(0));
+    let whole = recording("small");
+    for bytes in [frequency, period] {
+        let Reading { profile, warnings, .. } = read_bytes(&bytes).unwrap();
+        assert_eq!(profile.total(), whole.profile.total());
+        let timed = |exits: &BTreeMap<_, Exits>| exits.values().map(|one| one.handling.count()).sum::<u64>();
+        assert_eq!(timed(&profile.reasons()), 0);
+        let accesses = profile.accesses();
+        assert!(accesses.values().all(|one| one.handling.count() == 0) && !accesses.is_empty());
+        assert!(profile.losses.is_whole(), "{:?}", profile.losses);
+        let told =
+            warnings.iter().any(|told| told.starts_with("Only samples of") && told.contains("kvm:kvm_exit"));
+        assert!(told && warnings[0].contains("record without -F and -c"), "{warnings:?}");
+    }
+    assert_eq!(read_bytes(&group).unwrap().warnings, whole.warnings);
+    assert_eq!(whole.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_sparse_file_takes_no_memory() {
+    const TOO_LONG: u64 = 40 << 30;
+    // The IDs of the first event, and a section at the end, with a length that is not in the file.
+    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let whole = unpacked("small");
+    let first = number(&whole, 24) + number(&whole, 16) - 16;
+    let sections = number(&whole, 40) + number(&whole, 48);
+    for (place, said) in
+        [(first, "more than 1,048,576 identities"), (sections, "a section of 42949672960 bytes")]
+    {
+        let mut bytes = whole.clone();
+        let place = place as usize;
+        bytes[place..place + 8].copy_from_slice(&(whole.len() as u64).to_le_bytes());
+        bytes[place + 8..place + 16].copy_from_slice(&TOO_LONG.to_le_bytes());
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&bytes).unwrap();
+        file.as_file().set_len(whole.len() as u64 + TOO_LONG).unwrap();
+        let error = read(file.path()).unwrap_err();
+        assert!(matches!(error, Error::Header { .. }) && error.to_string().contains(said), "{error}");
+    }
+}

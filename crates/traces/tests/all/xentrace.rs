@@ -341,10 +341,14 @@ fn a_recording_that_is_followed_gives_the_exits_of_the_whole() {
         let reading = traces::follow_xentrace(Box::new(stream), name, &options, &mut sums).unwrap();
         assert_eq!(reading.profile.vcpus(), whole.profile.vcpus(), "{name}");
         assert_eq!(reading.damage, None);
-        let summed = sums.take();
+        let mut summed = sums.take();
         assert_eq!(summed.vcpus(), whole.profile.vcpus(), "{name}");
         assert_eq!(summed.losses.lost_events, whole.profile.losses.lost_events);
         assert!(sums.take().is_empty());
+        summed.set_length(1);
+        let (time, exits) = (summed.span.unwrap(), whole.profile.span.unwrap());
+        assert!(time.first_ns.abs_diff(exits.first_ns) < exits.length_ns(), "{name}");
+        assert!(!summed.is_of_two_clocks());
     }
 }
 

@@ -69,22 +69,23 @@ fn hpet(subject: &Subject<'_>) -> Verdict {
     if subject.vm.xen_type() != XenGuestType::Hvm {
         return Verdict::skip("only HVM guests have one");
     }
-    let enlightened = groups(subject).is_some_and(|(groups, _)| !groups.is_empty());
+    let synthetic = groups(subject).is_some_and(|(groups, _)| groups.contains(&"stimer"));
     match &subject.vm.timers.hpet {
         Some(set) if set.value => {
             Verdict::warn("there, by its own setting").said(Form::Xl, &set.place).advice("write hpet = 0")
         }
         Some(_) => Verdict::pass("none"),
-        None if enlightened => Verdict::pass("there by default; Windows prefers its synthetic timers"),
+        None if synthetic => Verdict::pass("there by default; Windows prefers its synthetic timers"),
         None => Verdict::pass("there by default; Linux takes Xen's clock instead"),
     }
 }
 
 /// The groups that `defaults` and `viridian = 1` stand for.
 const DEFAULTS: &[&str] =
-    &["base", "freq", "time_ref_count", "apic_assist", "crash_ctl", "stimer", "no_vp_limit", "cpu_hotplug"];
-/// The additions of `all` to them.
-const REST: &[&str] = &["reference_tsc", "hcall_remote_tlb_flush", "hcall_ipi", "ex_processor_masks"];
+    &["base", "freq", "time_ref_count", "apic_assist", "crash_ctl", "no_vp_limit", "cpu_hotplug"];
+/// The groups that `all` adds to [`DEFAULTS`].
+const REST: &[&str] =
+    &["reference_tsc", "hcall_remote_tlb_flush", "stimer", "hcall_ipi", "ex_processor_masks"];
 
 /// The groups that are on, and the place of the setting.
 fn groups<'a>(subject: &Subject<'a>) -> Option<(Vec<&'a str>, &'a domain::Place)> {
@@ -123,5 +124,7 @@ fn viridian(subject: &Subject<'_>) -> Verdict {
     }
     Verdict::warn(format!("without {}", lacking.join(" and ")))
         .said(Form::Xl, place)
-        .advice("viridian = [ \"defaults\", \"reference_tsc\", \"stimer\" ]")
+        .advice(
+            "viridian = [ \"defaults\", \"reference_tsc\", \"stimer\" ], after Windows is installed; try it first",
+        )
 }

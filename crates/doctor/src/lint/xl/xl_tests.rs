@@ -32,8 +32,13 @@ const CASES: &[(&str, &[&str], &[&str])] = &[
     ("xl-hpet", &["hpet = 1"], &["hpet = 0", "viridian = 1"]),
     (
         "xl-viridian",
-        &["viridian = 1", "viridian = [ 'base' ]", "viridian = [ 'all', '!stimer' ]"],
-        &["viridian = 0", "viridian = [ 'all' ]", "viridian = [ 'defaults', 'reference_tsc' ]"],
+        &[
+            "viridian = 1",
+            "viridian = [ 'base' ]",
+            "viridian = [ 'all', '!stimer' ]",
+            "viridian = [ 'defaults', 'reference_tsc' ]",
+        ],
+        &["viridian = 0", "viridian = [ 'all' ]", "viridian = [ 'defaults', 'reference_tsc', 'stimer' ]"],
     ),
     ("xl-platform-pci", &["xen_platform_pci = 0"], &["xen_platform_pci = 1"]),
     (

@@ -5,14 +5,12 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use exits::Losses;
-use files::Replacement;
 use live::{LiveAccess, LiveExit, Recorder};
 use traces::exitless::{Summary, WriteError, Writer};
 use traces::{AccessRecord, ExitRecord, Sink};
 
-use super::{Course, Recorded, header};
+use super::{Course, Recorded, begin, header};
 use crate::commands::watching::VmNames;
 
 /// The interval of reading the kernel's buffer, which holds 200,000 exits.
@@ -31,14 +29,8 @@ struct Recording {
 
 /// Records until `course` ends, or until the file cannot grow.
 pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
-    let cannot = || format!("Could not write {}", output.display());
-    let mut place = Replacement::begin(output, 0o666).with_context(cannot)?;
-    // A second handle of the same file, for truncating an incomplete record when the disk is full.
-    let file = place.file().try_clone().with_context(cannot)?;
-    let writer = Writer::new(file.try_clone().with_context(cannot)?, &header(recorder.isa())?);
-    let writer = writer.with_context(cannot)?;
-    // Replace an older recording only now. From here on this recording exists, however the process ends.
-    place.place().with_context(cannot)?;
+    // The second handle is for truncating an incomplete record when the disk is full.
+    let (place, file, writer) = begin(output, &header(recorder.isa())?, course)?;
     let mut recording = Recording {
         writer,
         names: VmNames::default(),

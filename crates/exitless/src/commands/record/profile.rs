@@ -29,8 +29,9 @@ pub(super) fn record(
     collector.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let mut names = VmNames::default();
     let mut profile = Profile::new();
-    // Errors of writing are found before hours have passed.
-    store(output, &header, &profile)?;
+    // Write once now: an error should not come after hours.
+    let mut kept = Kept { output, exits: 0 };
+    kept.store_and(&header, &profile, || course.start())?;
     let (mut taken, mut stored) = (Instant::now(), Instant::now());
     while course.wait(STEP)? {
         if taken.elapsed() >= INTERVAL {
@@ -39,8 +40,8 @@ pub(super) fn record(
         }
         if stored.elapsed() >= STORE {
             stored = Instant::now();
-            // The previous file is kept if there is no space for the new one.
-            if let Err(error) = store(output, &header, &profile) {
+            // On a full disk the previous file remains.
+            if let Err(error) = kept.store(&header, &profile) {
                 tracing::warn!("{error:#}; trying again in a minute");
             }
         }
@@ -50,13 +51,13 @@ pub(super) fn record(
     names.name(&mut last);
     merge_bounded(&mut profile, &last);
     header.names = profile.names.clone();
-    let whole = store(output, &header, &profile).inspect_err(|error| tracing::error!("{error:#}")).is_ok();
+    let whole = kept.store(&header, &profile).inspect_err(|error| tracing::error!("{error:#}")).is_ok();
     Ok(Recorded {
         file: output.to_owned(),
         whole,
         seconds,
-        exits: profile.total(),
-        not_written: 0,
+        exits: kept.exits,
+        not_written: profile.total() - kept.exits,
         bytes: std::fs::metadata(output).map_or(0, |file| file.len()),
         losses: profile.losses,
     })
@@ -70,10 +71,57 @@ fn add(profile: &mut Profile, collector: &mut Collector, names: &mut VmNames) ->
     Ok(())
 }
 
-/// Written under another name first, so that there is always a complete file.
-fn store(output: &Path, header: &Header, profile: &Profile) -> anyhow::Result<()> {
-    let cannot = || format!("Could not write {}", output.display());
-    let new = Replacement::begin(output, 0o666).with_context(cannot)?;
-    write_profile(new.file(), header, profile, Packing::Zstd).with_context(cannot)?;
-    new.finish().with_context(cannot)
+/// The file, and the number of exits in it.
+struct Kept<'o> {
+    output: &'o Path,
+    exits: u64,
+}
+
+impl Kept<'_> {
+    /// Replaces the file atomically, so that there is always a complete one.
+    fn store(&mut self, header: &Header, profile: &Profile) -> anyhow::Result<()> {
+        self.store_and(header, profile, || Ok(()))
+    }
+
+    /// Like [`Self::store`], and calls `written` before the old file is replaced.
+    fn store_and(
+        &mut self,
+        header: &Header,
+        profile: &Profile,
+        written: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let cannot = || format!("Could not write {}", self.output.display());
+        let new = Replacement::begin(self.output, 0o666).with_context(cannot)?;
+        write_profile(new.file(), header, profile, Packing::Zstd).with_context(cannot)?;
+        written()?;
+        new.finish().with_context(cannot)?;
+        self.exits = profile.total();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::{ExitReason, Vcpu};
+
+    #[test]
+    fn exits_that_came_after_the_last_file_are_not_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("there");
+        std::fs::create_dir(&place).unwrap();
+        let output = place.join("night.profile");
+        let with = |count| {
+            let mut profile = Profile::new();
+            profile.vcpu(Vcpu::default()).reasons.entry(ExitReason::vmx(12)).or_default().count = count;
+            profile
+        };
+        let mut kept = Kept { output: &output, exits: 0 };
+        kept.store(&Header::default(), &with(5)).unwrap();
+        assert_eq!(kept.exits, 5);
+        std::fs::remove_dir_all(&place).unwrap();
+        let started = || -> anyhow::Result<()> { unreachable!("there is no place for the recording") };
+        kept.store_and(&Header::default(), &with(9), started).unwrap_err();
+        assert_eq!(kept.exits, 5);
+    }
 }

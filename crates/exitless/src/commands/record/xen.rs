@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use exits::{Losses, Span};
+use exits::Losses;
 use files::Replacement;
 use traces::exitless::{Header, Packing, Summary, WriteError, Writer, write_profile};
 use traces::{AccessRecord, ExitRecord, Sink, Sums};
 
-use super::{Course, Recorded, header};
+use super::{Course, Recorded, begin, header};
 use crate::commands::xen::{Following, XenHost};
 
 const STEP: Duration = Duration::from_millis(20);
@@ -73,15 +73,7 @@ impl<W: Write + Send> Keeper<W> {
 
 /// Records every exit until `course` ends.
 pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
-    let cannot = || format!("Could not write {}", output.display());
-    let mut place = Replacement::begin(output, 0o666).with_context(cannot)?;
-    let file = place.file().try_clone().with_context(cannot)?;
-    let mut about = about(&host)?;
-    // The records' times are ticks of Xen's TSC since the processors' start.
-    (about.clock, about.start_ns) = (Some("TSC".to_owned()), None);
-    let writer = Writer::new(file.try_clone().with_context(cannot)?, &about).with_context(cannot)?;
-    // Replace an older recording only now. From here on this recording exists, however the process ends.
-    place.place().with_context(cannot)?;
+    let (place, file, writer) = begin(output, &about(&host)?, course)?;
     let keeper = Keeper::new(writer);
     let following = host.follow(Keeper(Arc::clone(&keeper.0)))?;
     let (mut flushed, mut failure) = (Instant::now(), None);
@@ -124,10 +116,10 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
 /// Records totals until `course` ends.
 pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
     let cannot = || format!("Could not write {}", output.display());
-    let first_ns = live::monotonic_ns();
     let mut about = about(&host)?;
     // Create the file now: an error should not come after hours.
     let new = Replacement::begin(output, 0o666).with_context(cannot)?;
+    course.start()?;
     let following = host.follow(Sums::default())?;
     let seconds = wait(&following, course, || true)?;
     let (reading, sums) = following.finish()?;
@@ -135,7 +127,7 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     let mut profile = sums.take();
     profile.losses = reading.profile.losses;
     profile.events = reading.profile.events;
-    profile.span = Some(Span { first_ns, last_ns: live::monotonic_ns() });
+    profile.set_length(Duration::from_secs_f64(seconds).as_nanos() as u64);
     host.name(&mut profile);
     about.names = profile.names.clone();
     write_profile(new.file(), &about, &profile, Packing::Zstd).with_context(cannot)?;
@@ -156,6 +148,8 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
 fn about(host: &XenHost) -> anyhow::Result<Header> {
     let mut about = header(host.isa())?;
     about.isa = host.control.isa;
+    // xentrace stamps records with TSC ticks, which have no known relation to the time of day.
+    (about.clock, about.start_ns) = (Some("TSC".to_owned()), None);
     if let Some(fingerprint) = &mut about.host {
         fingerprint.hypervisor.get_or_insert_default();
     }

@@ -14,8 +14,12 @@ use crate::console;
 /// The number of rows without `--top`.
 const ROWS: usize = 100;
 
-/// Keeps the longest exits while recordings are read.
-struct Longest(LongExits);
+/// Keeps the longest exits as recordings are read.
+struct Longest {
+    exits: LongExits,
+    /// Recordings that were begun.
+    recordings: usize,
+}
 
 impl Sink for Longest {
     const WANTS_ACCESSES: bool = true;
@@ -25,10 +29,11 @@ impl Sink for Longest {
     }
 
     fn exit_with(&mut self, exit: &ExitRecord, accesses: &[AccessRecord]) {
-        if !self.0.takes(exit.reason, exit.handling_ns) {
+        if !self.exits.takes(exit.reason, exit.handling_ns) {
             return;
         }
-        self.0.keep(LongExit {
+        self.exits.keep(LongExit {
+            recording: self.recordings.saturating_sub(1),
             time_ns: exit.time_ns,
             vcpu: exit.vcpu,
             cpu: exit.cpu,
@@ -41,22 +46,29 @@ impl Sink for Longest {
     }
 }
 
-impl Destination for Longest {}
+impl Destination for Longest {
+    fn begin(&mut self, _recording: &str) {
+        self.recordings += 1;
+    }
+}
 
 /// Shows the exits longer than the bound.
 pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCode> {
     let most = arguments.rows.top().unwrap_or(ROWS);
     let options = LongOptions { bound_ns, sleep: arguments.sleep };
-    let mut longest = Longest(LongExits::new(options, most));
+    let mut longest = Longest { exits: LongExits::new(options, most), recordings: 0 };
     let recordings = arguments.recordings.read(&mut longest)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &long::document(&longest.0, &recordings.profile, bound_ns))?;
+        serde_json::to_writer_pretty(
+            &mut out,
+            &long::document(&longest.exits, &recordings.profile, bound_ns),
+        )?;
         writeln!(out)?;
     } else {
-        let first_ns = recordings.observed().map_or(0, |span| span.first_ns);
         let (width, colour) = (console::width(), console::colour());
-        let text = long::table(&longest.0, &recordings.profile, first_ns, bound_ns, width, colour);
+        let text =
+            long::table(&longest.exits, &recordings.profile, &recordings.first_ns(), bound_ns, width, colour);
         out.write_all(text.as_bytes())?;
     }
     out.flush()?;

@@ -31,6 +31,7 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let options = LongOptions { bound_ns, sleep: arguments.sleep };
     let mut tracer = LongTracer::attach(root, &watch, options)?;
     eprint!("{}", long::beginning(bound_ns, tracer.without_context()));
+    let mut told = tracer.without_context().is_some();
     let end = arguments.duration.and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
     let mut out = BufWriter::new(std::io::stdout().lock());
     let lines = (!arguments.json).then(|| Lines::new(console::colour()));
@@ -51,6 +52,10 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let mut written = 0;
     loop {
         write(&tracer.poll(), &mut written)?;
+        if let Some(why) = tracer.without_context().filter(|_| !told) {
+            told = true;
+            tracing::warn!("What the host does during exits of further vCPUs is not known: {why}");
+        }
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let done = arguments.count.is_some_and(|count| written >= count);
         if done || stop.load(Ordering::Relaxed) || left == Some(Duration::ZERO) {

@@ -15,8 +15,8 @@ volatile const u32 from_guest_at;
 /* Tracepoints of the scheduler: the offset of each field in the record. */
 volatile const u32 switch_state_at, switch_next_at;
 volatile const u32 wakeup_thread_at;
-/* Reasons of exits that wait for the guest's next interrupt: their stacks say nothing. */
-volatile const u32 halt_reason, mwait_reason;
+/* Reasons of exits in which the vCPU waits for the guest's next interrupt: their stacks are all the same. */
+volatile const u32 halt_reason, idle_halt_reason;
 
 #define KERNEL_FRAMES 64
 #define USER_FRAMES 96
@@ -188,7 +188,7 @@ INLINE void went_away(void *record, struct vcpu *vcpu, u32 thread)
 	u32 runnable = !(field(record, switch_state_at, 8) & 0xff);
 	u32 reason = vcpu->reason;
 	u32 told = 0;
-	if (reason != halt_reason && reason != mwait_reason)
+	if (reason != halt_reason && reason != idle_halt_reason)
 		told = give_stacks(record, TICK_AWAY, vcpu->id, reason);
 	struct away gone = {
 		.since_ns = ktime_get_ns(),
