@@ -1,23 +1,24 @@
-# Commands for people. `make` lists them. What is missing is installed by scripts/setup, which says so first.
+# Commands for people; `make` lists them. scripts/setup installs what is missing, after saying so.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help build fleet fleet-test dist dist-check demo check test soak matrix seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint setup-fleet
 
-# rustup's cargo before an older one of the distribution; tools that scripts/setup built for this checkout.
+# Prefer rustup's cargo to an older one of the distribution, and tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
-# Where .cargo/config.toml makes cargo put the binary.
+# The folder for binaries that .cargo/config.toml leads to.
 BINARY := $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-gnu/release/exitless
-# What `exitless --version` names.
+# Shown by `exitless --version`.
 COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 REPORT := exitless-report
-# Where `make demo` measures: intel-apicv, or amd-avic.
+# The lab of `make demo`: intel-apicv or amd-avic.
 LAB := intel-apicv
-# Rounds of `make soak`, and what it runs: lab, all, or a filter of nextest.
+# The rounds of `make soak`, and its tests: lab, all, or a filter of nextest.
 N := 20
 WHAT := lab
+export N WHAT
 QUICK := not binary(lab) and not test(coverage) and not test(a_browser_shows_)
 
 help: ## List these commands
@@ -41,7 +42,7 @@ dist-check: setup ## Check the packages, made of what `make test` builds, with t
 	scripts/dist-check
 
 demo: setup ## Measure interrupt virtualization in an emulated host and write a report (LAB=amd-avic: AMD's)
-	scripts/demo $(REPORT) $(LAB)
+	scripts/demo "$(REPORT)" "$(LAB)"
 
 check: setup-check fmt-check clippy ## Check format, lints, and all tests that need no emulated host and no browser
 	cargo nextest run --locked --cargo-profile checked --workspace -E "$(QUICK)"
@@ -50,9 +51,9 @@ test: setup-test ## Run all tests, including those in emulated hosts
 	scripts/test
 
 soak: setup-test ## Run the tests in emulated hosts N times on a busy machine, and count failures (WHAT=all: every test), resumable
-	WHAT=$(WHAT) scripts/soak $(N)
+	scripts/soak "$$N"
 
-# Rows are kept, so that a matrix can be continued; without the folder it begins anew.
+# Finished rows are kept, so that an interrupted matrix continues; remove the folder to start over.
 matrix: setup-test ## Check exitless on every kernel of Debian's in labs, and write docs/matrix.md (an hour), resumable
 	EXITLESS_MATRIX="$(CURDIR)/target/matrix" cargo test --locked --profile checked --package exitless --test lab -- \
 	    --ignored --exact kernels::the_matrix_is_written --nocapture
@@ -81,14 +82,14 @@ fmt-check: setup-check
 	cargo fmt --all --check
 	cd fleet && cargo fmt --check
 
-# In the profile of the tests, whose procedural macros and build scripts serve here too.
+# In the tests' profile, to share procedural macros and build scripts with them.
 clippy: setup-check
 	cargo clippy --workspace --all-targets --locked --profile checked -- -D warnings
 
 deny: setup-lint
 	scripts/deny
 
-# Seconds for each fuzz target, and which: all unless it is said.
+# The seconds for each fuzz target, and the targets; all by default.
 TIME := 60
 TARGETS :=
 

@@ -1,7 +1,7 @@
-# Counts nextest's JUnit file: "PASSED FAILED SKIPPED". Instead it prints, with -v reasons=1, why tests were skipped; with
-# -v times=1, the seconds that each took; with -v failures=1, the names of those that failed.
+# Summarises nextest's JUnit file: "PASSED FAILED SKIPPED". Alternatively prints why tests were skipped (-v
+# reasons=1), the seconds that each took (-v times=1), or the names of those that failed (-v failures=1).
 #
-# A test that cannot test here what it is for prints "not tested: REASON" and returns; nextest takes that for passed.
+# A test that cannot run here prints "not tested: REASON" and returns, which nextest counts as passed.
 
 function attribute(line, name,    rest) {
     rest = line

@@ -1,5 +1,8 @@
 //! The command: parse, call, render; one file for each subcommand, and no logic of its own.
 
+// It panics where standard output is closed or full; `writeln!` gives an error that is handled.
+#![warn(clippy::print_stdout)]
+
 mod commands;
 mod console;
 mod examples;

@@ -112,7 +112,10 @@ fn code(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<lab::Error>() {
         Some(lab::Error::Interrupted) => INTERRUPTED,
         Some(
-            lab::Error::UnknownLab { .. } | lab::Error::PutMissing { .. } | lab::Error::PutNoFile { .. },
+            lab::Error::UnknownLab { .. }
+            | lab::Error::PutMissing { .. }
+            | lab::Error::PutNoFile { .. }
+            | lab::Error::NoOutput { .. },
         ) => USAGE,
         _ => FAILED,
     }

@@ -19,6 +19,6 @@ pub use directory::{Directory, Missing};
 pub use error::Error;
 pub use inside::Inside;
 pub use look::{look, look_at_files, look_into};
-pub use open::{read, read_end, read_start, regular};
+pub use open::{keep_end, read, read_end, read_start, regular};
 pub use replacement::{Replacement, sync_parent, write};
 pub use user::user_cache;

@@ -11,9 +11,10 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -151,10 +152,13 @@ impl Looks {
         let is_left = Arc::new(AtomicBool::new(false));
         let (left, place) = (Arc::clone(&is_left), home.to_owned());
         let looking = move || {
-            let done = work();
+            let done = catch_unwind(AssertUnwindSafe(work));
             let mut state = self.state();
-            // Nobody waits any more where it was left.
-            let _ = sender.send(done);
+            if let Ok(done) = done {
+                // Fails if the caller has given up and dropped the receiver.
+                let _ = sender.send(done);
+            }
+            drop(sender);
             if let Some(state) = state.as_mut().filter(|_| left.load(Ordering::Relaxed)) {
                 state.let_go(&place);
             }
@@ -172,16 +176,15 @@ impl Looks {
         if waited > NOTICED {
             *state.users.entry(user).or_default() += waited;
         }
-        match found {
-            Ok(found) => Ok(found),
-            // What it found in the last moment is there now, for it holds the state while it tells that.
-            Err(RecvTimeoutError::Timeout) => receiver.try_recv().map_err(|_| {
+        // The thread sends with the state locked, so a result that came at the last moment is here by now.
+        found.or_else(|_| receiver.try_recv()).map_err(|error| match error {
+            TryRecvError::Empty => {
                 is_left.store(true, Ordering::Relaxed);
                 *state.held.entry(home.to_owned()).or_default() += 1;
                 io::Error::from_raw_os_error(TIMED_OUT)
-            }),
-            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the look at a process failed")),
-        }
+            }
+            TryRecvError::Disconnected => io::Error::other("the look at a process failed"),
+        })
     }
 }
 
@@ -233,6 +236,22 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let_go.send(()).unwrap();
         while LOOKS.look(&home, || 6).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_look_that_fails_after_it_was_left_lets_go() {
+        static LOOKS: Looks = Looks::new(SHORT);
+        let proc = processes(&[7]);
+        let home = proc.path().join("0");
+        let (let_go, held) = channel::<()>();
+        let error = LOOKS.look(&home, move || held.recv().expect("as this test wants")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(let_go);
+        let begun = Instant::now();
+        while let Err(error) = LOOKS.look(&home, || 6) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{error}");
             std::thread::yield_now();
         }
     }

@@ -1,8 +1,9 @@
 //! Reading files that others may have created.
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Opens a file for reading; does not block on a FIFO.
@@ -38,7 +39,22 @@ pub fn read_end(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// its writer can go on at the same place.
 ///
 /// # Errors
-/// Of open(2); [`io::ErrorKind::InvalidInput`] for what is no regular file.
+/// Of open(2) and fallocate(2).
+pub fn keep_end(path: &Path, most: u64, kept: u64) -> io::Result<()> {
+    let about = path.symlink_metadata()?;
+    if !about.is_file() || about.blocks() * 512 <= most {
+        return Ok(());
+    }
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fallocate(&file, flags, 0, about.len().saturating_sub(kept))?)
+}
+
+/// Opens a regular file for reading. Does not block on a FIFO, and does nothing to a device except open it.
+///
+/// # Errors
+/// Of open(2); [`io::ErrorKind::InvalidInput`] if it is not a regular file.
 pub fn regular(path: &Path) -> io::Result<File> {
     let file = unblocked(path)?;
     match file.metadata()?.is_file() {
@@ -86,6 +102,22 @@ mod tests {
         );
         File::options().append(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read_end(&path, 3).unwrap(), [0; 3]);
+    }
+
+    #[test]
+    fn a_file_that_is_written_without_end_does_not_fill_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = folder.path().join("console");
+        let mut text = vec![b'.'; 8 << 20];
+        text.extend(b"the end");
+        std::fs::write(&console, &text).unwrap();
+        keep_end(&console, 9 << 20, 1 << 20).unwrap();
+        assert!(console.metadata().unwrap().blocks() * 512 >= 8 << 20);
+        keep_end(&console, 7 << 20, 1 << 20).unwrap();
+        let about = console.metadata().unwrap();
+        assert_eq!(about.len(), text.len() as u64);
+        assert!(about.blocks() * 512 < 2 << 20, "{}", about.blocks());
+        assert!(read_end(&console, 9).unwrap().ends_with(b"..the end"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Files that are written whole or not at all.
 
 use crate::{Directory, Missing};
-use rustix::fs::{Mode, OFlags, openat, renameat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstatfs, openat, renameat, statat};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
@@ -39,28 +40,46 @@ impl Replacement {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = Directory::open(parent.unwrap_or(Path::new(".")), Missing::Refused);
         let directory = directory.map_err(crate::Error::into_io)?;
-        let entry = std::fs::symlink_metadata(directory.reach(name));
-        let is_link = entry.as_ref().is_ok_and(std::fs::Metadata::is_symlink);
-        if entry.is_ok_and(|entry| !entry.is_file()) && !directory.is_ours()? {
-            // A link leads anywhere, and a FIFO makes whoever opens it wait.
-            let why = format!(
-                "{} is no regular file, in a directory of others: name a file, or one in your own directory",
-                path.display()
-            );
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        if !directory.is_ours()? {
+            return Self::among_others(directory, name, path, mode);
         }
-        let found = std::fs::metadata(path);
-        if found.as_ref().is_ok_and(|found| !found.is_file()) {
+        let Ok(found) = std::fs::metadata(path) else { return Self::within(directory, name, mode) };
+        // The links of /proc lead to open files, which need not have the path that is read.
+        let is_open = || fstatfs(&directory).is_ok_and(|about| about.f_type == PROC_SUPER_MAGIC);
+        let link = std::fs::read_link(directory.reach(name));
+        if let Some(target) = link.ok().filter(|_| found.is_file() || !is_open()) {
+            // Keep the link, and replace its target, which may be in a directory of others.
+            return Self::begin(&directory.path().join(target), mode);
+        }
+        if !found.is_file() {
             return Ok(Self { file: File::options().write(true).open(path)?, place: None });
         }
-        if is_link && found.is_ok() {
-            // The link stays, and what it stands for is replaced.
-            return Self::begin(&std::fs::canonicalize(path)?, mode);
+        Self::like(directory, name, mode, found.permissions().mode())
+    }
+
+    /// Starts the replacement of an entry that others can exchange at any time: it is not opened.
+    fn among_others(directory: Directory, name: &OsStr, path: &Path, mode: u32) -> io::Result<Self> {
+        match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Self::within(directory, name, mode),
+            Err(error) => Err(error.into()),
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {
+                Self::like(directory, name, mode, found.st_mode)
+            }
+            Ok(_) => {
+                // A link of another user could lead to any file, and opening a FIFO could block.
+                let why = format!(
+                    "{} is no regular file, in a directory of others: name a file, or one in your own directory",
+                    path.display()
+                );
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+            }
         }
+    }
+
+    /// Like [`Self::within`], with the permissions of the old file.
+    fn like(directory: Directory, name: &OsStr, mode: u32, old: u32) -> io::Result<Self> {
         let replacement = Self::within(directory, name, mode)?;
-        if let Ok(found) = found {
-            replacement.file.set_permissions(Permissions::from_mode(found.permissions().mode() & 0o777))?;
-        }
+        replacement.file.set_permissions(Permissions::from_mode(old & 0o777))?;
         Ok(replacement)
     }
 
@@ -159,7 +178,7 @@ fn create_beside(directory: &Directory, name: &OsStr, mode: u32) -> io::Result<(
         beside.push(format!(".new-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         match openat(directory, &beside, flags, Mode::from_raw_mode(mode)) {
             Ok(file) => return Ok((beside, File::from(file))),
-            Err(rustix::io::Errno::EXIST) => {}
+            Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -257,5 +276,35 @@ mod tests {
         new.swap().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read(&link).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_others_exchange_meanwhile_is_never_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let theirs = folder.path().join("theirs");
+        std::fs::create_dir(&theirs).unwrap();
+        std::fs::set_permissions(&theirs, Permissions::from_mode(0o777)).unwrap();
+        let (path, spare) = (theirs.join("report"), theirs.join("spare"));
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::os::unix::fs::symlink("/dev/null", &spare).unwrap();
+                    std::fs::rename(&spare, &path).unwrap();
+                    std::fs::write(&spare, "").unwrap();
+                    std::fs::rename(&spare, &path).unwrap();
+                }
+            });
+            let opened = (0..5000).filter_map(|_| Replacement::begin(&path, 0o666).ok());
+            let in_place = opened.filter(|new| !new.is_beside()).count();
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(in_place, 0);
+        });
+        // Nor is it opened where a link of ours leads to it.
+        let (ours, theirs) = (folder.path().join("ours"), theirs.join("link"));
+        std::os::unix::fs::symlink("/dev/null", &theirs).unwrap();
+        std::os::unix::fs::symlink("theirs/link", &ours).unwrap();
+        let error = Replacement::begin(&ours, 0o666).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     }
 }

@@ -17,6 +17,7 @@ use rustix::system::{RebootCommand, reboot};
 use serde::{Deserialize, Serialize};
 
 use crate::frames::{Decoder, Frame, Kind};
+use crate::orphans::reaping_orphans;
 use channel::{Channel, Sender};
 use jobs::Jobs;
 
@@ -51,6 +52,10 @@ pub fn is_agent() -> bool {
 
 /// Serves the host until it asks for power-off or disconnects, then powers the guest off.
 pub fn run() -> ! {
+    reaping_orphans(serve_and_power_off)
+}
+
+fn serve_and_power_off() -> ! {
     if let Err(message) = serve() {
         // There may be no channel yet, but there is always the console.
         last_words(&message);

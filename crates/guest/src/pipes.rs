@@ -3,10 +3,9 @@
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -17,6 +16,9 @@ use crate::line::{Ending, Line};
 /// How long to keep reading outputs after the process has ended: its background processes may hold them open.
 /// Time in which the sink is busy does not count.
 const LEFTOVERS: Duration = Duration::from_secs(1);
+/// The limit for output after the end, for processes that print without pause. What the process itself left in its pipes is
+/// less.
+const MOST_LEFT: usize = 1 << 20;
 
 /// The receiver of a process's outputs and exit status.
 pub trait Sink: Send + Sync {
@@ -48,21 +50,21 @@ pub fn start(mut command: Command, sink: &Arc<impl Sink + 'static>) -> io::Resul
     let mut child = command.spawn()?;
     let stdin = child.stdin.take();
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let (done, all_read) = sync_channel(1);
+    let outputs = Arc::new(Outputs::default());
     if let Some(stdout) = child.stdout.take() {
-        let (sink, done) = (Arc::clone(sink), done.clone());
-        read(stdout, done, move |bytes| sink.stdout(bytes));
+        let sink = Arc::clone(sink);
+        read(stdout, &outputs, move |bytes| sink.stdout(bytes));
     }
     if let Some(stderr) = child.stderr.take() {
         let sink = Arc::clone(sink);
-        read(stderr, done, move |bytes| sink.stderr(bytes));
+        read(stderr, &outputs, move |bytes| sink.stderr(bytes));
     }
     let alive = Arc::new(Mutex::new(true));
     let (sink, still) = (Arc::clone(sink), Arc::clone(&alive));
     thread::spawn(move || {
         let (status, ended_ns) = wait(child, group, &still);
-        drain(&all_read);
-        // Only a process that another thread had reaped has no status, and there is none.
+        outputs.drain();
+        // Only a process that was reaped elsewhere would have no status, and nothing else reaps this one.
         sink.ended(status.map_or(125, code), ended_ns);
     });
     Ok(Piped { stdin, group, alive })
@@ -82,32 +84,80 @@ fn wait(mut child: Child, pid: Option<Pid>, alive: &Mutex<bool>) -> (io::Result<
     (child.wait(), ended_ns)
 }
 
-fn read(
-    mut from: impl Read + Send + 'static,
-    done: impl Send + 'static,
-    take: impl Fn(&[u8]) + Send + 'static,
-) {
+/// The state of a process's two outputs.
+#[derive(Debug, Default)]
+struct Outputs {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Outputs that are open.
+    open: usize,
+    /// Pieces that the sink is taking.
+    under_way: usize,
+    /// Bytes that the sink has taken.
+    taken: usize,
+}
+
+impl Outputs {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until both outputs have been read to their ends, within the limits for what is left.
+    fn drain(&self) {
+        let mut state = self.lock();
+        let enough = state.taken.saturating_add(MOST_LEFT);
+        let mut patience = LEFTOVERS;
+        while state.open > 0 && state.taken < enough && !(patience.is_zero() && state.under_way == 0) {
+            if state.under_way > 0 {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                let asked = Instant::now();
+                let waited = self.changed.wait_timeout(state, patience);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                patience = patience.saturating_sub(asked.elapsed());
+            }
+        }
+    }
+}
+
+fn read(mut from: impl Read + Send + 'static, outputs: &Arc<Outputs>, take: impl Fn(&[u8]) + Send + 'static) {
+    outputs.change(|state| state.open += 1);
+    let outputs = Arc::clone(outputs);
     thread::spawn(move || {
         let mut buffer = vec![0; 32 << 10];
         while let Ok(count @ 1..) = from.read(&mut buffer) {
+            outputs.change(|state| state.under_way += 1);
             take(&buffer[..count]);
+            outputs.change(|state| {
+                state.under_way -= 1;
+                state.taken = state.taken.saturating_add(count);
+            });
         }
-        drop(done);
+        outputs.change(|state| state.open -= 1);
     });
 }
 
-/// Waits until both readers are done and have dropped their ends.
-fn drain(all_read: &Receiver<()>) {
-    let _ = all_read.recv_timeout(LEFTOVERS);
-}
-
-/// The exit status as a shell gives it.
+/// The exit status in a shell's numbering: 128 plus the signal's number for a killed process.
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 impl Piped {
-    /// Ends the process and its group.
+    /// Tests whether the process has not been reaped yet.
+    pub(crate) fn is_alive(&self) -> bool {
+        *self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a signal to the process and its group.
     ///
     /// # Errors
     /// If the kernel refuses the signal.
@@ -134,5 +184,54 @@ impl Line for Piped {
 
     fn end(&mut self, how: Ending, _group: i32) -> io::Result<()> {
         self.signal(how)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// Takes its time for each piece, and tells how much came before the end.
+    struct Slow {
+        pause: Duration,
+        taken: Mutex<usize>,
+        ended: Mutex<Sender<(usize, i32)>>,
+    }
+
+    impl Sink for Slow {
+        fn stdout(&self, bytes: &[u8]) {
+            thread::sleep(self.pause);
+            *self.taken.lock().unwrap() += bytes.len();
+        }
+
+        fn stderr(&self, _bytes: &[u8]) {}
+
+        fn ended(&self, status: i32, _at_ns: u64) {
+            self.ended.lock().unwrap().send((*self.taken.lock().unwrap(), status)).unwrap();
+        }
+    }
+
+    fn ran(script: &str, pause: Duration) -> (usize, i32) {
+        let (ended, end) = channel();
+        let sink = Arc::new(Slow { pause, taken: Mutex::default(), ended: Mutex::new(ended) });
+        let mut sh = Command::new("sh");
+        sh.args(["-c", script]);
+        let _piped = start(sh, &sink).unwrap();
+        end.recv().unwrap()
+    }
+
+    #[test]
+    fn a_slow_sink_does_not_cut_the_output() {
+        let slow = LEFTOVERS / 2 + Duration::from_millis(50);
+        assert_eq!(ran("head -c 90000 /dev/zero; exit 3", slow), (90_000, 3));
+    }
+
+    #[test]
+    fn what_goes_on_in_the_background_does_not_keep_a_script_from_its_end() {
+        let begun = Instant::now();
+        assert_eq!(ran("echo said; sleep 30 & exit 3", Duration::ZERO), (5, 3));
+        assert_eq!(ran("yes & exit 4", Duration::ZERO).1, 4);
+        assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }

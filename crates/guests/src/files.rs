@@ -1,13 +1,16 @@
 //! The files that guests are started from.
 
+use std::any::Any;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cpio::newc::{self, ModeFileType};
 
 /// The files from which every guest of a study is started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct GuestFiles {
     /// The kernel: an ELF file with a PVH entry.
     pub(super) kernel: PathBuf,
@@ -17,6 +20,17 @@ pub struct GuestFiles {
     pub(super) initial_ram_disk: PathBuf,
     /// The root file system: a file or block device with ext4.
     pub(super) root: PathBuf,
+    pub(super) _kept_by: Keeper,
+}
+
+/// What keeps the files of an image from being removed.
+#[derive(Clone, Default)]
+pub(super) struct Keeper(Option<Arc<dyn Any + Send + Sync>>);
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Keeper").field(&self.0.is_some()).finish()
+    }
 }
 
 impl GuestFiles {
@@ -47,7 +61,13 @@ impl GuestFiles {
         let padding = vec![0; length.next_multiple_of(PAGE) - length];
         let written = [base, program, padding].iter().try_for_each(|part| file.write_all(part));
         written.map_err(named("write", &whole))?;
-        Ok(Self { kernel, compressed_kernel, initial_ram_disk: whole, root })
+        Ok(Self { kernel, compressed_kernel, initial_ram_disk: whole, root, _kept_by: Keeper::default() })
+    }
+
+    /// The files, which exist as long as `keeper` does.
+    #[must_use]
+    pub fn kept_by(self, keeper: impl Any + Send + Sync) -> Self {
+        Self { _kept_by: Keeper(Some(Arc::new(keeper))), ..self }
     }
 }
 

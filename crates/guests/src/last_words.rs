@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 /// The name of the console's file in the guest's folder.
 pub(super) const CONSOLE: &str = "console";
 const SHOWN_LINES: usize = 25;
 /// The most bytes to read, from the end of a file: a guest can print without end.
 const MOST_READ: u64 = 1 << 20;
-/// Lines that show the cause when a kernel or the agent in it dies; the lines after them are mostly
-/// registers.
+/// The space on the disk that each of the files may take.
+const LARGEST: u64 = 64 << 20;
+/// Marks of lines that show why a kernel or its agent died; the lines after them are mostly registers.
 const ALARMS: [&str; 5] = ["exitless agent: ", "BUG: ", "Oops: ", "general protection fault", "Kernel panic"];
 
 /// The files with the output of a guest's console and of its QEMU or xl; displays as the last lines of both.
@@ -35,6 +38,22 @@ impl LastWords {
     /// The path of the file of the program's messages.
     pub(super) fn messages(&self) -> &Path {
         &self.messages
+    }
+
+    /// Frees the space of all but the ends of both files `every` so often, until the sender is dropped.
+    pub(super) fn bounded(&self, every: Duration) -> Sender<()> {
+        let (sender, dropped) = channel();
+        let files = [self.messages.clone(), self.console.clone()];
+        std::thread::spawn(move || {
+            while dropped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                for file in &files {
+                    if let Err(error) = files::keep_end(file, LARGEST, MOST_READ) {
+                        tracing::debug!("{} takes more and more space: {error}", file.display());
+                    }
+                }
+            }
+        });
+        sender
     }
 }
 
@@ -68,6 +87,19 @@ fn telling<'a>(lines: &'a [&'a str]) -> &'a [&'a str] {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_console_that_is_written_without_end_does_not_fill_the_disk() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let words = LastWords::new(folder.path(), "QEMU");
+        fs::write(words.console(), vec![b'.'; LARGEST as usize + (1 << 20)]).unwrap();
+        let _bounded = words.bounded(Duration::from_millis(10));
+        while words.console().metadata().unwrap().blocks() * 512 > LARGEST {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(words.to_string().ends_with("...."));
+    }
 
     #[test]
     fn the_cause_of_a_death_is_shown_rather_than_the_registers_after_it() {

@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use guest::Hello;
@@ -21,6 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::connection::{AgentLine, Connection};
+use super::files::Keeper;
 use super::last_words::LastWords;
 use super::plan::{NetBackend, QemuPlan};
 use super::{Armed, Cut, Guest, GuestError, GuestFiles};
@@ -32,6 +34,8 @@ pub use data_plane::DataPlanes;
 const POWER_OFF: Duration = Duration::from_secs(30);
 /// The time limit for QEMU's monitor to answer, and for its tap device to appear.
 const MONITOR: Duration = Duration::from_secs(20);
+/// The time between two looks at the space that a guest's messages take.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// QEMU's command line for a plan's first guest, with a NUL after each argument as in `/proc/PID/cmdline`.
 #[must_use]
@@ -49,6 +53,7 @@ fn image_files() -> GuestFiles {
         compressed_kernel: "vmlinuz".into(),
         initial_ram_disk: "initrd.img".into(),
         root: "root.ext4".into(),
+        _kept_by: Keeper::default(),
     }
 }
 
@@ -96,7 +101,9 @@ pub struct QemuGuest {
     connection: Arc<Connection>,
     hello: Hello,
     last_words: LastWords,
-    /// The data plane that was started for it, if any; the last guest's drop ends it.
+    /// Bounds the files of its messages.
+    _bounded: Sender<()>,
+    /// The guests' common I/O daemon, if any; dropping the last guest ends it.
     _data_plane: Option<Arc<DataPlane>>,
 }
 
@@ -143,6 +150,7 @@ impl QemuGuest {
             child,
             connection,
             hello: Hello::default(),
+            _bounded: last_words.bounded(LOOK),
             last_words,
             _data_plane: data_plane,
         };

@@ -60,7 +60,7 @@ fn create(xl: &Xl, given: &str) -> Result<(String, bool), String> {
     let text = fs::read_to_string(given).map_err(|error| format!("Could not read {given}: {error}"))?;
     let domain =
         name_in(&text).ok_or_else(|| format!("{given} has no line name = \"...\" to find the domain by"))?;
-    if xl.has(&domain) {
+    if xl.has(&domain)? {
         return Ok((domain, false));
     }
     if let Some(why) = pass_through_obstacle(&Root::live(), given, &text) {

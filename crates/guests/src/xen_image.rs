@@ -80,10 +80,11 @@ impl XenImageGuest {
         fs::create_dir_all(folder)
             .map_err(|error| format!("Could not create the folder {}: {error}", folder.display()))?;
         let xl = Xl::default();
-        destroy_orphans(&xl, Path::new("/proc"));
+        let processes = Path::new("/proc");
+        destroy_orphans(&xl, processes);
         load_backends();
-        // The process number distinguishes studies on one machine.
-        let domain = format!("{PREFIX}{}-{index}", std::process::id());
+        // The process ID and its namespace distinguish studies on one machine.
+        let domain = format!("{PREFIX}{}-{}-{index}", namespace(processes), std::process::id());
         let definition = definition::write(plan, index, &domain, files, folder)?;
         let text = fs::read_to_string(&definition.path).unwrap_or_default();
         if let Some(why) = pass_through_obstacle(&Root::live(), "guests.settings", &text) {
@@ -135,11 +136,18 @@ fn destroy_orphans(xl: &Xl, processes: &Path) {
 }
 
 fn is_orphan(domain: &str, processes: &Path) -> bool {
-    let own = domain.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
-    own.is_some_and(|(process, index)| {
-        let number = |text: &str| text.parse::<u32>().is_ok();
-        number(process) && number(index) && !processes.join(process).exists()
-    })
+    let parts: Option<Vec<&str>> = domain.strip_prefix(PREFIX).map(|rest| rest.split('-').collect());
+    let Some(&[of, process, index]) = parts.as_deref() else { return false };
+    let number = |text: &str| text.parse::<u32>().is_ok();
+    // Processes of other namespaces cannot be seen.
+    of == namespace(processes) && number(process) && number(index) && !processes.join(process).exists()
+}
+
+/// The number of this process's PID namespace (pid_namespaces(7)); 0 if the kernel has none.
+fn namespace(processes: &Path) -> String {
+    let link = fs::read_link(processes.join("self/ns/pid")).unwrap_or_default();
+    let link = link.to_string_lossy();
+    link.strip_prefix("pid:[").and_then(|rest| rest.strip_suffix(']')).unwrap_or("0").to_owned()
 }
 
 fn load_backends() {
@@ -276,12 +284,17 @@ mod tests {
     fn only_domains_of_processes_that_are_no_more_are_orphans() {
         let processes = tempfile::tempdir().unwrap();
         fs::create_dir(processes.path().join("41")).unwrap();
+        assert_eq!(namespace(processes.path()), "0");
+        fs::create_dir_all(processes.path().join("self/ns")).unwrap();
+        std::os::unix::fs::symlink("pid:[7]", processes.path().join("self/ns/pid")).unwrap();
         for (name, orphan) in [
-            ("exitless-40-0", true),
-            ("exitless-41-0", false),
+            ("exitless-7-40-0", true),
+            ("exitless-7-41-0", false),
+            // A process of another namespace.
+            ("exitless-8-40-0", false),
             ("exitless-lab", false),
-            ("exitless-40-web", false),
-            ("exitless-../../tmp-0", false),
+            ("exitless-7-40-web", false),
+            ("exitless-7-../../tmp-0", false),
             ("Domain-0", false),
         ] {
             assert_eq!(is_orphan(name, processes.path()), orphan, "{name}");

@@ -183,7 +183,8 @@ impl Cache {
     /// [`Error::Running`], and if a file cannot be removed.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         let _alone = self.lock_runs()?;
-        if folders(&self.runs()).any(|folder| !is_unlocked(&folder)) {
+        let runs = folders(&self.runs()).any(|folder| !is_unlocked(&folder));
+        if runs || folders(&self.root).any(|folder| folder.is_dir() && InUse::is_of_others(&folder)) {
             return Err(Error::Running);
         }
         fs::remove_dir_all(&self.root).map_err(Error::file("Could not remove", &self.root))
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_not_removed_below_a_run() {
+    fn a_cache_is_not_removed_below_a_run_or_a_study() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path().join("lab"));
         let run = cache.run_folder().unwrap();
@@ -312,6 +313,11 @@ mod tests {
         fs::create_dir(&killed).unwrap();
         assert!(matches!(cache.remove(), Err(Error::Running)) && run.path().join(RUN_LOCK).exists());
         drop(run);
+        let guest = cache.root().join("guest-1");
+        fs::create_dir(&guest).unwrap();
+        let used = InUse::of(&guest);
+        assert!(matches!(cache.remove(), Err(Error::Running)) && guest.exists());
+        drop(used);
         cache.remove().unwrap();
         assert!(!cache.root().exists());
     }

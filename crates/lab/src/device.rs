@@ -54,7 +54,7 @@ impl Device {
 ///
 /// # Errors
 /// [`Error::NoDevices`].
-pub fn require(lab: &Lab, devices: &[Device]) -> Result<(), Error> {
+pub(crate) fn require(lab: &Lab, devices: &[Device]) -> Result<(), Error> {
     if lab.can_have_devices() || devices.is_empty() {
         Ok(())
     } else {

@@ -30,6 +30,12 @@ impl EmulatorTime {
         let used = stat.ok().and_then(|stat| cpu_time(&stat)).unwrap_or_default();
         used.max(self.begun.elapsed() / LEAST)
     }
+
+    /// Returns a test of whether the emulator has had less than `limit` since this call.
+    pub(crate) fn limit(self, limit: Duration) -> impl Fn() -> bool {
+        let end = self.spent().saturating_add(limit);
+        move || self.spent() < end
+    }
 }
 
 /// The sum of `utime` and `stime` in `/proc/PID/stat` (proc(5)).

@@ -47,7 +47,27 @@ pub enum Error {
         /// The path as given.
         path: PathBuf,
     },
-    /// The host lacks a program.
+    /// The folder for files that are copied out cannot be written.
+    #[error("Could not write to {path}, the folder for what is copied out; nothing was started", path = path.display())]
+    NoOutput {
+        /// The path as given.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The files that were copied out could not be unpacked.
+    #[error("The command in {lab} ended with {status}, but its files could not be unpacked; {}", kept_in(.kept))]
+    NotUnpacked {
+        /// The laboratory.
+        lab: &'static str,
+        /// The command's exit status.
+        status: i32,
+        /// The tar archive of the files; `None` if it could not be kept either.
+        kept: Option<PathBuf>,
+        /// The cause.
+        source: Box<Error>,
+    },
+    /// This machine lacks a program.
     #[error("{program} is needed to {purpose}, and is not on PATH; install it with: {install}")]
     MissingProgram {
         /// The program's name.
@@ -184,8 +204,10 @@ pub enum Error {
         /// Required space, in MiB.
         needed_mib: u64,
     },
-    /// The cache cannot be removed below a laboratory that runs.
-    #[error("A lab is running and needs its files; nothing was removed. End it, or wait for its end")]
+    /// The cache cannot be removed while a laboratory uses it.
+    #[error(
+        "A lab or a study is running and needs files of the cache; nothing was removed. End it, or wait for its end"
+    )]
     Running,
     /// A child process for building or booting failed.
     #[error("{program} failed ({status}){}", indented(.output))]
@@ -327,6 +349,13 @@ impl Error {
         let path = path.into();
         move |source| Self::File { action, path, source }
     }
+}
+
+fn kept_in(kept: &Option<PathBuf>) -> String {
+    kept.as_ref().map_or_else(
+        || "they are lost".to_owned(),
+        |path| format!("all are in {}, which `tar --extract` unpacks", path.display()),
+    )
 }
 
 fn indented(text: &str) -> String {

@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
-
-use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::emulator_time::EmulatorTime;
 use crate::error::Error;
@@ -149,9 +146,27 @@ impl Process {
         stop: &AtomicBool,
     ) -> Result<Option<ExitStatus>, Error> {
         let begun = Instant::now();
+        self.wait_while(|| begun.elapsed() <= patience, stop)
+    }
+
+    /// Waits until the emulator exits, for at most `patience` of its time, or until `stop` is set.
+    pub(crate) fn wait_its_time(
+        &mut self,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Option<ExitStatus>, Error> {
+        let has_time = self.time.limit(patience);
+        self.wait_while(has_time, stop)
+    }
+
+    fn wait_while(
+        &mut self,
+        has_time: impl Fn() -> bool,
+        stop: &AtomicBool,
+    ) -> Result<Option<ExitStatus>, Error> {
         loop {
             let ended = self.child.try_wait().map_err(Error::file("Could not wait for", "the emulator"))?;
-            if ended.is_some() || begun.elapsed() > patience {
+            if ended.is_some() || !has_time() {
                 return Ok(ended);
             }
             if stop.load(Ordering::Relaxed) {
@@ -170,9 +185,6 @@ impl Process {
             match self.pieces.recv_timeout(patience) {
                 Ok(piece) => self.decoder.push(&piece),
                 Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = keep_end(&self.console) {
-                        tracing::debug!("the console takes more and more space: {error}");
-                    }
                     let sent = self.input.as_ref().and_then(|input| input.try_recv().ok());
                     return sent.flatten().map_or(Ok(Event::Quiet), Err);
                 }
@@ -192,7 +204,14 @@ impl Process {
             .map_err(Error::file("Could not end", "the emulator"))
     }
 
-    /// Tests whether the console shows a panic of the kernel inside.
+    /// If the console's file has become large, keeps only the end of it.
+    pub(crate) fn keep_end_of_console(&self) {
+        if let Err(error) = files::keep_end(&self.console, LARGEST_CONSOLE, LAST_PART) {
+            tracing::debug!("the console takes more and more space: {error}");
+        }
+    }
+
+    /// Tests whether the console shows a kernel panic.
     pub(crate) fn panicked(&self) -> bool {
         text(&self.console).contains(PANIC)
     }
@@ -233,18 +252,7 @@ fn text(path: &Path) -> String {
     String::from_utf8_lossy(&files::read_end(path, LAST_PART).unwrap_or_default()).into_owned()
 }
 
-/// Frees the space of all but the end of a console that has become large. The emulator goes on writing at the same place.
-fn keep_end(console: &Path) -> io::Result<()> {
-    let about = match console.metadata() {
-        Ok(about) if about.blocks() * 512 > LARGEST_CONSOLE => about,
-        _ => return Ok(()),
-    };
-    let file = fs::File::options().write(true).open(console)?;
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    Ok(fallocate(&file, flags, 0, about.len().saturating_sub(LAST_PART))?)
-}
-
-/// A program that runs in place of an emulator.
+/// Starts a program instead of an emulator.
 #[cfg(test)]
 pub(crate) fn started(folder: &Path, program: &str, arguments: &[&str]) -> Process {
     let mut invocation = Invocation::of_host(program);
@@ -271,20 +279,6 @@ mod tests {
             }
         };
         assert!(failure.to_string().ends_with("log"), "{failure}");
-    }
-
-    #[test]
-    fn a_console_that_is_written_without_end_does_not_fill_the_disk() {
-        let folder = tempfile::tempdir().unwrap();
-        let console = folder.path().join("console");
-        let mut text = vec![b'.'; LARGEST_CONSOLE as usize + 1];
-        text.extend(b"the end");
-        fs::write(&console, &text).unwrap();
-        keep_end(&console).unwrap();
-        let about = console.metadata().unwrap();
-        assert_eq!(about.len(), text.len() as u64);
-        assert!(about.blocks() * 512 < 2 * LAST_PART, "{}", about.blocks());
-        assert!(super::text(&console).ends_with("..the end"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Seek;
+use std::io::{self, Seek};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,10 +100,7 @@ impl Laboratory<'_> {
         on_happening: &mut dyn FnMut(Happening<'_>),
     ) -> Result<Finished, Error> {
         let begun = Instant::now();
-        if !self.lab.is_xen() && !request.hypervisor_arguments.is_empty() {
-            return Err(Error::NotXen { lab: self.lab.name });
-        }
-        device::require(self.lab, &request.devices)?;
+        request.check(self.lab)?;
         if !self.emulator.patched && !request.devices.is_empty() {
             return Err(Error::DevicesInDebiansQemu { lab: self.lab.name });
         }
@@ -149,7 +146,11 @@ impl Laboratory<'_> {
         };
         drop(process);
         drop(connected);
-        let brought = take_out(&mut watch.files, &request.output)?;
+        let brought = take_out(&mut watch.files, &request.output, &mut watch.warnings).map_err(|error| {
+            let kept = keep(&mut watch.files, [&request.output, Path::new("."), &std::env::temp_dir()]);
+            let (lab, status) = (self.lab.name, ending.code());
+            Error::NotUnpacked { lab, status, kept, source: Box::new(error) }
+        })?;
         watch.timings.total = begun.elapsed().as_secs_f64();
         Ok(Finished { ending, timings: watch.timings, warnings: watch.warnings, files: brought })
     }
@@ -163,6 +164,7 @@ impl Laboratory<'_> {
             begun,
             powered_on: Instant::now(),
             last: Instant::now(),
+            checked: Instant::now(),
             timings: Timings { prepare: begun.elapsed().as_secs_f64(), ..Timings::default() },
             running: false,
             awaited: "its user space",
@@ -271,16 +273,11 @@ impl Laboratory<'_> {
     }
 
     fn guest(&self, request: &Request) -> Result<Option<GuestImage>, Error> {
-        match (request.guest_image, request.bare) {
-            (false, _) => Ok(None),
-            (true, true) => Err(Error::GuestImage { problem: "a lab without a disk has no place for it" }),
-            (true, false) => match GuestImage::find(self.cache)? {
-                Some(image) => Ok(Some(image)),
-                None => {
-                    Err(Error::GuestImage { problem: "it is not there; make it with `exitless guest build`" })
-                }
-            },
+        if !request.guest_image {
+            return Ok(None);
         }
+        let missing = Error::GuestImage { problem: "it is not there; make it with `exitless guest build`" };
+        GuestImage::find(self.cache)?.map(Some).ok_or(missing)
     }
 
     /// The image of a KVM host with devices. A Xen host needs none, because its own image has everything.
@@ -294,7 +291,6 @@ impl Laboratory<'_> {
     /// The kernel to boot instead of the image's.
     fn kernel(&self, request: &Request) -> Result<Option<KernelImage>, Error> {
         let Some(kernel) = request.kernel else { return Ok(None) };
-        kernel.require(self.lab, &request.devices)?;
         let found = KernelImage::find_kernel(self.cache, kernel)?;
         found.map(Some).ok_or(Error::NoKernelImage { name: kernel.name })
     }
@@ -462,8 +458,40 @@ fn module_parameters<'a>(kernel_arguments: impl Iterator<Item = &'a str>) -> BTr
     })
 }
 
-/// Unpacks what was brought out, and returns its paths.
-pub(crate) fn take_out(archive: &mut File, output: &Path) -> Result<Vec<PathBuf>, Error> {
+impl Request {
+    /// Checks what can be checked before anything is fetched, built or started.
+    ///
+    /// # Errors
+    /// If the laboratory cannot do what is requested, a file to copy in is missing, or the folder for files
+    /// that are copied out cannot be written.
+    pub fn check(&self, lab: &Lab) -> Result<(), Error> {
+        if !lab.is_xen() && !self.hypervisor_arguments.is_empty() {
+            return Err(Error::NotXen { lab: lab.name });
+        }
+        device::require(lab, &self.devices)?;
+        if let Some(kernel) = self.kernel {
+            kernel.require(lab, &self.devices)?;
+        }
+        Speed::of(lab, self.speed)?;
+        if self.guest_image && self.bare {
+            return Err(Error::GuestImage { problem: "a lab without a disk has no place for it" });
+        }
+        open_put(&self.put)?;
+        if self.get.is_empty() {
+            return Ok(());
+        }
+        let tried = fs::create_dir_all(&self.output).and_then(|()| tempfile::tempfile_in(&self.output));
+        tried.map(drop).map_err(|source| Error::NoOutput { path: self.output.clone(), source })
+    }
+}
+
+/// Unpacks the files that were copied out, and returns their paths. Skips entries that lead out of the
+/// folder, with a warning.
+pub(crate) fn take_out(
+    archive: &mut File,
+    output: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<PathBuf>, Error> {
     let read = || Error::file("Could not read", "the files brought out");
     if archive.metadata().map_err(read())?.len() == 0 {
         return Ok(Vec::new());
@@ -476,10 +504,23 @@ pub(crate) fn take_out(archive: &mut File, output: &Path) -> Result<Vec<PathBuf>
     for entry in entries {
         let mut entry = entry.map_err(read())?;
         let path = entry.path().map(|path| output.join(path)).unwrap_or_else(|_| output.to_owned());
-        entry.unpack_in(output).map_err(Error::file("Could not write", &path))?;
-        files.push(path);
+        match entry.unpack_in(output).map_err(Error::file("Could not write", &path))? {
+            true => files.push(path),
+            false => warnings.push(format!("{} leads out of its folder and was left out", path.display())),
+        }
     }
     Ok(files)
+}
+
+/// Saves an archive that could not be unpacked, because the run may have taken hours. Tries the folders in
+/// order.
+fn keep(archive: &mut File, places: [&Path; 3]) -> Option<PathBuf> {
+    places.into_iter().find_map(|place| {
+        let mut kept =
+            tempfile::Builder::new().prefix("exitless-files-").suffix(".tar").tempfile_in(place).ok()?;
+        archive.rewind().and_then(|()| io::copy(archive, &mut kept)).ok()?;
+        Some(kept.keep().ok()?.1)
+    })
 }
 
 #[cfg(test)]
@@ -536,9 +577,63 @@ mod tests {
         header.set_size(4);
         archive.append_data(&mut header, "result", &b"text"[..]).unwrap();
         let mut archive = archive.into_inner().unwrap();
-        let brought = take_out(&mut archive, folder.path()).unwrap();
+        let brought = take_out(&mut archive, folder.path(), &mut Vec::new()).unwrap();
         assert_eq!(brought, [folder.path().join("result")]);
         assert_eq!(fs::read(&brought[0]).unwrap(), b"text");
+        // If unpacking fails, the whole archive is kept.
+        fs::remove_file(&brought[0]).unwrap();
+        fs::create_dir(&brought[0]).unwrap();
+        take_out(&mut archive, folder.path(), &mut Vec::new()).unwrap_err();
+        let kept = keep(&mut archive, [&brought[0].join("gone"), folder.path(), Path::new(".")]).unwrap();
+        assert!(kept.starts_with(folder.path()), "{}", kept.display());
+        let other = tempfile::tempdir().unwrap();
+        take_out(&mut File::open(&kept).unwrap(), other.path(), &mut Vec::new()).unwrap();
+        assert_eq!(fs::read(other.path().join("result")).unwrap(), b"text");
+    }
+
+    #[test]
+    fn what_leads_out_of_the_folder_is_left_out_with_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut archive = tar::Builder::new(tempfile::tempfile().unwrap());
+        let mut header = tar::Header::new_gnu();
+        header.as_old_mut().name[..8].copy_from_slice(b"../other");
+        header.set_size(0);
+        header.set_cksum();
+        archive.append(&header, &b""[..]).unwrap();
+        let mut warnings = Vec::new();
+        let brought = take_out(&mut archive.into_inner().unwrap(), folder.path(), &mut warnings).unwrap();
+        assert!(brought.is_empty() && warnings[0].contains("../other"), "{warnings:?}");
+    }
+
+    #[test]
+    fn what_a_laboratory_cannot_do_is_found_before_anything_is_fetched() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("results.json");
+        fs::write(&file, "").unwrap();
+        let any = || Request::new(["true"]);
+        let text = str::to_owned;
+        let put = vec![Put { from: PathBuf::from("/nonexistent/file"), to: text("file") }];
+        let asked = [
+            (any(), None),
+            (Request { hypervisor_arguments: vec![text("apicv=0")], ..any() }, Some("amd-svm has no Xen")),
+            (Request { speed: Some(7), ..any() }, Some("amd-svm")),
+            (
+                Request { bare: true, guest_image: true, ..any() },
+                Some("Could not give the lab the guest image"),
+            ),
+            (Request { put, ..any() }, Some("/nonexistent/file does not exist")),
+            (Request { get: vec![text("x")], output: file, ..any() }, Some("Could not write to")),
+            (Request { get: vec![text("x")], output: folder.path().join("a/b"), ..any() }, None),
+        ];
+        for (request, refused) in asked {
+            let said = request.check(Lab::find("amd-svm").unwrap()).map_err(|error| error.to_string());
+            match refused {
+                Some(refused) => {
+                    assert!(said.as_ref().is_err_and(|said| said.starts_with(refused)), "{said:?}")
+                }
+                None => assert_eq!(said, Ok(())),
+            }
+        }
     }
 
     #[test]

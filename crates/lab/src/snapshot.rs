@@ -266,7 +266,7 @@ fn remove_unused(folder: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::cell::Cell;
 
     use super::*;
@@ -274,7 +274,7 @@ mod tests {
 
     static NEVER: AtomicBool = AtomicBool::new(false);
 
-    fn shape(cpus: u16) -> Shape {
+    pub(crate) fn shape(cpus: u16) -> Shape {
         Shape {
             lab: "amd-svm",
             agent: [1, 2, 3, 4],

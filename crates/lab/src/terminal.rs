@@ -48,14 +48,21 @@ struct Screen {
     all_shown: Receiver<()>,
 }
 
+/// Fails if standard input is not a terminal, which a shell needs.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn require_terminal() -> Result<(), Error> {
+    if isatty(io::stdin()) {
+        return Ok(());
+    }
+    let message = io::Error::other("it is not a terminal; use `exitless lab run` for commands without one");
+    Err(Error::file("Could not open a shell on", "standard input")(message))
+}
+
 impl Bridge {
     pub(crate) fn open() -> Result<Self, Error> {
-        let stdin = io::stdin();
-        if !isatty(&stdin) {
-            let message =
-                io::Error::other("it is not a terminal; use `exitless lab run` for commands without one");
-            return Err(Error::file("Could not open a shell on", "standard input")(message));
-        }
+        require_terminal()?;
         let (near, line) = pseudo_terminal().map_err(Error::file("Could not make", "a pseudo-terminal"))?;
         let far = File::options()
             .read(true)

@@ -24,6 +24,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) begun: Instant,
     pub(crate) powered_on: Instant,
     pub(crate) last: Instant,
+    /// The last time at which the limits were checked.
+    pub(crate) checked: Instant,
     pub(crate) timings: Timings,
     pub(crate) running: bool,
     /// The event that is waited for, as in an error message.
@@ -75,9 +77,14 @@ impl Watch<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
+            // Check even if frames keep coming: a command may write without pause.
+            if self.checked.elapsed() >= TICK {
+                self.check_limits(process)?;
+                self.checked = Instant::now();
+            }
             match process.next(TICK)? {
                 Event::Frame(frame) => return Ok(frame),
-                Event::Quiet => self.check_limits(process)?,
+                Event::Quiet => {}
                 Event::Ended(status) => return Err(self.died(process, status.to_string())),
             }
         }
@@ -111,8 +118,6 @@ impl Watch<'_> {
         if !self.running {
             self.heard = process.time().spent();
         }
-        // With a command that writes without pause there is never a quiet moment.
-        self.check_command_limit()?;
         Ok(None)
     }
 
@@ -152,6 +157,7 @@ impl Watch<'_> {
     }
 
     fn check_limits(&mut self, process: &Process) -> Result<(), Error> {
+        process.keep_end_of_console();
         let sent = process.sent();
         if sent != self.sent {
             self.sent = sent;
@@ -174,10 +180,6 @@ impl Watch<'_> {
                 console: process.last_words(),
             });
         }
-        self.check_command_limit()
-    }
-
-    fn check_command_limit(&self) -> Result<(), Error> {
         match self.request.timeout {
             Some(limit) if self.running && self.last.elapsed() > limit => {
                 Err(Error::TimedOut { lab: self.lab.to_owned(), limit })
@@ -202,7 +204,15 @@ impl Watch<'_> {
     pub(crate) fn restore_failed(&self, error: Error, snapshot: Snapshot) -> Error {
         // The snapshot is not to blame if the agent resumed, or if time or disk space ran out.
         let went_on = self.timings.boot != 0.0;
-        if went_on || matches!(error, Error::Interrupted) {
+        let ends = matches!(
+            error,
+            Error::EmulatorEnded { .. }
+                | Error::ProgramFailed { .. }
+                | Error::BootHung { .. }
+                | Error::Panic { .. }
+                | Error::Agent { .. }
+        );
+        if went_on || !ends {
             return error;
         }
         let path = snapshot.folder().to_owned();
@@ -223,8 +233,10 @@ impl Watch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Cache;
     use crate::input::tests::input_with;
     use crate::process::started;
+    use crate::snapshot::tests::shape;
 
     /// The end of a run whose agent reports these points, and whose shell then continues with `script`.
     fn followed(points: &[&str], script: &str, limit: Duration) -> Result<Ending, Error> {
@@ -237,14 +249,19 @@ mod tests {
         let mut process = started(folder.path(), "sh", &["-c", &format!("cat sent; {script}")]);
         process.send(input_with(&vec![7; TAKEN], TAKEN as u64));
         let (stop, request) = (AtomicBool::new(false), Request::new(["true"]));
-        let mut watch = Watch {
+        watch(&stop, &request, limit).follow(&mut process, &mut |_| ())
+    }
+
+    fn watch<'a>(stop: &'a AtomicBool, request: &'a Request, limit: Duration) -> Watch<'a> {
+        Watch {
             lab: "amd-svm",
-            stop: &stop,
-            request: &request,
+            stop,
+            request,
             boot_limit: limit,
             begun: Instant::now(),
             powered_on: Instant::now(),
             last: Instant::now(),
+            checked: Instant::now(),
             timings: Timings::default(),
             running: false,
             awaited: "its user space",
@@ -252,8 +269,43 @@ mod tests {
             sent: 0,
             warnings: Vec::new(),
             files: tempfile::tempfile().unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_console_is_bounded_and_a_panic_seen_while_the_command_prints_without_pause() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let console = folder.path().join("console");
+        let printed = Frame::Stdout(b"x".to_vec()).encode();
+        std::fs::write(folder.path().join("sent"), printed).unwrap();
+        let script = "head -c 80M /dev/zero >>console; for i in $(seq 100); do cat sent; sleep 0.01; done
+            echo 'Kernel panic - not syncing: x' >>console; while :; do cat sent; sleep 0.01; done";
+        let mut process = started(folder.path(), "sh", &["-c", script]);
+        let (stop, request) = (AtomicBool::new(false), Request::new(["true"]));
+        let ended = watch(&stop, &request, Duration::from_secs(60)).follow(&mut process, &mut |_| ());
+        assert!(matches!(ended, Err(Error::Panic { .. })), "{ended:?}");
+        assert!(console.metadata().unwrap().blocks() * 512 <= 64 << 20);
+    }
+
+    #[test]
+    fn a_snapshot_stays_when_it_is_not_the_cause() {
+        let root = tempfile::tempdir().unwrap();
+        let (stop, request) = (AtomicBool::new(false), Request::new(["true"]));
+        let watch = watch(&stop, &request, Duration::from_secs(60));
+        let late = || Error::file("Could not read from", "qmp")(std::io::ErrorKind::WouldBlock.into());
+        let refused = || Error::ProgramFailed {
+            program: "QEMU's migrate-incoming".to_owned(),
+            status: "refused".to_owned(),
+            output: String::new(),
         };
-        watch.follow(&mut process, &mut |_| ())
+        for (error, stays) in [(late(), true), (Error::Interrupted, true), (refused(), false)] {
+            let cache = Cache::at(root.path());
+            let snapshot = Snapshot::find_or_make(&cache, &shape(2), &stop, |_| Ok(())).unwrap();
+            let folder = snapshot.folder().to_owned();
+            let told = watch.restore_failed(error, snapshot);
+            assert_eq!(folder.exists(), stays, "{told}");
+        }
     }
 
     /// The size of the file that is sent to the agent.

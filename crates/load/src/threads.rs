@@ -22,7 +22,7 @@ pub(super) trait Part: Send {
 pub(super) fn run<P: Part>(parts: Vec<P>, when_opened: impl FnOnce()) -> Result<Tally, LoadError> {
     thread::scope(|scope| {
         let (opened, all_opened) = mpsc::channel();
-        let threads: Vec<_> = parts
+        let (starts, threads): (Vec<_>, Vec<_>) = parts
             .into_iter()
             .map(|mut part| {
                 let opened = opened.clone();
@@ -31,6 +31,7 @@ pub(super) fn run<P: Part>(parts: Vec<P>, when_opened: impl FnOnce()) -> Result<
                     let result = part.open();
                     // Fails only if another part has failed and the receiver is gone.
                     let _ = opened.send(result);
+                    drop(opened);
                     match started.recv() {
                         Ok(begin) => part.measure(begin),
                         Err(_) => Ok(Tally::default()),
@@ -38,18 +39,22 @@ pub(super) fn run<P: Part>(parts: Vec<P>, when_opened: impl FnOnce()) -> Result<
                 });
                 (start, thread)
             })
-            .collect();
+            .unzip();
         drop(opened);
-        all_opened.iter().take(threads.len()).collect::<Result<(), LoadError>>()?;
-        when_opened();
-        let begin = Instant::now() + PAUSE;
+        let opened = all_opened.iter().collect::<Result<Vec<()>, LoadError>>()?;
+        // A thread that has panicked sends nothing; joining it reports that.
+        if opened.len() == threads.len() {
+            when_opened();
+            let begin = Instant::now() + PAUSE;
+            for start in &starts {
+                let _ = start.send(begin);
+            }
+        }
+        // Threads without a start measure nothing.
+        drop(starts);
         let mut all = Tally::default();
         let mut failed = None;
-        for (start, _) in &threads {
-            // The receiver of a thread that panicked is gone; joining it reports the panic.
-            let _ = start.send(begin);
-        }
-        for (_, thread) in threads {
+        for thread in threads {
             match thread.join() {
                 Ok(Ok(tally)) => all.merge(&tally),
                 Ok(Err(error)) => failed = failed.or(Some(error)),
@@ -76,11 +81,19 @@ mod tests {
         }
     }
 
-    struct Fails;
+    enum Bad {
+        Fails,
+        Panics,
+        Opens,
+    }
 
-    impl Part for Fails {
+    impl Part for Bad {
         fn open(&mut self) -> Result<(), LoadError> {
-            Err(LoadError::Settings { field: "x", why: "fails".to_owned() })
+            match self {
+                Self::Fails => Err(LoadError::Settings { field: "x", why: "fails".to_owned() }),
+                Self::Panics => panic!("as this test wants"),
+                Self::Opens => Ok(()),
+            }
         }
 
         fn measure(self, _: Instant) -> Result<Tally, LoadError> {
@@ -90,6 +103,14 @@ mod tests {
 
     #[test]
     fn one_that_cannot_open_ends_all() {
-        assert!(run(vec![Fails, Fails], || ()).is_err());
+        assert!(run(vec![Bad::Fails, Bad::Fails], || ()).is_err());
+    }
+
+    #[test]
+    fn one_that_panics_while_it_opens_ends_all() {
+        let parts = vec![Bad::Opens, Bad::Panics, Bad::Opens];
+        let ended = std::panic::catch_unwind(|| run(parts, || unreachable!("not all have opened")));
+        let Err(panic) = ended else { panic!("it did not panic") };
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"as this test wants"));
     }
 }

@@ -106,7 +106,6 @@ pub fn carry_out(
         past,
         began: Instant::now(),
         block: 0,
-        finished: 0,
         phase: Phase::Levels,
         left_out: BTreeMap::new(),
         told: ToldReasons::default(),
@@ -130,8 +129,6 @@ struct Engine<'a> {
     past: Past,
     began: Instant,
     block: u32,
-    /// The number of runs that ended in this session, complete or failed for good.
-    finished: u32,
     /// The last reported phase.
     phase: Phase,
     /// Arms and numbers of guests that could not be started, with the reason.
@@ -220,7 +217,6 @@ impl Engine<'_> {
                 Ending::Interrupted => return Ok(()),
                 Ending::Made(run) => {
                     self.conclusion.made += 1;
-                    self.finished += 1;
                     self.past.runs.push(*run);
                     return Ok(());
                 }
@@ -246,7 +242,6 @@ impl Engine<'_> {
     }
 
     fn give_up(&mut self, slot: &Slot, why: String) {
-        self.finished += 1;
         let failed = FailedForGood { position: slot.position, cell: slot.cell.clone(), why };
         self.conclusion.failed.push(failed);
     }
@@ -267,7 +262,6 @@ impl Engine<'_> {
         let done = u32::try_from(self.past.runs.len()).unwrap_or(u32::MAX);
         let done =
             done.saturating_add(u32::try_from(self.conclusion.failed.len()).unwrap_or(u32::MAX)).min(total);
-        let each = (self.finished > 0).then(|| self.began.elapsed().as_secs_f64() / f64::from(self.finished));
         let progress = StudyProgress {
             position: slot.position,
             done,
@@ -276,7 +270,6 @@ impl Engine<'_> {
             cell: slot.cell.clone(),
             attempt,
             phase,
-            left: each.map(|each| each * f64::from(total - done)),
         };
         self.sink.progress(&progress);
     }

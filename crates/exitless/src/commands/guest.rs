@@ -2,6 +2,7 @@
 
 mod run;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -55,9 +56,9 @@ fn build(json: bool) -> anyhow::Result<ExitCode> {
             "disk_usage_bytes": image.disk_usage(),
             "manifest": image.manifest(),
         });
-        println!("{text:#}");
+        writeln!(std::io::stdout(), "{text:#}")?;
     } else {
-        println!("{}", ready(&image));
+        writeln!(std::io::stdout(), "{}", ready(&image))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -91,8 +92,10 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &Arc<AtomicBool>) -> any
 }
 
 /// The files from which guests are started, with the agent in their initial RAM disk, in `folder`.
-pub(crate) fn files(image: &GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
+pub(crate) fn files(image: GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
     let kernels = [image.kernel(), image.compressed_kernel()];
-    GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), &lab::guest_program()?, folder)
-        .context("Could not prepare the files that guests start from")
+    let agent = lab::guest_program()?;
+    let files = GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), &agent, folder)
+        .context("Could not prepare the files that guests start from")?;
+    Ok(files.kept_by(image))
 }

@@ -290,23 +290,25 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     {
         eprintln!("Note: {package} is {here}; the labs were tested with {proven}");
     }
-    println!(
+    writeln!(
+        std::io::stdout(),
         "{name} is ready: Linux {}, {}, {} packages, {} MiB",
         image.manifest().kernel_release,
         laboratory.emulator_name(),
         image.manifest().packages.len(),
         image.disk_usage() >> 20
-    );
+    )?;
     if let Some(xen) = laboratory.xen_image() {
-        println!(
+        writeln!(
+            std::io::stdout(),
             "Xen {}, Linux {} in dom0, {} packages, {} MiB",
             xen.hypervisor_version().unwrap_or("of an unknown version"),
             xen.manifest().kernel_release,
             xen.manifest().packages.len(),
             xen.disk_usage() >> 20
-        );
+        )?;
     }
-    println!("{}", super::guest::ready(&guest_image));
+    writeln!(std::io::stdout(), "{}", super::guest::ready(&guest_image))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -324,22 +326,36 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     };
     let stop = interrupt::flag()?;
     prepare_kernel_and_devices(lab, &request, &stop)?;
+    let mut written = Ok(());
     let finished = with_laboratory(lab, stop, |laboratory| {
         let mut starting = Some(starting(lab));
+        let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
         Ok(laboratory.run(&request, &mut |happening| {
             starting.take_if(|_| has_started(&happening));
-            pass_on(&happening);
+            // Let the command finish; report the first error then.
+            let passed = pass_on(&happening, &mut out, &mut err);
+            if written.is_ok() {
+                written = passed;
+            }
         })?)
     })?;
     if arguments.timings {
         print_timings(&finished.timings);
     }
-    Ok(exit_code(&finished))
+    let code = exit_code(&finished);
+    written.with_context(|| {
+        format!(
+            "Could not write all output of the command, which ended with status {}",
+            finished.ending.code()
+        )
+    })?;
+    Ok(code)
 }
 
 fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(name)?;
     let request = machine_request(machine, Vec::new());
+    lab::require_terminal()?;
     let stop = interrupt::flag()?;
     prepare_kernel_and_devices(lab, &request, &stop)?;
     let finished = with_laboratory(lab, stop, |laboratory| {
@@ -370,18 +386,19 @@ fn switch_cycles(cycles: Option<u32>) -> anyhow::Result<ExitCode> {
         lab::switch_cost::set(cycles).context("Could not set the cost of a switch")?;
     }
     let cost = lab::switch_cost::get().context("Could not read the cost of a switch")?;
-    println!("{}", cost.context("This machine is not a lab with a clock")?);
+    writeln!(std::io::stdout(), "{}", cost.context("This machine is not a lab with a clock")?)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn clean() -> anyhow::Result<ExitCode> {
     let cache = Cache::of_user()?;
     let freed = lab::clean(&cache)?;
-    println!(
+    writeln!(
+        std::io::stdout(),
         "Removed {} MiB of images, emulators, snapshots and packages from {}",
         freed >> 20,
         cache.root().display()
-    );
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -421,9 +438,8 @@ pub(super) fn prepare_kernel_and_devices(
     request: &Request,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
-    lab::require_devices(lab, &request.devices)?;
+    request.check(lab)?;
     if let Some(kernel) = request.kernel {
-        kernel.require(lab, &request.devices)?;
         prepare_kernel(kernel, stop)?;
     }
     if request.devices.is_empty() { Ok(()) } else { prepare_devices(lab, stop) }
@@ -567,16 +583,17 @@ fn refuse_equal(option: &str, files: impl Iterator<Item = (PathBuf, String)>) ->
     Ok(())
 }
 
-fn pass_on(happening: &Happening<'_>) {
-    // A closed pipe must not stop the command inside before it is done.
-    let _ = match happening {
-        Happening::Stdout(bytes) => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(bytes).and_then(|()| out.flush())
-        }
-        Happening::Stderr(bytes) => std::io::stderr().lock().write_all(bytes),
+/// Writes what the command printed. A closed pipe is no error, and must not stop the command before it is done.
+fn pass_on(happening: &Happening<'_>, out: &mut dyn Write, err: &mut dyn Write) -> std::io::Result<()> {
+    let written = match happening {
+        Happening::Stdout(bytes) => out.write_all(bytes).and_then(|()| out.flush()),
+        Happening::Stderr(bytes) => err.write_all(bytes),
         Happening::PoweredOn(_) | Happening::Reached(_) => Ok(()),
     };
+    match written {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// Prints the time of each part of a run.
@@ -610,6 +627,29 @@ fn exit_code(finished: &Finished) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Broken(std::io::ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _bytes: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn output_that_cannot_be_written_is_an_error_unless_its_reader_has_gone() {
+        use std::io::ErrorKind::{BrokenPipe, StorageFull};
+        for (kind, told) in [(StorageFull, Err(StorageFull)), (BrokenPipe, Ok(()))] {
+            for happening in [Happening::Stdout(b"x"), Happening::Stderr(b"x")] {
+                let written = pass_on(&happening, &mut Broken(kind), &mut Broken(kind));
+                assert_eq!(written.map_err(|error| error.kind()), told);
+            }
+        }
+    }
 
     #[test]
     fn two_files_with_one_destination_are_refused() {

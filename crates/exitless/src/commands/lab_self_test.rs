@@ -1,5 +1,6 @@
 //! Tests that an emulator meets a laboratory's requirements; runs inside.
 
+use std::io::Write as _;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
@@ -37,7 +38,9 @@ fn check_clock(lab: &Lab, print: bool) -> anyhow::Result<()> {
     }
     let rows = clock::measure().context("Could not measure the clock")?;
     if print {
-        rows.iter().for_each(|row| println!("{row}"));
+        for row in &rows {
+            writeln!(std::io::stdout(), "{row}")?;
+        }
     }
     let Some(promise) = promise else { return Ok(()) };
     let broken: Vec<String> =
@@ -65,7 +68,7 @@ fn run_below_xen(lab: &Lab) -> anyhow::Result<ExitCode> {
     if lab.apicv {
         find_apicv()?;
     }
-    println!("{}", guests.trim());
+    writeln!(std::io::stdout(), "{}", guests.trim())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -110,6 +113,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if evidence.verdict == Agreement::Contradicted {
         bail!("{}: {exits} exits an interrupt, where APICv active is {}", lab.name, lab.apicv);
     }
-    println!("{exits} exits an interrupt");
+    writeln!(std::io::stdout(), "{exits} exits an interrupt")?;
     Ok(ExitCode::SUCCESS)
 }

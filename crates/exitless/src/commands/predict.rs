@@ -81,7 +81,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let build = arguments.duration.and_then(|_| Fingerprint::read(Path::new(HOST)).ok()?.kernel_version);
     let mut assumption = arguments.assumed.assumption(hypervisor)?;
     if hypervisor == Hypervisor::Kvm {
-        assumption.avic.keeps_cr8_intercept = keeps_cr8_intercept(&recordings, build.as_deref());
+        let known = |test: KernelTest| known(&recordings, build.as_deref(), test);
+        let lets_cr8_go = known(|release, build| Some(!examination::keeps_cr8_intercept(release, build)?));
+        assumption.avic.keeps_cr8_intercept = lets_cr8_go.map(|lets| !lets);
+        assumption.avic.passes_served_msrs = known(examination::passes_served_msrs);
     }
     let prediction = predict(&recordings.profile, recordings.observed_ns(), &assumption);
     arguments.assumed.check(&prediction.isas, hypervisor)?;
@@ -89,15 +92,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&recordings))
 }
 
-/// Tests whether a recorded kernel has the bug; `None` if one of them is unknown, and none is known to have
-/// it.
-fn keeps_cr8_intercept(recordings: &Recordings, build: Option<&str>) -> Option<bool> {
-    let one = |file: &Recording| examination::keeps_cr8_intercept(file.origin.kernel.as_deref()?, build);
+/// A question to a kernel's release and build.
+type KernelTest = fn(&str, Option<&str>) -> Option<bool>;
+
+/// Tests whether all recorded kernels pass the test. `None` if no kernel is known to fail and at least one is
+/// unknown.
+fn known(recordings: &Recordings, build: Option<&str>, test: KernelTest) -> Option<bool> {
+    let one = |file: &Recording| test(file.origin.kernel.as_deref()?, build);
     let told: Vec<Option<bool>> = recordings.files.iter().map(one).collect();
-    if told.contains(&Some(true)) {
-        return Some(true);
+    if told.contains(&Some(false)) {
+        return Some(false);
     }
-    (!told.is_empty() && !told.contains(&None)).then_some(false)
+    (!told.is_empty() && !told.contains(&None)).then_some(true)
 }
 
 /// The exits of this host during `duration`.

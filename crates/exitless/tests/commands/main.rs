@@ -34,6 +34,7 @@ mod profile;
 mod progress;
 mod prove;
 mod recordings;
+mod scripts;
 mod security;
 mod self_test;
 mod setup;

@@ -26,11 +26,22 @@ fn a_program_that_is_not_there_is_127() {
 }
 
 #[test]
+fn a_process_whose_parent_has_ended_does_not_stay_as_a_zombie() {
+    // Shells wait for such a process by its ID.
+    let said = bare(
+        "amd-svm",
+        "(sleep 0.2 & echo $! > /tmp/id); while kill -0 $(cat /tmp/id); do sleep 0.1; done; exit 7",
+    );
+    assert_eq!(said.status, 7, "{}", said.err);
+}
+
+#[test]
 fn kvm_is_there_and_its_parameters_can_be_chosen() {
     let argument = "kvm_amd.nested=0";
     let script = "cat /sys/module/kvm_amd/parameters/nested; test -c /dev/kvm";
-    let said =
-        run(&["lab", "run", "amd-svm", "--bare", "--kernel-argument", argument, "--", "sh", "-c", script]);
+    // No other test could use the snapshot.
+    let options = ["lab", "run", "amd-svm", "--bare", "--boot", "--kernel-argument", argument];
+    let said = run(&[&options[..], &["--", "sh", "-c", script]].concat());
     assert_eq!((said.status, said.out.trim()), (0, "0"), "{}", said.err);
 }
 

@@ -11,7 +11,8 @@ fn an_emulated_host_starts_guests_of_the_image_and_releases_them_together() {
     let built = run(&["guest", "build"]);
     assert_eq!(built.status, 0, "{}", built.err);
     let table = "memory = \"256M\"\nirqchip = \"split\"\ndisk = { size = \"32M\" }\nnet = {}";
-    let script = "grep -c ^processor /proc/cpuinfo; iozone -s 1m -r 64k -i 0 -i 2 -w -f data | tail -n 3; df . | tail -n 1";
+    let script = "grep -c ^processor /proc/cpuinfo; iozone -s 1m -r 64k -i 0 -i 2 -w -f data | tail -n 3; df . | tail -n 1; \
+                  (sleep 0.1 &); sleep 0.5; ! grep -qs '^State:.Z' /proc/[0-9]*/status";
     let said = run(&[
         "lab",
         "run",

@@ -71,6 +71,8 @@ fn apicv_switched_off_by_the_module_leaves_one_arm() {
         "run",
         "intel-apicv",
         "--bare",
+        // No other test could use the snapshot.
+        "--boot",
         "--kernel-argument",
         "kvm_intel.enable_apicv=N",
         "--",

@@ -199,21 +199,27 @@ fn kernels() -> Vec<String> {
     listed.as_array().unwrap().iter().map(|kernel| kernel["name"].as_str().unwrap().to_owned()).collect()
 }
 
-#[test]
-fn the_oldest_and_the_newest_kernel_are_read_as_perf_reads_them() {
-    let all = kernels();
-    for kernel in [&all[0], all.last().unwrap()] {
-        let row = check("amd-svm", kernel);
-        for (cell, column) in row.cells.iter().zip(COLUMNS) {
-            // Linux 5.10 describes the kernel's own types, and not those of its modules.
-            let known = kernel == "5.10" && ["stat", "verify"].contains(&column);
-            match cell {
-                Ok(figure) => assert!(!known, "{kernel}, {column}: {figure}"),
-                Err(why) => assert!(known && why.contains("since Linux 5.11"), "{kernel}, {column}: {why}"),
-            }
+fn read_as_perf_reads_it(kernel: &str) {
+    let row = check("amd-svm", kernel);
+    for (cell, column) in row.cells.iter().zip(COLUMNS) {
+        // Linux 5.10 has BTF for vmlinux, but not for modules such as kvm.
+        let known = kernel == "5.10" && ["stat", "verify"].contains(&column);
+        match cell {
+            Ok(figure) => assert!(!known, "{kernel}, {column}: {figure}"),
+            Err(why) => assert!(known && why.contains("since Linux 5.11"), "{kernel}, {column}: {why}"),
         }
-        println!("{row:?}");
     }
+    println!("{row:?}");
+}
+
+#[test]
+fn the_oldest_kernel_is_read_as_perf_reads_it() {
+    read_as_perf_reads_it(&kernels()[0]);
+}
+
+#[test]
+fn the_newest_kernel_is_read_as_perf_reads_it() {
+    read_as_perf_reads_it(kernels().last().unwrap());
 }
 
 #[test]

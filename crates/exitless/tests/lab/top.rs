@@ -1,15 +1,29 @@
 //! The live page of exits, on a terminal in a laboratory.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
-/// An interactive shell in a laboratory.
+/// The time for a text to appear.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// An interactive shell in a laboratory. Dropping it hangs up its terminal, which ends the laboratory.
 pub(crate) struct Typist {
     script: Child,
     keys: ChildStdin,
-    screen: ChildStdout,
+    screen: Receiver<Vec<u8>>,
+    unread: VecDeque<u8>,
     seen: Vec<u8>,
+}
+
+impl Drop for Typist {
+    fn drop(&mut self) {
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
 }
 
 impl Typist {
@@ -41,18 +55,31 @@ impl Typist {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let (keys, screen) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
-        Self { script, keys, screen, seen: Vec::new() }
+        let (keys, mut output) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
+        let (sender, screen) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                if sender.send(bytes[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { script, keys, screen, unread: VecDeque::new(), seen: Vec::new() }
     }
 
     /// Waits until a text appears after the last match.
     pub(crate) fn until(&mut self, wanted: &str) {
-        let mut byte = [0];
+        let end = Instant::now() + LIMIT;
         self.seen.clear();
         while !self.seen.ends_with(wanted.as_bytes()) {
-            let read = self.screen.read(&mut byte).unwrap();
-            assert!(read == 1, "{wanted} did not appear: {}", String::from_utf8_lossy(&self.seen));
-            self.seen.extend(byte);
+            match self.unread.pop_front() {
+                Some(byte) => self.seen.push(byte),
+                None => match self.screen.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                    Ok(bytes) => self.unread.extend(bytes),
+                    Err(_) => panic!("{wanted} did not appear: {}", String::from_utf8_lossy(&self.seen)),
+                },
+            }
         }
     }
 
@@ -61,7 +88,7 @@ impl Typist {
     }
 
     pub(crate) fn leaves(mut self) -> Option<i32> {
-        self.screen.read_to_end(&mut self.seen).unwrap();
+        while self.screen.recv_timeout(LIMIT).is_ok() {}
         self.script.wait().unwrap().code()
     }
 }
@@ -107,4 +134,33 @@ fn a_signal_gives_the_terminal_back() {
     typist.until("differs=0");
     typist.types("exit 5\n");
     assert_eq!(typist.leaves(), Some(5));
+}
+
+/// All descendants of a process.
+fn descendants(of: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let status = std::fs::read_to_string(entry.ok()?.path().join("status")).ok()?;
+        let number = |name| status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        Some((number("Pid:")?, number("PPid:")?))
+    });
+    let parents: Vec<(u32, u32)> = processes.collect();
+    let mut found = vec![of];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+#[test]
+fn a_shell_whose_test_fails_leaves_no_emulator() {
+    let mut typist = Typist::at("amd-svm");
+    typist.until("# ");
+    let started = descendants(typist.script.id());
+    // The command, and its emulator.
+    assert!(started.len() >= 2, "{started:?}");
+    drop(typist);
+    let is_gone = |process: &u32| !Path::new(&format!("/proc/{process}")).exists();
+    crate::faults::soon("the end of all", || started.iter().all(is_gone));
 }

@@ -77,7 +77,8 @@ fn of_guest(counts: &Counts) -> BTreeMap<&str, u64> {
 #[test]
 fn apicv_takes_the_exits_for_the_local_apic_from_a_guest_of_xen() {
     let (off, on) = std::thread::scope(|scope| {
-        let off = scope.spawn(|| Arm::run(&["--hypervisor-argument", "apicv=0"]));
+        // No other test could use the snapshot.
+        let off = scope.spawn(|| Arm::run(&["--boot", "--hypervisor-argument", "apicv=0"]));
         let on = scope.spawn(|| Arm::run(&[]));
         (off.join().unwrap(), on.join().unwrap())
     });

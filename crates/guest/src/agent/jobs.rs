@@ -53,6 +53,7 @@ impl Jobs {
         let sink = Arc::new(Forward { sender: Arc::clone(&self.sender), job: frame.job });
         match pipes::start(command, &sink) {
             Ok(piped) => {
+                self.running.retain(|_, job| job.is_alive());
                 self.running.insert(frame.job, piped);
             }
             Err(error) => {

@@ -1,6 +1,7 @@
 use super::super::network;
 use super::*;
 use crate::GuestPlan;
+use crate::files::Keeper;
 
 fn given(text: &str, index: u32) -> String {
     let GuestPlan::Qemu(plan) = toml::from_str(&format!("kind = \"qemu\"\n{text}")).unwrap() else {
@@ -11,6 +12,7 @@ fn given(text: &str, index: u32) -> String {
         kernel: "/image/vmlinux".into(),
         initial_ram_disk: "/study/initrd".into(),
         root: "/image,1/root".into(),
+        _kept_by: Keeper::default(),
     };
     let wiring = network::wiring(&plan, index);
     let words = arguments(&plan, index, &files, &wiring);

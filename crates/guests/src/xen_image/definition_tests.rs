@@ -1,5 +1,6 @@
 use super::*;
 use crate::GuestPlan;
+use crate::files::Keeper;
 
 fn plan(text: &str) -> XenImagePlan {
     match toml::from_str(&format!("kind = \"xen-image\"\n{text}")).unwrap() {
@@ -14,6 +15,7 @@ fn files() -> GuestFiles {
         compressed_kernel: "/image/vmlinuz".into(),
         initial_ram_disk: "/study/initrd".into(),
         root: "/dev/root".into(),
+        _kept_by: Keeper::default(),
     }
 }
 

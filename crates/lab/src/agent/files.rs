@@ -272,7 +272,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut unpacked = tempfile::tempfile().unwrap();
         unpacked.write_all(&archive).unwrap();
-        crate::run::take_out(&mut unpacked, folder.path()).unwrap();
+        crate::run::take_out(&mut unpacked, folder.path(), &mut Vec::new()).unwrap();
         (folder, warnings)
     }
 
@@ -337,7 +337,10 @@ mod tests {
         let buses = fs::read_dir("/sys/bus").unwrap().flatten().map(|entry| entry.path());
         let without =
             |bus: &PathBuf| ["devices", "drivers"].into_iter().all(|below| is_empty(bus.join(below)));
-        let Some(bus) = { buses }.find(without) else { return };
+        let Some(bus) = { buses }.find(without) else {
+            println!("not tested: each bus of this machine has devices or drivers");
+            return;
+        };
         let (folder, warnings) = sent(&[&bus]);
         assert_eq!(warnings, [""; 0]);
         let out = folder.path().join(bus.file_name().unwrap());

@@ -31,6 +31,10 @@ pub fn is_agent() -> bool {
 /// Sets up the machine and carries out the order. Then the host should end the emulator; if it does not,
 /// powers off.
 pub fn run() -> ! {
+    guest::reaping_orphans(serve_and_power_off)
+}
+
+fn serve_and_power_off() -> ! {
     match serve() {
         // The last frame may still be in transit; the host ends the emulator once it has arrived.
         Ok(()) => std::thread::sleep(HOST_WAIT),

@@ -54,11 +54,12 @@ pub(super) fn compile(
     let (tarball, version) = build.tarball(cache, on_progress)?;
     let about = tarball.metadata().map_err(Error::file("Could not look at", &tarball))?;
     let identity = sha256(&tarball)?;
-    let built = build
-        .step(&format!("patched-{identity}"), || build.unpack_and_patch(cache, &tarball))
-        .and_then(|()| build.step("python", || build.unpack_python(cache, on_progress)))
-        .and_then(|()| build.configure_and_make(on_progress));
-    built
+    let unpack = |on_progress: OnProgress<'_>| {
+        build.unpack_and_patch(cache, &tarball)?;
+        build.unpack_python(cache, on_progress)
+    };
+    build
+        .carry_out(&format!("unpacked-{identity}"), &unpack, on_progress)
         .map_err(|error| if identity == source.sha256 { error } else { of_drift(error, source, &version) })?;
     build.finish(version, identity, snapshot::identity(&about))
 }
@@ -98,19 +99,28 @@ impl Build<'_> {
         self.work.join(format!("{name}.done"))
     }
 
-    /// If a build that goes on fails, it is done again from the start: a machine that lost its power may have left empty
-    /// files.
-    fn configure_and_make(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
-        let goes_on = self.mark(CONFIGURED).exists();
+    /// Runs the steps: unpack, configure, compile; `unpacked` is the name of the first. If a continued build
+    /// fails, starts over once: after a power failure, files may be empty.
+    fn carry_out(
+        &self,
+        unpacked: &str,
+        unpack: &dyn Fn(OnProgress<'_>) -> Result<(), Error>,
+        on_progress: OnProgress<'_>,
+    ) -> Result<(), Error> {
+        let goes_on = self.mark(unpacked).exists();
         let mut build = || {
+            self.step(unpacked, || unpack(on_progress))?;
             self.step(CONFIGURED, || self.configure(on_progress))?;
             self.make(on_progress)
         };
         match build() {
             Err(error @ Error::ProgramFailed { .. }) if goes_on => {
                 tracing::warn!("{error}. It is compiled again from the start");
-                let mark = self.mark(CONFIGURED);
-                fs::remove_file(&mark).map_err(Error::file("Could not remove", &mark))?;
+                for mark in
+                    [unpacked, CONFIGURED].map(|name| self.mark(name)).iter().filter(|mark| mark.exists())
+                {
+                    fs::remove_file(mark).map_err(Error::file("Could not remove", mark))?;
+                }
                 build()
             }
             built => built,
@@ -288,17 +298,19 @@ fn require(source: &Source) -> Result<(), Error> {
 
 fn package(need: &Need) -> &'static str {
     match need {
-        Need::Program(_, package) | Need::Library(_, package) => package,
+        Need::Program(_, package) | Need::Library(_, package) | Need::PythonModules(_, package) => package,
     }
 }
 
 fn there(need: &Need) -> bool {
+    let works =
+        |command: &mut Command| command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
     match need {
         Need::Program(program, _) => packages::on_path(program),
-        Need::Library(module, _) => Command::new("pkg-config")
-            .args(["--exists", module])
-            .status()
-            .is_ok_and(|status| status.success()),
+        Need::Library(module, _) => works(Command::new("pkg-config").args(["--exists", module])),
+        Need::PythonModules(names, _) => {
+            works(Command::new("python3").args(["-c", &format!("import {names}")]))
+        }
     }
 }
 
@@ -324,10 +336,6 @@ mod tests {
 
     /// A source whose `configure` writes an object file, and a folder for building it.
     fn source(make: &'static [&'static str]) -> (tempfile::TempDir, Source) {
-        let work = tempfile::tempdir().unwrap();
-        let configure = work.path().join(SOURCE).join("fake-1/configure");
-        write(&configure, b"#!/bin/sh\necho object > a.o\n").unwrap();
-        fs::set_permissions(&configure, fs::Permissions::from_mode(0o755)).unwrap();
         let source = Source {
             name: "fake",
             version: "1",
@@ -342,22 +350,38 @@ mod tests {
             needs: &[],
             units: 1,
         };
-        (work, source)
+        (tempfile::tempdir().unwrap(), source)
     }
 
     fn compiled(work: &Path, source: &Source, stop: &AtomicBool) -> Result<(), Error> {
-        Build { source, work: work.to_owned(), stop }.configure_and_make(&mut |_| ())
+        let build = Build { source, work: work.to_owned(), stop };
+        let unpack = |_: OnProgress<'_>| {
+            let tree = work.join(SOURCE).join("fake-1");
+            let configure = tree.join("configure");
+            write(&configure, b"#!/bin/sh\necho object > a.o\n")?;
+            fs::set_permissions(&configure, fs::Permissions::from_mode(0o755)).unwrap();
+            write(&tree.join("code"), b"code\n")
+        };
+        build.carry_out(UNPACKED, &unpack, &mut |_| ())
     }
+
+    const UNPACKED: &str = "unpacked-aa";
 
     #[test]
     fn a_build_that_goes_on_with_an_empty_file_is_done_again() {
-        let (work, source) = source(&["sh", "-c", "echo linking; test -s a.o && cp a.o program"]);
+        let (work, source) = source(&[
+            "sh",
+            "-c",
+            "test -s a.o && test -s ../source/fake-1/code && cat a.o ../source/fake-1/code > program",
+        ]);
         let compile = || compiled(work.path(), &source, &AtomicBool::new(false));
         compile().unwrap();
-        let object = work.path().join(BUILD).join("a.o");
-        fs::write(&object, "").unwrap();
-        compile().unwrap();
-        assert_eq!(fs::read(work.path().join(BUILD).join("program")).unwrap(), b"object\n");
+        let program = work.path().join(BUILD).join("program");
+        for emptied in ["build/a.o", "source/fake-1/code"] {
+            fs::write(work.path().join(emptied), "").unwrap();
+            compile().unwrap();
+            assert_eq!(fs::read(&program).unwrap(), b"object\ncode\n", "{emptied}");
+        }
     }
 
     #[test]
@@ -368,12 +392,26 @@ mod tests {
     }
 
     #[test]
+    fn modules_of_python_that_are_missing_are_named_by_their_package() {
+        let (_work, mut source) = source(&[]);
+        source.needs =
+            &[Need::PythonModules("os", "python3"), Need::PythonModules("nonexistent", "python3-venv")];
+        let told = require(&source).unwrap_err();
+        assert!(
+            matches!(&told, Error::MissingPrograms { packages, .. } if packages == "python3-venv"),
+            "{told}"
+        );
+    }
+
+    #[test]
     fn a_build_ends_when_it_is_told_to_stop() {
         let begun = Instant::now();
         let (work, source) = source(&["sh", "-c", "sleep 60; true"]);
         // Pretend that only make is left to do.
         fs::create_dir_all(work.path().join(BUILD)).unwrap();
-        write(&work.path().join(format!("{CONFIGURED}.done")), b"").unwrap();
+        for mark in [UNPACKED, CONFIGURED] {
+            write(&work.path().join(format!("{mark}.done")), b"").unwrap();
+        }
         let stopped = compiled(work.path(), &source, &AtomicBool::new(true));
         assert!(matches!(stopped, Err(Error::Interrupted)) && begun.elapsed() < Duration::from_secs(30));
     }

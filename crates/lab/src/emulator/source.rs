@@ -47,6 +47,8 @@ pub(super) enum Need {
     Program(&'static str, &'static str),
     /// A module of pkg-config.
     Library(&'static str, &'static str),
+    /// Python modules, separated by commas.
+    PythonModules(&'static str, &'static str),
 }
 
 macro_rules! patches {
@@ -165,7 +167,7 @@ static QEMU: Source = Source {
         Need::Program("gcc", "gcc"),
         Need::Program("ninja", "ninja-build"),
         Need::Program("patch", "patch"),
-        Need::Program("python3", "python3-venv"),
+        Need::PythonModules("venv, ensurepip", "python3-venv"),
         Need::Program("pkg-config", "pkgconf"),
         Need::Library("glib-2.0", "libglib2.0-dev"),
         Need::Library("zlib", "zlib1g-dev"),

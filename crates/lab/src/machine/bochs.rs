@@ -30,7 +30,12 @@ const SAVE_LIMIT: Duration = Duration::from_secs(120);
 const CONSOLE: &str = "console";
 const LOG: &str = "bochs.log";
 const ROM: &str = "loader.rom";
-/// Bochs's name for the configuration in a saved state.
+const PAYLOAD: &str = "payload";
+const BOOTED: &str = "bochsrc";
+const RESTORED: &str = "state";
+const BIOS: &str = "bios.rom";
+const VGA_BIOS: &str = "vgabios.rom";
+/// The file name of the configuration in a state that Bochs saved.
 const CONFIGURATION: &str = "config";
 
 impl Machine<'_> {
@@ -40,17 +45,13 @@ impl Machine<'_> {
         initial_ram_disk: &[u8],
         saved: Option<&Path>,
     ) -> Result<PowerOn, Error> {
-        let payload = folder.join("payload");
-        let parameters = self.write_payload(&payload, initial_ram_disk)?;
-        let rom_file = folder.join(ROM);
-        write(&rom_file, &rom::image(parameters))?;
-        let mut configuration = self.bochs_configuration(folder, &rom_file)?;
-        configuration +=
-            &format!("optramimage1: file={}, address={:#x}\n", payload.display(), parameters.source);
-        let file = folder.join("bochsrc");
-        write(&file, configuration.as_bytes())?;
+        let parameters = self.write_payload(&folder.join(PAYLOAD), initial_ram_disk)?;
+        write(&folder.join(ROM), &rom::image(parameters))?;
+        let mut configuration = self.bochs_configuration(folder)?;
+        configuration += &format!("optramimage1: file={PAYLOAD}, address={:#x}\n", parameters.source);
+        write(&folder.join(BOOTED), configuration.as_bytes())?;
         let mut power_on = self.bochs(folder);
-        power_on.invocation.args(["-q", "-f"]).arg(file);
+        power_on.invocation.args(["-q", "-f", BOOTED]);
         if let Some(saved) = saved {
             power_on.invocation.env("BOCHS_SAVE", saved);
         }
@@ -58,18 +59,18 @@ impl Machine<'_> {
     }
 
     pub(super) fn restore_bochs(&self, folder: &Path, saved: &Path) -> Result<PowerOn, Error> {
-        let state = folder.join("state");
+        let state = folder.join(RESTORED);
         fs::create_dir(&state).map_err(Error::file("Could not make", &state))?;
         let entries = fs::read_dir(saved).map_err(Error::file("Could not read", saved))?;
         // Each run has a configuration of its own; all other files are only read.
         for entry in entries.flatten().filter(|entry| entry.file_name() != CONFIGURATION) {
-            let link = state.join(entry.file_name());
-            symlink(entry.path(), &link).map_err(Error::file("Could not link", &link))?;
+            link(&entry.path(), &state.join(entry.file_name()))?;
         }
-        let configuration = self.bochs_configuration(folder, &saved.join(ROM))?;
+        link(&saved.join(ROM), &folder.join(ROM))?;
+        let configuration = self.bochs_configuration(folder)?;
         write(&state.join(CONFIGURATION), configuration.as_bytes())?;
         let mut power_on = self.bochs(folder);
-        power_on.invocation.args(["-q", "-r"]).arg(state);
+        power_on.invocation.args(["-q", "-r", RESTORED]);
         Ok(power_on)
     }
 
@@ -106,34 +107,33 @@ impl Machine<'_> {
         write(&multiboot::contents(self.memory_mib, &boot)?)
     }
 
-    /// The part of the configuration that boots and restores share.
-    fn bochs_configuration(&self, folder: &Path, rom: &Path) -> Result<String, Error> {
+    /// The configuration that boots and restores share. Links the files that it names in `folder`.
+    fn bochs_configuration(&self, folder: &Path) -> Result<String, Error> {
+        let tools = self.image.path(TOOLS);
+        link(&tools.join("usr/share/bochs/BIOS-bochs-latest"), &folder.join(BIOS))?;
+        link(&tools.join("usr/share/vgabios/vgabios.bin"), &folder.join(VGA_BIOS))?;
         let mut text = format!(
             "plugin_ctrl: unmapped=1, biosdev=1, extfpuirq=1, serial=1, speaker=0, parallel=0\n\
              display_library: nogui\n\
              vga: extension=vbe, update_freq=1, realtime=0\n\
              memory: guest={memory}, host={memory}, block_size={block}\n\
-             romimage: file={tools}/usr/share/bochs/BIOS-bochs-latest\n\
-             vgaromimage: file={tools}/usr/share/vgabios/vgabios.bin\n\
-             optromimage1: file={rom}, address={rom_address:#x}\n\
+             romimage: file={BIOS}\n\
+             vgaromimage: file={VGA_BIOS}\n\
+             optromimage1: file={ROM}, address={rom_address:#x}\n\
              cpu: model=corei7_skylake_x, count={cpus}, ips={ips}, reset_on_triple_fault=0, ignore_bad_msrs=1\n\
-             com1: enabled=1, mode=file, dev={console}\n\
+             com1: enabled=1, mode=file, dev={CONSOLE}\n\
              port_e9_hack: enabled=1, input=1\n\
              boot: disk\n\
              clock: sync=none, time0={START}\n\
-             log: {log}\n\
+             log: {LOG}\n\
              panic: action=fatal\n\
              error: action=ignore\n\
              info: action=ignore\n",
             memory = self.memory_mib,
             block = rom::CHUNK >> 10,
-            tools = self.image.path(TOOLS).display(),
-            rom = rom.display(),
             rom_address = rom::ADDRESS,
             cpus = self.cpus,
             ips = self.speed.per_second(),
-            console = folder.join(CONSOLE).display(),
-            log = folder.join(LOG).display(),
         );
         text += &match &self.terminal {
             Some(terminal) => format!("com2: enabled=1, mode=term, dev={}\n", terminal.display()),
@@ -145,10 +145,11 @@ impl Machine<'_> {
             let disks = [("master", self.disk())].into_iter().chain(guest.map(|disk| ("slave", disk)));
             for (place, disk) in disks {
                 let size = disk.metadata().map_err(Error::file("Could not look at", &disk))?.len();
+                let name = format!("{place}.disk");
+                link(&disk, &folder.join(&name))?;
                 text += &format!(
-                    "ata0-{place}: type=disk, path={}, mode=volatile, journal={}, cylinders={}, heads=16, spt=63\n",
-                    disk.display(),
-                    folder.join(format!("{place}.redo")).display(),
+                    "ata0-{place}: type=disk, path={name}, mode=volatile, journal={place}.redo, cylinders={}, heads=16, \
+                     spt=63\n",
                     size / CYLINDER,
                 );
             }
@@ -157,7 +158,11 @@ impl Machine<'_> {
     }
 }
 
-/// A machine that saves itself when its agent waits for an order, and then ends.
+fn link(target: &Path, link: &Path) -> Result<(), Error> {
+    symlink(target, link).map_err(Error::file("Could not link", link))
+}
+
+/// A machine that saves itself when the agent waits for an order, and then exits.
 #[derive(Debug)]
 pub(crate) struct Saving {
     folder: PathBuf,
@@ -170,7 +175,7 @@ impl Saving {
     }
 
     pub(super) fn finish(self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
-        match process.wait(SAVE_LIMIT, watch.stop)? {
+        match process.wait_its_time(SAVE_LIMIT, watch.stop)? {
             Some(status) if status.success() => {
                 // A saved state does not include the ROM's contents.
                 let (from, to) = (self.folder.join(ROM), self.saved.join(ROM));
@@ -178,6 +183,68 @@ impl Saving {
             }
             Some(status) => Err(watch.died(process, status.to_string())),
             None => Err(watch.died(process, format!("it did not save itself within {SAVE_LIMIT:?}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assemble::DISK;
+    use crate::cache::Cache;
+    use crate::definition::Lab;
+    use crate::emulator::EmulatorProgram;
+    use crate::image::{Host, Image};
+    use crate::recorded::{self, Manifest};
+    use crate::speed::Speed;
+
+    #[test]
+    fn the_configuration_names_no_path_that_bochs_would_misread() {
+        let root = tempfile::Builder::new().prefix("a b,c#$d").tempdir().unwrap();
+        let long = "x".repeat(250);
+        let cache = Cache::at(root.path().join(&long).join(&long));
+        let (place, folder) = (Image::place(&cache), cache.root().join("run"));
+        for made in [&place, &folder] {
+            fs::create_dir_all(made).unwrap();
+        }
+        fs::write(place.join(DISK), "disk").unwrap();
+        let manifest = Manifest {
+            key: String::new(),
+            kernel_release: String::new(),
+            of_kind: Host { kernel_address: 0, kernel_entry: 0 },
+            files: Vec::new(),
+            packages: Vec::new(),
+        };
+        recorded::write_manifest(&place, &manifest).unwrap();
+        let image = Image::find(&cache).unwrap().unwrap();
+        let lab = Lab::find("intel-apicv").unwrap();
+        let machine = Machine {
+            lab,
+            image: &image,
+            xen: None,
+            emulator: &EmulatorProgram::stock(&image),
+            cpus: 2,
+            speed: Speed::of(lab, None).unwrap(),
+            memory_mib: 512,
+            with_disk: true,
+            guest: None,
+            devices: &[],
+            device_image: None,
+            kernel: None,
+            guest_agent: None,
+            kernel_arguments: String::new(),
+            hypervisor_arguments: String::new(),
+            terminal: None,
+            input: 0,
+        };
+        let text = machine.bochs_configuration(&folder).unwrap();
+        let is_read = |line: &str| line.len() < 512 && !line.contains(['#', '$']) && !line.contains(&long);
+        assert!(text.lines().all(is_read), "{text}");
+        for name in [BIOS, VGA_BIOS, "master.disk"] {
+            assert!(
+                text.contains(name) && fs::read_link(folder.join(name)).unwrap().starts_with(&place),
+                "{text}"
+            );
         }
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ use crate::assemble::{COMPRESSED_KERNEL, STOCK_QEMU, TOOLS};
 use crate::debian_kernel;
 use crate::device;
 use crate::device_image;
+use crate::emulator_time::EmulatorTime;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
 use crate::job::{PORT_NAME, STOP_PORT_NAME};
@@ -248,7 +249,7 @@ impl Saving {
 
     pub(crate) fn finish(self, process: &mut Process, watch: &Watch<'_>) -> Result<(), Error> {
         self.write_state(process, watch.stop).map_err(|error| watch.explain(process, error))?;
-        if process.wait(SAVE_LIMIT, watch.stop)?.is_none() {
+        if process.wait_its_time(SAVE_LIMIT, watch.stop)?.is_none() {
             return Err(watch.died(process, "it did not end".to_owned()));
         }
         let (state, place) = (self.folder.join(STATE), self.saved.join(STATE));
@@ -293,6 +294,7 @@ fn read_state(folder: &Path, process: &mut Process, stop: &AtomicBool) -> Result
 struct Control<'a> {
     lines: BufReader<UnixStream>,
     stop: &'a AtomicBool,
+    time: EmulatorTime,
 }
 
 impl<'a> Control<'a> {
@@ -302,13 +304,14 @@ impl<'a> Control<'a> {
         let directory = fs::File::open(folder).map_err(Error::file("Could not open", folder))?;
         // A socket's path is limited to 107 bytes, and the cache's path may be longer.
         let path = format!("/proc/self/fd/{}/{CONTROL}", directory.as_raw_fd());
-        let begun = Instant::now();
+        let time = process.time();
+        let has_time = time.limit(PATIENCE);
         let stream = loop {
             match UnixStream::connect(&path) {
                 Ok(stream) => break stream,
                 Err(error) => {
                     let ended = process.wait(Duration::from_millis(5), stop)?.is_some();
-                    if ended || begun.elapsed() > PATIENCE {
+                    if ended || !has_time() {
                         return Err(Error::file("Could not connect with", folder.join(CONTROL))(error));
                     }
                 }
@@ -316,7 +319,7 @@ impl<'a> Control<'a> {
         };
         let limited = stream.set_read_timeout(Some(TURN)).and_then(|()| stream.set_write_timeout(Some(TURN)));
         limited.map_err(Error::file("Could not limit the wait for", folder.join(CONTROL)))?;
-        let mut control = Self { lines: BufReader::new(stream), stop };
+        let mut control = Self { lines: BufReader::new(stream), stop, time };
         control.receive()?;
         control.execute("qmp_capabilities", json!({}))?;
         Ok(control)
@@ -330,13 +333,13 @@ impl<'a> Control<'a> {
 
     /// Repeats a query until `done` returns true for the answer; false is an error.
     fn wait_for(&mut self, query: &str, done: impl Fn(&Value) -> Option<bool>) -> Result<(), Error> {
-        let begun = Instant::now();
+        let has_time = self.time.limit(SAVE_LIMIT);
         loop {
             let answer = self.execute(query, json!({}))?;
             match done(&answer) {
                 Some(true) => return Ok(()),
                 Some(false) => return Err(refused(query, &answer)),
-                None if begun.elapsed() > SAVE_LIMIT => return Err(refused(query, &answer)),
+                None if !has_time() => return Err(refused(query, &answer)),
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
         }
@@ -366,7 +369,7 @@ impl<'a> Control<'a> {
     /// Reads the next line, for which QEMU has [`SAVE_LIMIT`] of its time.
     fn receive(&mut self) -> Result<Value, Error> {
         let mut line = Vec::new();
-        let begun = Instant::now();
+        let has_time = self.time.limit(SAVE_LIMIT);
         loop {
             match self.lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => break,
@@ -374,8 +377,8 @@ impl<'a> Control<'a> {
                     let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
                     return Err(Error::file("Could not read from", CONTROL)(ended));
                 }
-                // The bytes that have arrived so far stay in `line`.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && begun.elapsed() < SAVE_LIMIT => {
+                // `line` keeps what has arrived so far.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && has_time() => {
                     if self.stop.load(Ordering::Relaxed) {
                         return Err(Error::Interrupted);
                     }
@@ -399,6 +402,7 @@ fn refused(command: &str, answer: &Value) -> Error {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
+    use std::time::Instant;
 
     use super::*;
     use crate::process::started;

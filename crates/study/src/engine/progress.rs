@@ -21,8 +21,6 @@ pub struct StudyProgress {
     pub attempt: u32,
     /// The current phase of the run.
     pub phase: Phase,
-    /// Estimated seconds left for `total` runs, by the mean of the completed ones; `None` before the first.
-    pub left: Option<f64>,
 }
 
 /// A phase of a run.

@@ -65,15 +65,16 @@ impl<'a> Watch<'a> {
     }
 
     fn follow(&self, over: &Receiver<()>) {
+        let mut ending: Option<Instant> = None;
         while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-            let spent = self.begun.elapsed();
-            if spent > self.limit {
+            if self.begun.elapsed() > self.limit {
                 self.overdue.store(true, Ordering::Relaxed);
             }
             if self.overdue.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed) {
                 self.ending.store(true, Ordering::Relaxed);
+                ending = ending.or_else(|| Some(Instant::now()));
             }
-            if spent > self.limit + self.grace {
+            if ending.is_some_and(|since| since.elapsed() > self.grace) {
                 let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
                 cuts.drain(..).for_each(|cut| cut());
             }
@@ -112,6 +113,20 @@ mod tests {
         let stop = AtomicBool::new(true);
         let watch = Watch::new(&stop, Duration::from_secs(60));
         watch.over(|| wait(watch.ending()));
+        assert_eq!(watch.overdue(), None);
+    }
+
+    #[test]
+    fn a_signal_cuts_what_does_not_look() {
+        let stop = AtomicBool::new(false);
+        let watch = Watch { grace: SOON, ..Watch::new(&stop, Duration::from_secs(3600)) };
+        let (cut, gone) = mpsc::channel();
+        watch.cut_if_needed(std::iter::once(Box::new(move || cut.send(()).unwrap()) as Cut));
+        watch.over(|| {
+            assert!(gone.recv_timeout(3 * SOON).is_err(), "it was cut off without a signal");
+            stop.store(true, Ordering::Relaxed);
+            gone.recv_timeout(Duration::from_secs(30)).unwrap();
+        });
         assert_eq!(watch.overdue(), None);
     }
 

@@ -57,19 +57,25 @@ pub(super) fn check(root: &Path, level: &FrequencyLevel) -> Result<(), ApplyErro
         return Ok(());
     }
     let limits = xen_limits()?;
-    for cpu in chosen(level, limits.keys().copied())? {
-        let now = &limits[&cpu];
-        let wrong = |what: &str, asked: String, found: String| ApplyError::NotTaken {
-            what: format!("The {what} of CPU {cpu} under Xen"),
-            asked,
-            found,
-        };
-        for (what, asked, found) in
-            [("minimum", level.minimum, now.minimum), ("maximum", level.maximum, now.maximum)]
-        {
-            if let Some(asked) = asked.filter(|asked| asked.khz != found) {
-                return Err(wrong(what, asked.to_string(), format!("{found}kHz")));
-            }
+    chosen(level, limits.keys().copied())?.into_iter().try_for_each(|cpu| compare(cpu, &limits[&cpu], level))
+}
+
+fn compare(cpu: u32, now: &Limits, level: &FrequencyLevel) -> Result<(), ApplyError> {
+    let wrong = |what: &str, asked: String, found: String| ApplyError::NotTaken {
+        what: format!("The {what} of CPU {cpu} under Xen"),
+        asked,
+        found,
+    };
+    let governor = now.governor.as_deref().unwrap_or("not shown");
+    // Xen ignores the case.
+    if let Some(asked) = level.governor.as_ref().filter(|asked| !asked.0.eq_ignore_ascii_case(governor)) {
+        return Err(wrong("governor", asked.0.clone(), governor.to_owned()));
+    }
+    for (what, asked, found) in
+        [("minimum", level.minimum, now.minimum), ("maximum", level.maximum, now.maximum)]
+    {
+        if let Some(asked) = asked.filter(|asked| asked.khz != found) {
+            return Err(wrong(what, asked.to_string(), format!("{found}kHz")));
         }
     }
     Ok(())

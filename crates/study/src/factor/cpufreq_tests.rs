@@ -80,6 +80,20 @@ fn xenpm_is_understood_and_its_values_are_given_back() {
 }
 
 #[test]
+fn what_xen_has_refused_is_noticed() {
+    let now = &parse_xenpm(XENPM)[&0];
+    let told = |text: &str| compare(0, now, &level(text)).map_err(|error| error.to_string());
+    assert_eq!(told("governor = \"Ondemand\"\nminimum = \"1200MHz\""), Ok(()));
+    let governor = told("governor = \"performance\"").unwrap_err();
+    assert!(
+        governor.starts_with("The governor of CPU 0 under Xen is ondemand after it was set to performance"),
+        "{governor}"
+    );
+    let maximum = told("maximum = \"2700MHz\"").unwrap_err();
+    assert!(maximum.contains("maximum") && maximum.contains("is 2701000kHz"), "{maximum}");
+}
+
+#[test]
 fn cpus_without_a_frequency_are_named() {
     let error = chosen(&level("cpus = \"0-2\""), [0, 1].into_iter()).unwrap_err().to_string();
     assert!(error.contains("CPU 2"), "{error}");

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
+use super::order::{MOST_BLOCKS, MOST_RUNS};
 use super::{Factor, LEAST_FOR_WIDTH, Plan, Problem, Until};
 use crate::sampling::{SAMPLED, is_sampled};
+use crate::schedule::Schedule;
 use crate::workload::{MetricDescription, Place, Scene, exits_of_which_work};
 use guests::GuestPlan;
 
-/// A limit of runs, beyond any practical study; the schedule counts runs in 32 bits.
-const MOST_RUNS: u64 = 1_000_000;
 const MOST_ARMS: usize = 256;
 const LONGEST_NAME: usize = 48;
 /// The largest seed: programs that store numbers as 64-bit floating point could not represent a larger one.
@@ -48,7 +48,7 @@ impl Plan {
 
     fn check_order(&self, found: &mut Found) {
         let order = &self.order;
-        found.within("order.repeats", order.repeats, 1, 10_000);
+        found.within("order.repeats", order.repeats, 1, MOST_BLOCKS);
         found.within("order.warm_up", order.warm_up, 0, 100);
         found.within("order.attempts", order.attempts, 1, 20);
         if let Some(seed) = order.seed.filter(|&seed| seed > LARGEST_SEED) {
@@ -129,15 +129,14 @@ impl Plan {
 
     fn check_arms(&self, found: &mut Found) {
         let arms = self.factors.iter().try_fold(1usize, |arms, factor| arms.checked_mul(factor.levels.len()));
-        let Some(arms) = arms.filter(|&arms| arms <= MOST_ARMS) else {
+        if arms.is_none_or(|arms| arms > MOST_ARMS) {
             found.add("factors", format!("expected at most {MOST_ARMS} combinations of levels, found more"));
             return;
-        };
-        let arms_runs = arms as u64 * self.workloads.len() as u64 * u64::from(self.most_blocks());
-        let counts = self.guests.counts().len() as u64;
-        if arms_runs.saturating_mul(counts) > MOST_RUNS {
-            let what = format!("expected at most {MOST_RUNS} runs in all, found {}", arms_runs * counts);
-            found.add("order", what);
+        }
+        let per_block = Schedule::new(self, 0).runs_per_block();
+        let runs = u64::from(per_block) * u64::from(self.most_blocks());
+        if runs > u64::from(MOST_RUNS) {
+            found.add("order", format!("expected at most {MOST_RUNS} runs in all, found {runs}"));
         }
         let mut seen = HashSet::new();
         for arm in self.arms() {
@@ -162,7 +161,7 @@ fn check_until(until: &Until, repeats: u32, found: &mut Found) {
         found.add("order.until", what.to_owned());
     }
     if let Some(blocks) = until.blocks {
-        found.within(&at("blocks"), blocks, repeats, 10_000);
+        found.within(&at("blocks"), blocks, repeats, MOST_BLOCKS);
     }
     if let (Some(_), Some(blocks)) = (until.interval_percent, until.blocks)
         && blocks < LEAST_FOR_WIDTH

@@ -4,10 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Span;
+use crate::schedule::Schedule;
 
-/// The blocks, and the pairs of each figure, from which the width of intervals is looked at. A study that ends as soon
-/// as its intervals are narrow ends where they happen to be: of those that may end after 3 blocks, 90 of 100 hold the
-/// truth, after 8 blocks 93 (`study_coverage`, among the tests).
+/// The most runs, above any practical study; the schedule numbers runs with 32 bits.
+pub(super) const MOST_RUNS: u32 = 1_000_000;
+/// The most blocks.
+pub(super) const MOST_BLOCKS: u32 = 10_000;
+
+/// The least number of blocks, and of pairs of each figure, before the width of intervals may end a study. Stopping as
+/// soon as intervals are narrow favours those that are narrow by chance: with at least 3 blocks 90 of 100 contain the
+/// truth, with at least 8 blocks 93 (`study_coverage`, among the tests).
 pub const LEAST_FOR_WIDTH: u32 = 8;
 
 /// The order of the runs. A block has every arm once, in its own random order.
@@ -61,7 +67,9 @@ impl super::Plan {
     /// The largest number of blocks: of the stop rule, or else the limit for any study; without a stop rule, the
     /// repeats.
     pub fn most_blocks(&self) -> u32 {
-        let until = self.order.until.as_ref();
-        until.and_then(|until| until.blocks).unwrap_or(self.order.repeats).max(self.order.repeats)
+        let repeats = self.order.repeats;
+        let Some(until) = &self.order.until else { return repeats };
+        let limit = || MOST_BLOCKS.min(MOST_RUNS / Schedule::new(self, 0).runs_per_block().max(1));
+        until.blocks.unwrap_or_else(limit).max(repeats)
     }
 }

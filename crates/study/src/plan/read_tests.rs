@@ -83,6 +83,20 @@ fn a_figure_that_no_run_has_is_refused_with_those_that_it_may_have() {
 }
 
 #[test]
+fn the_number_of_runs_is_limited_by_all_guests_and_without_a_number_of_blocks_by_the_blocks() {
+    let counts: Vec<String> = (1..=120).map(|count: u32| count.to_string()).collect();
+    let many = format!("name = \"on\"\nguests = {{ counts = [{}] }}", counts.join(", "));
+    let text = |order: &str| {
+        let order = format!("[order]\n{order}\n[guests]");
+        GOOD.replace("name = \"on\"", &many).replace("[guests]", &order)
+    };
+    let found = problems(&text("repeats = 10000"));
+    assert_eq!(found, ["p.toml:5: order: expected at most 1000000 runs in all, found 1210000"]);
+    let plan = Plan::read(&text("until = { budget = \"6h\" }"), "p.toml").unwrap();
+    assert_eq!(plan.most_blocks(), 1_000_000 / 121);
+}
+
+#[test]
 fn names_that_are_no_file_names_and_double_ones_are_refused() {
     let found = problems(&GOOD.replace("name = \"on\"", "name = \"../on\""));
     assert!(found[0].starts_with("p.toml:15: factors[0].levels[1].name: expected lower-case"), "{found:?}");

@@ -37,7 +37,7 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
     if until.budget.is_some_and(|budget| spent >= budget.duration()) {
         return Some(Enough::Budget);
     }
-    if until.blocks.is_some_and(|most| blocks >= most) {
+    if blocks >= plan.most_blocks() {
         return Some(Enough::Blocks);
     }
     let narrow = until.interval_percent.filter(|_| blocks >= LEAST_FOR_WIDTH);

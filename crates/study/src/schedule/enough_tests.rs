@@ -159,6 +159,13 @@ fn the_budget_counts_after_the_repeats() {
 }
 
 #[test]
+fn a_budget_of_time_does_not_lift_the_limit_of_blocks() {
+    let plan = plan("until = { budget = \"1h\" }");
+    let at = |blocks| enough(&plan, blocks, Duration::ZERO, &[]);
+    assert_eq!((at(9_999), at(10_000)), (None, Some(Enough::Blocks)));
+}
+
+#[test]
 fn runs_of_later_blocks_do_not_make_an_interval_narrow() {
     let plan = plan("until = { interval_percent = 2.0, blocks = 40 }");
     let mut runs = runs(LEAST_FOR_WIDTH + 1, 0.001);

@@ -5,11 +5,8 @@ use crate::plan::Plan;
 use crate::record::Cell;
 use crate::schedule::{Schedule, Slot};
 
-/// The most blocks of a plan whose stop rule names no number: as many as a plan can name.
-const MOST_BLOCKS: u32 = 10_000;
-
-/// The runs that a study asks the other side for. That side may be anybody's, and everything that is accepted takes
-/// memory and space on the disk here.
+/// The runs that a study asks the other side for. That side is not trusted, and everything accepted from it takes
+/// memory and disk space here.
 #[derive(Debug)]
 pub struct Asked {
     schedule: Schedule,
@@ -20,12 +17,10 @@ pub struct Asked {
 impl Asked {
     /// The runs of a plan with a seed.
     pub fn of(plan: &Plan, seed: u64) -> Self {
-        let order = &plan.order;
-        let most = order.until.as_ref().map(|until| until.blocks.unwrap_or(MOST_BLOCKS));
         Self {
             schedule: Schedule::new(plan, seed),
-            blocks: most.unwrap_or(order.repeats).max(order.repeats),
-            attempts: order.attempts,
+            blocks: plan.most_blocks(),
+            attempts: plan.order.attempts,
         }
     }
 

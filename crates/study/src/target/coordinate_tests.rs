@@ -61,7 +61,6 @@ fn progress(slot: &Slot) -> StudyProgress {
         cell: slot.cell.clone(),
         attempt: 0,
         phase: Phase::Run,
-        left: None,
     }
 }
 

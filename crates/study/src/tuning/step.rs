@@ -121,7 +121,6 @@ fn both(first: &Level, second: &Level) -> Level {
     level.commands.extend(second.commands.iter().cloned());
     level.frequency = second.frequency.clone().or(level.frequency);
     level.interrupt_virtualization = second.interrupt_virtualization.or(level.interrupt_virtualization);
-    level.inhibit = second.inhibit.or(level.inhibit);
     level
 }
 

@@ -69,3 +69,23 @@ fn a_steps_study_can_be_written_as_a_plan_and_read_again() {
     let text = toml::to_string(&step).unwrap();
     assert_eq!(Plan::read(&text, "step").unwrap(), step, "{text}");
 }
+
+#[test]
+fn a_later_change_of_what_inhibit_has_set_stays_in_force() {
+    let plan = plan();
+    let level = |text: &str| -> Level { toml::from_str(text).unwrap() };
+    let best = Best::of(&plan.base)
+        .with(&level("name = \"first\"\ninhibit = \"none\""))
+        .unwrap()
+        .with(&level("name = \"second\"\nguests = { pit = \"on\" }"))
+        .unwrap();
+    let step = step(&plan.base, &best, &plan.changes[0].level).unwrap();
+    let arms = [step, confirmation(&plan.base, &best).unwrap()].map(|study| {
+        let of = |arm| toml::Table::try_from(study.guests_of(&arm).unwrap()).unwrap().get("pit").cloned();
+        assert!(study.factors[0].levels.iter().all(|level| level.inhibit.is_none()));
+        study.arms().into_iter().map(of).collect::<Vec<_>>()
+    });
+    let on = Some(toml::Value::from("on"));
+    assert_eq!(arms[0], [on.clone(), on.clone()]);
+    assert_eq!(arms[1][1], on);
+}

@@ -124,7 +124,7 @@ pub(super) fn files(folder: &Path, stop: &Arc<AtomicBool>) -> Result<GuestFiles,
     let mut progress = crate::console::BuildProgress::new();
     let image = super::super::guest::image(&mut progress, stop);
     drop(progress);
-    image.and_then(|image| super::super::guest::files(&image, folder)).map_err(|error| format!("{error:#}"))
+    image.and_then(|image| super::super::guest::files(image, folder)).map_err(|error| format!("{error:#}"))
 }
 
 /// A random seed for a plan without one. Below 2^53, so that every JSON reader keeps it exact.

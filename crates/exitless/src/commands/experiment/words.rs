@@ -1,4 +1,6 @@
-//! Progress and durations in words.
+//! Progress and durations as text.
+
+use std::time::{Duration, Instant};
 
 use exits::counted;
 use study::engine::{Phase, SharedReason, StudyProgress};
@@ -20,17 +22,27 @@ pub(super) fn duration(seconds: f64) -> String {
 /// Shows a study's progress: a step for each attempt at a run, with its phase.
 pub(super) fn runs(line: &StatusLine) -> impl FnMut(&StudyProgress) {
     let mut present = None;
+    let mut first: Option<(Instant, u32)> = None;
     move |progress| {
+        // This program's clock: that of a lab is emulated, and tells nothing about the time that a user waits.
+        let (began, before) = *first.get_or_insert_with(|| (Instant::now(), progress.done));
+        let left = time_left(progress, before, began.elapsed());
         let this = Some((progress.position, progress.attempt));
         if std::mem::replace(&mut present, this) != this {
-            line.step(attempt(progress));
+            line.step(attempt(progress, left));
         }
-        line.show(phase(progress));
+        line.show(phase(progress, left));
     }
 }
 
-/// A line with the number of the run, its cell, and the remaining time.
-fn attempt(progress: &StudyProgress) -> String {
+/// The estimated time until all runs are done, by the mean of those that ended in `elapsed`, when `before` were done already.
+fn time_left(progress: &StudyProgress, before: u32, elapsed: Duration) -> Option<Duration> {
+    let ended = progress.done.saturating_sub(before);
+    (ended > 0).then(|| (elapsed / ended).saturating_mul(progress.total.saturating_sub(progress.done)))
+}
+
+/// The line of an attempt: the run's number, its cell, and the remaining time.
+fn attempt(progress: &StudyProgress, left: Option<Duration>) -> String {
     let cell = &progress.cell;
     let arm = cell.arm.values().map(String::as_str).collect::<Vec<_>>().join("+");
     let more = if progress.at_least { "+" } else { "" };
@@ -40,7 +52,7 @@ fn attempt(progress: &StudyProgress) -> String {
     };
     let again =
         if progress.attempt > 0 { format!(", attempt {}", progress.attempt + 1) } else { String::new() };
-    let left = progress.left.map(|left| format!("; {} left", duration(left))).unwrap_or_default();
+    let left = left.map(|left| format!("; {} left", duration(left.as_secs_f64()))).unwrap_or_default();
     format!(
         "Run {} of {}{more}: {arm}{guests}, {}{again}{left}",
         progress.done + 1,
@@ -49,8 +61,8 @@ fn attempt(progress: &StudyProgress) -> String {
     )
 }
 
-/// The attempt with its current phase.
-fn phase(progress: &StudyProgress) -> String {
+/// The line of an attempt with its current phase.
+fn phase(progress: &StudyProgress, left: Option<Duration>) -> String {
     let phase = match progress.phase {
         Phase::Levels => "setting levels",
         Phase::Guests => "starting guests",
@@ -58,7 +70,7 @@ fn phase(progress: &StudyProgress) -> String {
         Phase::WarmUp => "warm-up",
         Phase::Run => "running",
     };
-    format!("{}: {phase}", attempt(progress))
+    format!("{}: {phase}", attempt(progress, left))
 }
 
 /// Failed runs: `12 runs failed for good, 10 of them not tried (000-on-1-fio, 001-off-1-fio, ...)`.
@@ -77,11 +89,30 @@ pub(super) fn failed(reason: &SharedReason<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use study::Cell;
+
     use super::*;
 
     #[test]
     fn durations_have_their_two_largest_units() {
         let words = [0.4, 59.6, 61.0, 3600.0, 90_000.0].map(duration);
         assert_eq!(words, ["0 s", "1 min 0 s", "1 min 1 s", "1 h 0 min", "1 d 1 h"]);
+    }
+    #[test]
+    fn the_remaining_time_is_of_the_runs_that_ended_here() {
+        let cell = Cell { arm: BTreeMap::new(), guests: 1, workload: "w".to_owned(), block: 0 };
+        let progress = |done| StudyProgress {
+            position: done,
+            done,
+            total: 7,
+            at_least: false,
+            cell: cell.clone(),
+            attempt: 0,
+            phase: Phase::Run,
+        };
+        let left = |done| time_left(&progress(done), 1, Duration::from_secs(100));
+        assert_eq!([1, 3, 7].map(left), [None, Some(Duration::from_secs(200)), Some(Duration::ZERO)]);
     }
 }

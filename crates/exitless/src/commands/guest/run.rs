@@ -1,5 +1,6 @@
 //! `exitless guest run`: tries the guests of a plan.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let files = if plan.needs_image() {
         let image = super::image(&mut BuildProgress::new(), &stop)?;
-        Some(super::files(&image, &folder)?)
+        Some(super::files(image, &folder)?)
     } else {
         None
     };
@@ -98,9 +99,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let tried = tried(guests, arguments, &stop)?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&tried)?);
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&tried)?)?;
     } else {
-        show(&tried);
+        show(&tried)?;
     }
     let failed = tried.guests.iter().any(|guest| guest.status != 0);
     Ok(if failed { ExitCode::from(status::SOME_FAILED) } else { ExitCode::SUCCESS })
@@ -174,21 +175,26 @@ fn tried(
     Ok(Tried { start_skew_seconds, guests: shown })
 }
 
-fn show(tried: &Tried) {
+fn show(tried: &Tried) -> std::io::Result<()> {
     for guest in &tried.guests {
-        println!(
+        writeln!(
+            std::io::stdout(),
             "{}: up after {:.1} s, script {:.2} s, status {}",
-            guest.name, guest.start_seconds, guest.script_seconds, guest.status
-        );
+            guest.name,
+            guest.start_seconds,
+            guest.script_seconds,
+            guest.status
+        )?;
         for (title, text) in [("", &guest.stdout), ("standard error: ", &guest.stderr)] {
             for line in text.lines() {
-                println!("  {title}{}", printable(line));
+                writeln!(std::io::stdout(), "  {title}{}", printable(line))?;
             }
         }
     }
     if let Some(seconds) = tried.start_skew_seconds {
-        println!("First to last start: {:.1} ms", seconds * 1e3);
+        writeln!(std::io::stdout(), "First to last start: {:.1} ms", seconds * 1e3)?;
     }
+    Ok(())
 }
 
 /// A line from a guest, without terminal control characters.

@@ -1,0 +1,72 @@
+//! The scripts that people start, run with stand-ins for cargo and `exitless`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn program(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_soak_gets_any_filter_of_tests() {
+    if Command::new("make").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("not tested: there is no make on PATH");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Replaces make's shell: prints the recipe's environment and command, and checks the command's syntax.
+    let shell = folder.path().join("shell");
+    program(&shell, r#"for last; do :; done; echo "$WHAT, $N: $last"; exec bash -n -c "$last""#);
+    for (given, filter) in [(None, "lab"), (Some("test(xen) | test(/a b$$/)"), "test(xen) | test(/a b$/)")] {
+        let mut make = Command::new("make");
+        make.args(["-C", ROOT, "--no-print-directory", "-s", "-o", "setup-test", "soak", "N=3"]);
+        make.arg(format!("SHELL={}", shell.display())).args(given.map(|filter| format!("WHAT={filter}")));
+        let output = make.env_remove("MAKEFLAGS").env_remove("WHAT").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(said, format!("{filter}, 3: scripts/soak \"$N\"\n"));
+    }
+}
+
+#[test]
+fn a_test_run_that_is_interrupted_ends_the_builds_of_laboratories() {
+    for signal in ["-INT", "-TERM"] {
+        let folder = tempfile::tempdir().unwrap();
+        let started = folder.path().join("started");
+        let exitless = folder.path().join("target/x86_64-unknown-linux-gnu/checked/exitless");
+        program(&exitless, &format!("echo $$ >> {}; exec sleep 300", started.display()));
+        let cargo = folder.path().join("cargo/bin/cargo");
+        program(&cargo, "[ \"$1\" != nextest ] || exec sleep 300");
+        let mut script = Command::new(Path::new(ROOT).join("scripts/test"));
+        script.env("CARGO_HOME", folder.path().join("cargo"));
+        script.env("CARGO_TARGET_DIR", folder.path().join("target"));
+        script.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let mut script = script.spawn().unwrap();
+        let soon = |what: &str, holds: &dyn Fn() -> bool| {
+            let begun = Instant::now();
+            while !holds() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        let builds = || -> Vec<String> {
+            let text = fs::read_to_string(&started).unwrap_or_default();
+            text.lines().map(str::to_owned).collect()
+        };
+        soon("two are built side by side", &|| builds().len() == 2);
+        let group = format!("-{}", script.id());
+        assert!(Command::new("kill").args([signal, "--", &group]).status().unwrap().success());
+        assert_eq!(script.wait().unwrap().code(), Some(130));
+        let is_gone = |process: &String| !Path::new("/proc").join(process).exists();
+        soon("both have ended", &|| builds().iter().all(is_gone));
+        assert_eq!(builds().len(), 2, "another was begun");
+    }
+}
