@@ -1,7 +1,10 @@
 //! Directories that are reached and used by file descriptor.
 
 use crate::Error;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, mkdirat, openat, readlinkat,
+    unlinkat,
+};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -13,6 +16,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// The number of links that the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
 const MOST_LINKS: u32 = 40;
+/// The inode number of the root of procfs (`PROC_ROOT_INO`, include/linux/proc_ns.h).
+const PROC_ROOT: u64 = 1;
 
 /// The treatment of missing directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +70,7 @@ impl Directory {
         if let Some(error) = directory.loose.take() {
             return Err(error);
         }
-        match distrusted(&directory.path, &directory.stat()?) {
+        match directory.distrusted(&directory.stat()?) {
             Some(error) => Err(error),
             None => Ok(directory),
         }
@@ -110,7 +115,7 @@ impl Directory {
             let cannot = |errno: Errno| Error::Open { path: next.clone(), source: errno.into() };
             let (child, made) = here.child(&part, missing).map_err(cannot)?;
             let found = fstat(&child).map_err(cannot)?;
-            let loose = here.loose.take().or_else(|| match distrusted(&here.path, &above)? {
+            let loose = here.loose.take().or_else(|| match here.distrusted(&above)? {
                 // With the sticky bit, users can rename or remove only their own entries, so the entry's owner counts.
                 Error::Mode { .. } if above.st_mode & 0o1000 != 0 => {
                     let expected = "root or yourself".to_owned();
@@ -197,7 +202,26 @@ impl Directory {
     /// # Errors
     /// Of fstat(2).
     pub fn is_ours(&self) -> io::Result<bool> {
-        Ok(self.loose.is_none() && distrusted(&self.path, &fstat(&self.descriptor)?).is_none())
+        Ok(self.loose.is_none() && self.distrusted(&fstat(&self.descriptor)?).is_none())
+    }
+
+    /// The reason why somebody else could have created entries of the directory. Group root counts as root.
+    fn distrusted(&self, found: &Stat) -> Option<Error> {
+        let path = || self.path.clone();
+        if !is_ours(found.st_uid) {
+            let expected = "root or yourself".to_owned();
+            let owner = Error::Owner { path: path(), owner: found.st_uid, expected };
+            return (!self.is_root_of_proc(found)).then_some(owner);
+        }
+        let others_write = found.st_mode & 0o002 != 0 || found.st_mode & 0o020 != 0 && found.st_gid != 0;
+        others_write.then(|| Error::Mode { path: path(), mode: found.st_mode & 0o7777, wanted: "go-w" })
+    }
+
+    /// Tests whether this is the root of procfs. Nobody can create entries there, but in a user namespace it does not
+    /// belong to the namespace's root.
+    fn is_root_of_proc(&self, found: &Stat) -> bool {
+        found.st_ino == PROC_ROOT
+            && fstatfs(&self.descriptor).is_ok_and(|about| about.f_type == PROC_SUPER_MAGIC)
     }
 
     /// Opens a regular file in the directory; a link, a FIFO or a device is refused. A new file gets the permission
@@ -266,16 +290,6 @@ fn parts(path: &Path) -> impl Iterator<Item = OsString> {
 /// Tests whether a user is root or the user of this process.
 fn is_ours(user: u32) -> bool {
     user == 0 || user == rustix::process::geteuid().as_raw()
-}
-
-/// The reason why somebody else could have created entries of a directory. Group root counts as root.
-fn distrusted(path: &Path, found: &Stat) -> Option<Error> {
-    let path = path.to_owned();
-    if !is_ours(found.st_uid) {
-        return Some(Error::Owner { path, owner: found.st_uid, expected: "root or yourself".to_owned() });
-    }
-    let others_write = found.st_mode & 0o002 != 0 || found.st_mode & 0o020 != 0 && found.st_gid != 0;
-    others_write.then_some(Error::Mode { path, mode: found.st_mode & 0o7777, wanted: "go-w" })
 }
 
 #[cfg(test)]

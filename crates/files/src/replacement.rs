@@ -4,9 +4,9 @@ use crate::{Directory, Missing};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstatfs, openat, renameat, statat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -44,12 +44,21 @@ impl Replacement {
             return Self::among_others(directory, name, path, mode);
         }
         let Ok(found) = std::fs::metadata(path) else { return Self::within(directory, name, mode) };
-        // The links of /proc lead to open files, which need not have the path that is read.
-        let is_open = || fstatfs(&directory).is_ok_and(|about| about.f_type == PROC_SUPER_MAGIC);
-        let link = std::fs::read_link(directory.reach(name));
-        if let Some(target) = link.ok().filter(|_| found.is_file() || !is_open()) {
-            // Keep the link, and replace its target, which may be in a directory of others.
-            return Self::begin(&directory.path().join(target), mode);
+        if let Ok(link) = std::fs::read_link(directory.reach(name)) {
+            let target = directory.path().join(link);
+            // The links of /proc lead to open files, which need not have the path that is read.
+            let is_open = fstatfs(&directory).is_ok_and(|about| about.f_type == PROC_SUPER_MAGIC);
+            if is_open && found.is_file() && !is_at(&found, &target) {
+                let why = format!(
+                    "{} leads to an open file that was removed or replaced: name another file, or use a pipe",
+                    path.display()
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            }
+            if found.is_file() || !is_open {
+                // Keep the link, and replace its target, which may be in a directory of others.
+                return Self::begin(&target, mode);
+            }
         }
         if !found.is_file() {
             return Ok(Self { file: File::options().write(true).open(path)?, place: None });
@@ -168,6 +177,11 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     new.finish()
 }
 
+/// Tests whether the entry at `path` is this file.
+fn is_at(found: &Metadata, path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|at| (at.dev(), at.ino()) == (found.dev(), found.ino()))
+}
+
 /// Creates a file next to another; `O_EXCL` fails on a file or link that somebody put under that name.
 fn create_beside(directory: &Directory, name: &OsStr, mode: u32) -> io::Result<(OsString, File)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -244,6 +258,70 @@ mod tests {
         null.file().write_all(b"gone").unwrap();
         assert!(!null.is_beside());
         null.finish().unwrap();
+    }
+
+    #[test]
+    fn an_open_file_is_replaced_at_its_path_and_refused_without_one() {
+        use std::os::fd::AsRawFd as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        let file = File::create(&path).unwrap();
+        let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        write(&open, b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        // By now, another file has the path.
+        let error = write(&open, b"newer").unwrap_err();
+        assert!(error.to_string().contains("removed or replaced: name another file"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    }
+
+    /// Makes `$1` the root of a container in which root's files on the host belong to nobody, and runs the test there.
+    const CONTAINER: &str = r#"set -e
+        mount -t tmpfs -o mode=755 tmpfs "$1"
+        cd "$1"
+        mkdir dev
+        ln -s /proc/self/fd/1 dev/stdout
+        for entry in /proc /usr /bin /lib*; do
+            if [ -L "$entry" ]; then
+                cp -P "$entry" .
+            else
+                mkdir ".$entry"
+                mount --rbind "$entry" ".$entry"
+            fi
+        done
+        touch test
+        mount --bind "$2" test
+        echo ready
+        # This pipe belongs to the container's root, unlike that of the test outside.
+        CONTAINED=1 chroot . /test --exact --nocapture "$3" | cat"#;
+
+    #[test]
+    fn standard_output_is_written_to_in_a_container_without_root() {
+        if std::env::var_os("CONTAINED").is_some() {
+            let output = Replacement::begin(Path::new("/dev/stdout"), 0o666).unwrap();
+            assert!(!output.is_beside());
+            output.file().write_all(b"written in place").unwrap();
+            return output.finish().unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let stranger = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+        let mut words = if rustix::process::geteuid().is_root() { stranger.to_vec() } else { Vec::new() };
+        words.extend(["unshare", "--map-root-user", "--mount", "sh", "-c", CONTAINER, "sh"]);
+        let run = std::process::Command::new(words[0])
+            .args(&words[1..])
+            .args([folder.path(), &std::env::current_exe().unwrap()])
+            .arg("replacement::tests::standard_output_is_written_to_in_a_container_without_root")
+            .output();
+        let told =
+            run.map(|run| [run.stdout, run.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()));
+        match told {
+            Ok([output, errors]) if output.contains("ready") => {
+                assert!(output.contains("written in place"), "{output}{errors}");
+            }
+            other => println!("not tested: a container without root: {other:?}"),
+        }
     }
 
     #[test]

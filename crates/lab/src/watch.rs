@@ -84,7 +84,8 @@ impl Watch<'_> {
             }
             match process.next(TICK)? {
                 Event::Frame(frame) => return Ok(frame),
-                Event::Quiet => {}
+                // Only now: after a pause of this program, frames that have arrived are taken first.
+                Event::Quiet => self.check_silence(process)?,
                 Event::Ended(status) => return Err(self.died(process, status.to_string())),
             }
         }
@@ -158,11 +159,6 @@ impl Watch<'_> {
 
     fn check_limits(&mut self, process: &Process) -> Result<(), Error> {
         process.keep_end_of_console();
-        let sent = process.sent();
-        if sent != self.sent {
-            self.sent = sent;
-            self.heard = process.time().spent();
-        }
         if process.panicked() {
             // Wait for the backtrace that follows the first line of a panic.
             std::thread::sleep(TICK * 3);
@@ -172,6 +168,21 @@ impl Watch<'_> {
                 console: process.last_words(),
             });
         }
+        match self.request.timeout {
+            Some(limit) if self.running && self.last.elapsed() > limit => {
+                Err(Error::TimedOut { lab: self.lab.to_owned(), limit })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if the agent has been silent for too long.
+    fn check_silence(&mut self, process: &Process) -> Result<(), Error> {
+        let sent = process.sent();
+        if sent != self.sent {
+            self.sent = sent;
+            self.heard = process.time().spent();
+        }
         if !self.running && process.time().spent().saturating_sub(self.heard) > self.boot_limit {
             return Err(Error::BootHung {
                 lab: self.lab.to_owned(),
@@ -180,12 +191,7 @@ impl Watch<'_> {
                 console: process.last_words(),
             });
         }
-        match self.request.timeout {
-            Some(limit) if self.running && self.last.elapsed() > limit => {
-                Err(Error::TimedOut { lab: self.lab.to_owned(), limit })
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Replaces the error of a failed write, if the emulator has ended: its exit explains more.
@@ -202,7 +208,7 @@ impl Watch<'_> {
 
     /// Explains the error of a run from a snapshot. Removes the snapshot if the agent did not resume from it.
     pub(crate) fn restore_failed(&self, error: Error, snapshot: Snapshot) -> Error {
-        // The snapshot is not to blame if the agent resumed, or if time or disk space ran out.
+        // The snapshot is not to blame if the agent resumed, or if the disk is full.
         let went_on = self.timings.boot != 0.0;
         let ends = matches!(
             error,
@@ -293,19 +299,44 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (stop, request) = (AtomicBool::new(false), Request::new(["true"]));
         let watch = watch(&stop, &request, Duration::from_secs(60));
-        let late = || Error::file("Could not read from", "qmp")(std::io::ErrorKind::WouldBlock.into());
+        let full = || Error::file("Could not write", "console")(std::io::ErrorKind::StorageFull.into());
         let refused = || Error::ProgramFailed {
             program: "QEMU's migrate-incoming".to_owned(),
             status: "refused".to_owned(),
             output: String::new(),
         };
-        for (error, stays) in [(late(), true), (Error::Interrupted, true), (refused(), false)] {
+        for (error, stays) in [(full(), true), (Error::Interrupted, true), (refused(), false)] {
             let cache = Cache::at(root.path());
             let snapshot = Snapshot::find_or_make(&cache, &shape(2), &stop, |_| Ok(())).unwrap();
             let folder = snapshot.folder().to_owned();
             let told = watch.restore_failed(error, snapshot);
             assert_eq!(folder.exists(), stays, "{told}");
         }
+    }
+
+    #[test]
+    fn what_has_arrived_is_taken_before_an_agent_counts_as_silent() {
+        let folder = tempfile::tempdir().unwrap();
+        let points = ["init", "waiting", "order"];
+        let moments = points.map(|point| Moment { reached: point.to_owned(), uptime: 1.0 });
+        let sent: Vec<u8> = moments.into_iter().flat_map(|moment| Frame::Moment(moment).encode()).collect();
+        std::fs::write(folder.path().join("sent"), sent).unwrap();
+        let mut process = started(folder.path(), "sh", &["-c", "cat sent; exec sleep 100"]);
+        let (stop, request) = (AtomicBool::new(false), Request::new(["true"]));
+        let mut watch = watch(&stop, &request, Duration::from_millis(10));
+        // The three frames arrive together.
+        let first = process.next(Duration::from_secs(60)).unwrap();
+        assert!(matches!(first, Event::Frame(Frame::Moment(_))), "{first:?}");
+        while process.time().spent() <= watch.boot_limit {
+            std::thread::sleep(TICK);
+        }
+        watch.checked = Instant::now().checked_sub(TICK).unwrap();
+        for point in &points[1..] {
+            let next = watch.next_frame(&mut process);
+            assert!(matches!(&next, Ok(Frame::Moment(moment)) if moment.reached == *point), "{next:?}");
+        }
+        let end = watch.next_frame(&mut process);
+        assert!(matches!(end, Err(Error::BootHung { .. })), "{end:?}");
     }
 
     /// The size of the file that is sent to the agent.

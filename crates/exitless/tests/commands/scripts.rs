@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ fn a_soak_gets_any_filter_of_tests() {
 
 #[test]
 fn a_test_run_that_is_interrupted_ends_the_builds_of_laboratories() {
-    for signal in ["-INT", "-TERM"] {
+    for (signal, status) in [("-INT", 130), ("-TERM", 128 + 15)] {
         let folder = tempfile::tempdir().unwrap();
         let started = folder.path().join("started");
         let exitless = folder.path().join("target/x86_64-unknown-linux-gnu/checked/exitless");
@@ -64,7 +64,8 @@ fn a_test_run_that_is_interrupted_ends_the_builds_of_laboratories() {
         soon("two are built side by side", &|| builds().len() == 2);
         let group = format!("-{}", script.id());
         assert!(Command::new("kill").args([signal, "--", &group]).status().unwrap().success());
-        assert_eq!(script.wait().unwrap().code(), Some(130));
+        let ended = script.wait().unwrap();
+        assert_eq!(ended.code().or(ended.signal().map(|number| 128 + number)), Some(status));
         let is_gone = |process: &String| !Path::new("/proc").join(process).exists();
         soon("both have ended", &|| builds().iter().all(is_gone));
         assert_eq!(builds().len(), 2, "another was begun");

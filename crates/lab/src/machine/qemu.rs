@@ -55,6 +55,8 @@ const STOP: &str = "stop";
 
 /// The limit on QEMU's time ([`EmulatorTime`]) for writing or reading a state.
 const SAVE_LIMIT: Duration = Duration::from_secs(120);
+/// The limit on QEMU's time for opening its control channel.
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 /// The interval at which waits for QEMU check the stop flag.
 const TURN: Duration = Duration::from_millis(100);
 /// The longest line that is read, in bytes; QEMU's answers have some hundred.
@@ -295,31 +297,16 @@ struct Control<'a> {
     lines: BufReader<UnixStream>,
     stop: &'a AtomicBool,
     time: EmulatorTime,
+    /// The limit on QEMU's time for each answer, and for what [`Self::wait_for`] waits for.
+    limit: Duration,
 }
 
 impl<'a> Control<'a> {
     /// Connects as soon as QEMU listens; it has a limited time for that.
     fn open(folder: &Path, process: &mut Process, stop: &'a AtomicBool) -> Result<Self, Error> {
-        const PATIENCE: Duration = Duration::from_secs(30);
-        let directory = fs::File::open(folder).map_err(Error::file("Could not open", folder))?;
-        // A socket's path is limited to 107 bytes, and the cache's path may be longer.
-        let path = format!("/proc/self/fd/{}/{CONTROL}", directory.as_raw_fd());
-        let time = process.time();
-        let has_time = time.limit(PATIENCE);
-        let stream = loop {
-            match UnixStream::connect(&path) {
-                Ok(stream) => break stream,
-                Err(error) => {
-                    let ended = process.wait(Duration::from_millis(5), stop)?.is_some();
-                    if ended || !has_time() {
-                        return Err(Error::file("Could not connect with", folder.join(CONTROL))(error));
-                    }
-                }
-            }
-        };
-        let limited = stream.set_read_timeout(Some(TURN)).and_then(|()| stream.set_write_timeout(Some(TURN)));
-        limited.map_err(Error::file("Could not limit the wait for", folder.join(CONTROL)))?;
-        let mut control = Self { lines: BufReader::new(stream), stop, time };
+        let stream = connect(folder, process, stop, CONNECT_LIMIT)?;
+        let mut control =
+            Self { lines: BufReader::new(stream), stop, time: process.time(), limit: SAVE_LIMIT };
         control.receive()?;
         control.execute("qmp_capabilities", json!({}))?;
         Ok(control)
@@ -333,7 +320,7 @@ impl<'a> Control<'a> {
 
     /// Repeats a query until `done` returns true for the answer; false is an error.
     fn wait_for(&mut self, query: &str, done: impl Fn(&Value) -> Option<bool>) -> Result<(), Error> {
-        let has_time = self.time.limit(SAVE_LIMIT);
+        let has_time = self.time.limit(self.limit);
         loop {
             let answer = self.execute(query, json!({}))?;
             match done(&answer) {
@@ -366,10 +353,10 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Reads the next line, for which QEMU has [`SAVE_LIMIT`] of its time.
+    /// Reads the next line, for which QEMU has limited time.
     fn receive(&mut self) -> Result<Value, Error> {
         let mut line = Vec::new();
-        let has_time = self.time.limit(SAVE_LIMIT);
+        let has_time = self.time.limit(self.limit);
         loop {
             match self.lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => break,
@@ -378,9 +365,12 @@ impl<'a> Control<'a> {
                     return Err(Error::file("Could not read from", CONTROL)(ended));
                 }
                 // `line` keeps what has arrived so far.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && has_time() => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.stop.load(Ordering::Relaxed) {
                         return Err(Error::Interrupted);
+                    }
+                    if !has_time() {
+                        return Err(too_late("answer"));
                     }
                 }
                 Err(error) => return Err(Error::file("Could not read from", CONTROL)(error)),
@@ -391,11 +381,49 @@ impl<'a> Control<'a> {
     }
 }
 
+/// Connects with QEMU as soon as it listens.
+fn connect(
+    folder: &Path,
+    process: &mut Process,
+    stop: &AtomicBool,
+    patience: Duration,
+) -> Result<UnixStream, Error> {
+    let directory = fs::File::open(folder).map_err(Error::file("Could not open", folder))?;
+    // A socket's path is limited to 107 bytes, and the cache's path may be longer.
+    let path = format!("/proc/self/fd/{}/{CONTROL}", directory.as_raw_fd());
+    let has_time = process.time().limit(patience);
+    let stream = loop {
+        match UnixStream::connect(&path) {
+            Ok(stream) => break stream,
+            Err(error) => {
+                if process.wait(Duration::from_millis(5), stop)?.is_some() {
+                    return Err(Error::file("Could not connect with", folder.join(CONTROL))(error));
+                }
+                if !has_time() {
+                    return Err(too_late("connection"));
+                }
+            }
+        }
+    };
+    let limited = stream.set_read_timeout(Some(TURN)).and_then(|()| stream.set_write_timeout(Some(TURN)));
+    limited.map_err(Error::file("Could not limit the wait for", folder.join(CONTROL)))?;
+    Ok(stream)
+}
+
 fn refused(command: &str, answer: &Value) -> Error {
     Error::ProgramFailed {
         program: format!("QEMU's {command}"),
         status: "refused".to_owned(),
         output: answer.to_string(),
+    }
+}
+
+/// The error for a QEMU that hangs.
+fn too_late(missing: &str) -> Error {
+    Error::ProgramFailed {
+        program: "QEMU".to_owned(),
+        status: format!("no {missing} in time"),
+        output: String::new(),
     }
 }
 
@@ -414,6 +442,20 @@ mod tests {
         let begun = Instant::now();
         let error = Control::open(folder.path(), &mut process, &AtomicBool::new(false)).err().unwrap();
         assert!(matches!(error, Error::File { .. }) && begun.elapsed() < Duration::from_secs(10), "{error}");
+    }
+
+    #[test]
+    fn a_qemu_that_hangs_has_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = started(folder.path(), "sleep", &["100"]);
+        let (stop, limit) = (AtomicBool::new(false), Duration::from_millis(10));
+        let error = connect(folder.path(), &mut process, &stop, limit).err().unwrap();
+        assert!(matches!(error, Error::ProgramFailed { .. }), "{error}");
+        let _silent = UnixListener::bind(folder.path().join(CONTROL)).unwrap();
+        let stream = connect(folder.path(), &mut process, &stop, limit).unwrap();
+        let mut control = Control { lines: BufReader::new(stream), stop: &stop, time: process.time(), limit };
+        let error = control.receive().err().unwrap();
+        assert!(matches!(error, Error::ProgramFailed { .. }), "{error}");
     }
 
     #[test]
