@@ -94,6 +94,9 @@ fn agreement(agreement: Agreement) -> &'static str {
 fn answer(outcome: &SuiteOutcome) -> String {
     let all = || outcome.studies.iter().flat_map(|study| &study.figures);
     let published = all().filter(|figure| !figure.published.published.is_empty()).count();
+    if published == 0 {
+        return "No figure was published for these settings.".to_owned();
+    }
     let with = |wanted: Agreement| all().filter(|figure| figure.agreement == Some(wanted)).count();
     let missing = published - all().filter(|figure| figure.agreement.is_some()).count();
     let parts = [

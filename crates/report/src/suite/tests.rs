@@ -71,3 +71,13 @@ fn a_page_draws_both_on_one_scale_and_links_what_was_made() {
     assert_eq!(text.matches("line class=\"zero\"").count(), 3, "a line of no change in each row");
     assert!(!page(&made(), "again", false).contains("report.html"));
 }
+
+#[test]
+fn a_suite_without_published_figures_says_so() {
+    let mut made = made();
+    made.studies.iter_mut().flat_map(|study| &mut study.figures).for_each(|one| {
+        one.published.published.clear();
+        one.agreement = None;
+    });
+    assert_eq!(answer(&made), "No figure was published for these settings.");
+}

@@ -9,7 +9,7 @@ use host::vms::{Vm, Vms};
 use live::{StateReader, VcpuPlace, inhibit_numbering};
 
 use super::level::setting_path;
-use super::{Level, modules};
+use super::{Level, Setting, modules};
 use crate::sampling::SampledGuest;
 
 /// The findings of the check.
@@ -34,6 +34,13 @@ enum Expected {
 
 /// The parameters that switch APICv and AVIC.
 const SWITCHES: [(&str, &str); 2] = [(kvm::INTEL, "enable_apicv"), (kvm::AMD, "avic")];
+
+impl Level {
+    /// The value that it gives the module parameter that switches APICv or AVIC.
+    pub(crate) fn module_switch(&self) -> Option<&Setting> {
+        SWITCHES.iter().find_map(|&(module, name)| self.module_parameters.get(module)?.get(name))
+    }
+}
 
 /// Checks the host below `root`, and KVM's state of the guests' VMs, which must be running. Compares the host's values
 /// with those of the levels, and checks interrupt virtualization if a level sets it.
@@ -60,7 +67,7 @@ pub fn in_force(root: &Path, levels: &[&Level], guests: &[SampledGuest]) -> InFo
 
 /// Compares the host's values with those that the levels set.
 fn host_values(root: &Path, levels: &[&Level], found: &mut InForce) {
-    let mut compare = |path: &str, asked: &super::Setting| {
+    let mut compare = |path: &str, asked: &Setting| {
         let now = modules::value(root, path);
         match now {
             Some(now) if asked.is(&now) => {}
@@ -87,11 +94,7 @@ fn expected(levels: &[&Level]) -> Option<Expected> {
     if let Some(inhibit) = levels.iter().find_map(|level| level.inhibit) {
         return Some(inhibit.reason().map_or(Expected::Active, Expected::Inhibited));
     }
-    let switch = |level: &&Level| {
-        let find = |&(module, name): &(&str, &str)| level.module_parameters.get(module)?.get(name).cloned();
-        SWITCHES.iter().find_map(find)
-    };
-    let value = levels.iter().find_map(switch)?;
+    let value = levels.iter().find_map(|level| level.module_switch())?;
     if value.is("Y") {
         Some(Expected::Active)
     } else {

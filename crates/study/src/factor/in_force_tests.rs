@@ -66,6 +66,10 @@ fn what_is_expected_follows_from_the_levels() {
         ("inhibit = \"pit-reinject\"", Some(Expected::Inhibited(InhibitReason::PitReinject))),
         ("inhibit = \"none\"", Some(Expected::Active)),
         ("module_parameters = { kvm_amd = { avic = true } }", Some(Expected::Active)),
+        (
+            "inhibit = \"pit-reinject\"\nmodule_parameters = { kvm_amd = { avic = true } }",
+            Some(Expected::Inhibited(InhibitReason::PitReinject)),
+        ),
         ("module_parameters = { kvm_intel = { enable_apicv = \"N\" } }", Some(Expected::Off)),
         ("module_parameters = { kvm_amd = { avic = \"auto\" } }", None),
         ("guests = { vcpus = 2 }", None),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize as _;
 
-use crate::factor::Level;
+use crate::factor::{Inhibit, Level};
 use crate::plan::{Factor, Plan};
 use guests::{GuestPlan, merged};
 
@@ -29,19 +29,25 @@ impl Best {
         Self { guests: base.guests.clone(), host: empty(BEFORE) }
     }
 
-    /// The configuration with one more change.
+    /// The configuration with one more change. An earlier `inhibit` is in force until a change gives the guests other
+    /// values of its settings, or sets the module's switch to another value than on.
     ///
     /// # Errors
     /// If the guests are not valid with it.
     pub(super) fn with(&self, change: &Level) -> Result<Self, String> {
         let over = change.guest_settings();
         let base = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
-        let guests = GuestPlan::deserialize(merged(&base, [&over]))
-            .map_err(|error| error.message().replace('\n', "; "))?;
+        let after = merged(&base, [&over]);
+        let stays = |way: &Inhibit| {
+            way.guest_settings().keys().all(|key| after.get(key) == base.get(key))
+                && change.module_switch().is_none_or(|value| value.is("Y"))
+        };
+        let inhibit = change.inhibit.or(self.host.inhibit.filter(stays));
+        let guests = GuestPlan::deserialize(after).map_err(|error| error.message().replace('\n', "; "))?;
         if let Some(problem) = guests.problems().into_iter().next() {
             return Err(problem);
         }
-        Ok(Self { guests, host: both(&self.host, change) })
+        Ok(Self { guests, host: Level { inhibit, ..both(&self.host, change) } })
     }
 
     /// A level with all settings of the guests, so that it does not depend on those of the plan.
@@ -57,8 +63,7 @@ impl Best {
 /// If the change conflicts with earlier ones.
 pub(super) fn step(base: &Plan, best: &Best, change: &Level) -> Result<Plan, String> {
     let after = best.with(change)?;
-    let level = Level { inhibit: change.inhibit, ..after.level(&change.name)? };
-    Ok(study(base, best, level, &change.name))
+    study(base, best, after.level(&change.name)?, &change.name)
 }
 
 /// The study of all kept changes together against the baseline.
@@ -66,7 +71,7 @@ pub(super) fn step(base: &Plan, best: &Best, change: &Level) -> Result<Plan, Str
 /// # Errors
 /// If the guests cannot be converted to a table.
 pub(super) fn confirmation(base: &Plan, best: &Best) -> Result<Plan, String> {
-    Ok(study(base, &Best::of(base), best.level(TUNED)?, TUNED))
+    study(base, &Best::of(base), best.level(TUNED)?, TUNED)
 }
 
 /// A study of the baseline alone, with one run of each workload, for the exits that advice needs before the first
@@ -82,14 +87,18 @@ pub(super) fn baseline(base: &Plan) -> Plan {
     study
 }
 
-fn study(base: &Plan, before: &Best, after: Level, name: &str) -> Plan {
-    // The study's guests are those of the first arm, so its level needs no `guests`.
-    let levels = vec![Level { name: BEFORE.to_owned(), ..before.host.clone() }, after];
+fn study(base: &Plan, before: &Best, after: Level, name: &str) -> Result<Plan, String> {
+    // The study's guests are those of the first arm. Its level needs `guests` only to override those of `inhibit`.
+    let first = match before.host.inhibit {
+        Some(_) => before.level(BEFORE)?,
+        None => Level { name: BEFORE.to_owned(), ..before.host.clone() },
+    };
     let mut study = base.clone();
     study.title = format!("{}: {name}", study.title);
     study.guests = before.guests.clone();
-    study.factors = vec![Factor { name: FACTOR.to_owned(), baseline: BEFORE.to_owned(), levels }];
-    study
+    study.factors =
+        vec![Factor { name: FACTOR.to_owned(), baseline: BEFORE.to_owned(), levels: vec![first, after] }];
+    Ok(study)
 }
 
 /// A level without changes.
@@ -108,9 +117,6 @@ pub(super) fn empty(name: &str) -> Level {
 }
 
 /// The host's settings of both levels, the second overriding the first.
-///
-/// `inhibit` is not among them: its settings are those of the guests, which a later change may override. Only the step
-/// that tries it checks its effect.
 fn both(first: &Level, second: &Level) -> Level {
     let mut level = first.clone();
     for (module, parameters) in &second.module_parameters {

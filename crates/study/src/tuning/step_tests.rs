@@ -70,10 +70,51 @@ fn a_steps_study_can_be_written_as_a_plan_and_read_again() {
     assert_eq!(Plan::read(&text, "step").unwrap(), step, "{text}");
 }
 
+fn level(text: &str) -> Level {
+    toml::from_str(text).unwrap()
+}
+
+#[test]
+fn a_kept_inhibit_is_expected_of_both_arms_of_later_steps() {
+    let plan = plan();
+    let avic = |value| {
+        level(&format!("name = \"switch\"\nmodule_parameters = {{ kvm_amd = {{ avic = {value} }} }}"))
+    };
+    let best = Best::of(&plan.base).with(&avic(true)).unwrap();
+    let best = best.with(&level("name = \"pit\"\ninhibit = \"pit-reinject\"")).unwrap();
+    let inhibits = |change: &Level| {
+        let step = step(&plan.base, &best, change).unwrap();
+        assert!(step.check().is_empty(), "{:?}", step.check());
+        [0, 1].map(|arm| step.factors[0].levels[arm].inhibit)
+    };
+    let pit = Some(Inhibit::PitReinject);
+    assert_eq!(inhibits(&plan.changes[0].level), [pit, pit]);
+    assert_eq!(inhibits(&avic(true)), [pit, pit]);
+    assert_eq!(inhibits(&avic(false)), [pit, None]);
+    assert_eq!(inhibits(&level("name = \"same\"\nguests = { pit = \"on\" }")), [pit, pit]);
+    assert_eq!(inhibits(&level("name = \"discard\"\nguests = { pit = \"discard\" }")), [pit, None]);
+    assert_eq!(inhibits(&level("name = \"none\"\ninhibit = \"none\"")), [pit, Some(Inhibit::None)]);
+    let last = confirmation(&plan.base, &best).unwrap();
+    assert_eq!([0, 1].map(|arm| last.factors[0].levels[arm].inhibit), [None, pit]);
+}
+
+#[test]
+fn guests_that_override_inhibit_do_so_in_later_steps_too() {
+    let plan = plan();
+    let change =
+        "name = \"synic\"\ninhibit = \"hyperv-auto-eoi\"\nguests = { cpu = \"host,hv-synic=on,hv-time=on\" }";
+    let best = Best::of(&plan.base).with(&level(change)).unwrap();
+    let step = step(&plan.base, &best, &plan.changes[0].level).unwrap();
+    for arm in step.arms() {
+        let guests = toml::Table::try_from(step.guests_of(&arm).unwrap()).unwrap();
+        assert_eq!(guests["cpu"].as_str(), Some("host,hv-synic=on,hv-time=on"));
+    }
+    assert_eq!([0, 1].map(|arm| step.factors[0].levels[arm].inhibit), [Some(Inhibit::HypervAutoEoi); 2]);
+}
+
 #[test]
 fn a_later_change_of_what_inhibit_has_set_stays_in_force() {
     let plan = plan();
-    let level = |text: &str| -> Level { toml::from_str(text).unwrap() };
     let best = Best::of(&plan.base)
         .with(&level("name = \"first\"\ninhibit = \"none\""))
         .unwrap()
