@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build fleet fleet-test dist dist-check demo check test soak matrix seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint setup-fleet
+.PHONY: help build fleet fleet-test dist dist-check demo check test soak matrix seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-labs setup-check setup-test setup-lint setup-fleet
 
 # Prefer rustup's cargo to an older one of the distribution, and tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -41,7 +41,7 @@ dist: setup ## Make the tarball, the packages and their checksums in target/dist
 dist-check: setup ## Check the packages, made of what `make test` builds, with the checkers that are installed
 	scripts/dist-check
 
-demo: setup ## Measure interrupt virtualization in an emulated host and write a report (LAB=amd-avic: AMD's)
+demo: setup-labs ## Measure interrupt virtualization in an emulated host and write a report (LAB=amd-avic: AMD's)
 	scripts/demo "$(REPORT)" "$(LAB)"
 
 check: setup-check fmt-check clippy ## Check format, lints, and all tests that need no emulated host and no browser
@@ -58,10 +58,10 @@ matrix: setup-test ## Check exitless on every kernel of Debian's in labs, and wr
 	EXITLESS_MATRIX="$(CURDIR)/target/matrix" cargo test --locked --profile checked --package exitless --test lab -- \
 	    --ignored --exact kernels::the_matrix_is_written --nocapture
 
-seeds: build ## Measure the published figures that exitless knows in labs (about three hours), resumable
+seeds: setup-labs build ## Measure the published figures that exitless knows in labs (about three hours), resumable
 	$(BINARY) experiment run seeds
 
-bench: setup ## Run the benchmarks, including the boot times of the emulated hosts
+bench: setup-labs ## Run the benchmarks, including the boot times of the emulated hosts
 	EXITLESS_BENCH_LABS=1 cargo bench --workspace --locked --benches
 
 instructions: setup ## Count the instructions of an I/O request, and compare them with the kept figures (KEEP=update: keep them)
@@ -104,6 +104,9 @@ miri: setup ## Run the tests that Miri can run (a nightly compiler with miri is 
 
 setup: ## Install what building needs
 	@scripts/setup
+
+setup-labs:
+	@scripts/setup labs
 
 setup-check:
 	@scripts/setup check

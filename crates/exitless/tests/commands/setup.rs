@@ -1,4 +1,69 @@
-//! `scripts/setup` installs what the workspaces need.
+//! `scripts/setup` installs what the workspaces need, and `scripts/dist` says what it lacks before it begins.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a script with only these programs on `PATH`, which are in `folder`, and returns what it said and whether it
+/// succeeded.
+fn said(folder: &Path, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> (String, bool) {
+    let output = Command::new("/bin/bash")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(script))
+        .args(arguments)
+        .env_clear()
+        .env("PATH", folder)
+        .env("CARGO_HOME", folder)
+        .env("HOME", folder)
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (String::from_utf8(text).unwrap(), output.status.success())
+}
+
+/// A folder with links to these programs.
+fn programs(names: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in names {
+        let found = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(name));
+        let found = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("there is no {name}"));
+        symlink(found, folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn building_wants_nothing_that_only_labs_need_and_tests_want_no_server() {
+    let folder = programs(&["dirname", "uname"]);
+    let wanted = |groups: &[&str]| {
+        let (text, succeeded) = said(folder.path(), "setup", groups, &[]);
+        assert!(!succeeded && text.contains("there is no apt-get here"), "{text}");
+        text
+    };
+    let build = wanted(&[]);
+    assert!(build.contains("clang") && !build.contains("g++") && !build.contains("dpkg"), "{build}");
+    assert!(wanted(&["labs"]).contains("g++ patch"));
+    let test = wanted(&["test"]);
+    assert!(test.contains("g++ patch") && !test.contains("openssh-server"), "{test}");
+}
+
+#[test]
+fn a_release_without_its_tools_or_its_commit_is_refused_before_anything_is_removed() {
+    let folder = programs(&["dirname", "sed", "head"]);
+    let out = tempfile::tempdir().unwrap();
+    std::fs::write(out.path().join("kept"), "").unwrap();
+    let refusal = |variables: &[(&str, &str)]| {
+        let mut variables = variables.to_vec();
+        variables.push(("OUT", out.path().to_str().unwrap()));
+        let (text, succeeded) = said(folder.path(), "dist", &[], &variables);
+        assert!(!succeeded, "{text}");
+        text
+    };
+    let commit = [("SOURCE_DATE_EPOCH", "1"), ("EXITLESS_COMMIT", "abc")];
+    assert!(refusal(&commit).contains("python3 is missing"));
+    assert!(refusal(&commit[..1]).contains("git names no commit"));
+    assert!(out.path().join("kept").exists());
+}
 
 /// The version that follows `before` in a file.
 fn version<'a>(file: &'a str, before: &str) -> &'a str {
@@ -14,4 +79,15 @@ fn each_workspace_names_the_rust_that_setup_wants_for_it() {
     let wanted = "\nrust-version = \"";
     assert_eq!(version(setup, "\noldest_rust="), version(root, wanted));
     assert_eq!(version(setup, r#"*" fleet "* ]] || oldest_rust="#), version(fleet, wanted));
+}
+
+#[test]
+fn everything_that_is_released_has_one_version() {
+    let root = include_str!("../../../../Cargo.toml");
+    let manifest = include_str!("../../../../packaging/kubernetes/exitless-exporter.yaml");
+    let own = "\nversion = \"";
+    let wanted = version(root, own);
+    assert_eq!(version(include_str!("../../../../fleet/Cargo.toml"), own), wanted);
+    assert_eq!(version(include_str!("../../../../fleet/cluster/Cargo.toml"), own), wanted);
+    assert_eq!(version(manifest, "image: registry.example/exitless:"), wanted);
 }
