@@ -130,7 +130,7 @@ pub const COMMON: &[Column] = &[
     some(
         "document",
         Text,
-        "the first 16 hex digits of the SHA-256 of that output: rows of the same document, host and time are the same rows",
+        "the first 16 hex digits of the SHA-256 of that output: rows with the same document, host and time are duplicates, and are stored once",
     ),
     maybe("tool_version", Text, "the version of exitless that wrote it"),
 ];
@@ -139,7 +139,7 @@ pub const COMMON: &[Column] = &[
 pub const TABLES: &[Table] = &[
     Table {
         name: "hosts",
-        about: "A look at a host. Each command sees a part; what it does not see is null",
+        about: "An observation of a host. Each command sees a part; what it does not see is null",
         columns: &[
             maybe(
                 "outcome",
@@ -171,7 +171,7 @@ pub const TABLES: &[Table] = &[
         columns: &[
             some("module", Text, "`kvm`, `kvm_intel`, `kvm_amd`"),
             some("parameter", Text, "its name"),
-            some("value", Text, "its value, in the kernel's words"),
+            some("value", Text, "its value, as the kernel shows it"),
         ],
     },
     Table {
@@ -192,7 +192,7 @@ pub const TABLES: &[Table] = &[
     },
     Table {
         name: "vms",
-        about: "A look at a VM",
+        about: "An observation of a VM",
         columns: &[
             some("vm_name", Text, "its name, as it was given"),
             maybe("vm_uuid", Text, "its UUID"),
@@ -229,7 +229,7 @@ pub const TABLES: &[Table] = &[
         name: "exits",
         about: "Exits of one reason (or VM, or vCPU) in an interval. Rows of one interval do not overlap",
         columns: &[
-            some("interval_start", Time, "begin of the interval"),
+            some("interval_start", Time, "start of the interval"),
             some("interval_end", Time, "its end"),
             maybe("kernel", Text, "kernel release of the host"),
             maybe("vm_name", Text, "the VM; null if they are of all VMs"),
@@ -329,7 +329,7 @@ pub const TABLES: &[Table] = &[
 ];
 
 const INTERVAL: &[Column] = &[
-    some("interval_start", Time, "begin of the interval"),
+    some("interval_start", Time, "start of the interval"),
     some("interval_end", Time, "its end"),
     maybe("kernel", Text, "kernel release of the host"),
     some("format", Text, "where exits come from: `live`, `perf-data`, `trace-dat`, …"),

@@ -71,8 +71,9 @@ enum Command {
     Probe(probe::Arguments),
     /// Count the VM exits of this host's VMs live, in the kernel, with their handling times.
     ///
-    /// Exit status: 0, or that of the command; 1 when the VMs selected by --vm ended meanwhile; 2 for a wrong
-    /// command line or a VM that does not exist; 125 when exits cannot be counted here.
+    /// Exit status: 0, or that of the command; 1 when the VMs selected by --vm ended meanwhile, or, without eBPF, when
+    /// a VM's counters could not be read; 2 for a wrong command line or a VM that does not exist; 125 when exits cannot
+    /// be counted here.
     Stat(stat::Arguments),
     /// Serve exits, the state of interrupt virtualization and doctor's findings to Prometheus, as OpenMetrics.
     ///
@@ -93,8 +94,8 @@ enum Command {
     /// Verify whether interrupt virtualization (APICv, AVIC, x2AVIC) is active for each VM now, with the
     /// evidence.
     ///
-    /// Exit status: 0 when it is active for all VMs; 1 when it is inhibited for some; 2 when the state is
-    /// unknown, or for a wrong command line; 125 when the tool itself failed.
+    /// Exit status: 0 when it is active for all VMs; 1 when it is inhibited for some, or active for only some of
+    /// their vCPUs; 2 when the state is unknown, or for a wrong command line; 125 when the tool itself failed.
     Verify(verify::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
     ///

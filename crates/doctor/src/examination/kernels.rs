@@ -269,7 +269,7 @@ pub const ROWS: &[Row] = &[
         subject: "KVM: SVM: Generate GA log IRQs only if the associated vCPUs is blocking",
         without: "each interrupt of a device for a vCPU that does not run makes the IOMMU interrupt the host",
         with: "the IOMMU interrupts the host only for vCPUs that halt",
-        why: "a vCPU that was displaced runs again without being woken, so such an interrupt of the host is for nothing",
+        why: "a preempted vCPU runs again without a wake-up, so the host takes this interrupt for no purpose",
         source: "KVM IRQ changes for 6.17; Linux arch/x86/kvm/svm/avic.c, b03500f03ea0",
         ..feature("kernel-ga-log-blocking", "Interrupts of the GA log", (6, 17))
     },
@@ -561,7 +561,7 @@ pub const ROWS: &[Row] = &[
         subject: "KVM: x86: Unconditionally set irr_pending when updating APICv state",
         without: "interrupts that a VMM restores while APICv or AVIC is inhibited stay pending until another one comes",
         with: "interrupts that a VMM restores are delivered, inhibited or not",
-        why: "a guest can stand still after a migration",
+        why: "a guest can hang after a migration",
         source: "Linux arch/x86/kvm/lapic.c, d3ddef46f22e (6.12); of 755c2bf87860 (5.17)",
         ..fault("kernel-bug-apicv-restored-irr", "Pending interrupts after a migration", (5, 17), (6, 12))
     },

@@ -50,7 +50,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "place-interrupts",
         title: "Device interrupts on CPUs of vCPUs",
         category: Category::Placement,
-        why: "each such interrupt makes the vCPU exit for something that is not its own",
+        why: "each such interrupt makes the vCPU exit for something that does not concern its VM",
         source: "Linux Documentation/core-api/irq/irq-affinity.rst; admin-guide/kernel-parameters.txt, isolcpus=",
         parent: "",
         check: interrupts,

@@ -25,8 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "vm-interrupt-virtualization",
         title: "Interrupt virtualization now",
         category: Category::Vm,
-        why: "it can be on in the module and off for a VM: KVM inhibits it for each VM for reasons that \
-              come and go",
+        why: "even if it is on in the module, KVM can inhibit it for a single VM, for reasons that come and go",
         source: "Linux arch/x86/include/asm/kvm_host.h, enum kvm_apicv_inhibit",
         parent: "",
         check: interrupt_virtualization,

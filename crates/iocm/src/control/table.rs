@@ -120,7 +120,7 @@ fn root() -> Vec<Attribute> {
             "configuration",
             "TOML",
             "The file for the daemon as it is now, with all devices, limits, sizes and CPUs. A file has one way of waiting for \
-             all workers; if theirs differ, it is the first worker's."
+             all workers; if theirs differ, it is that of most, and a comment in the first line names the others."
                 .to_owned(),
             Reader::Daemon(|daemon| Value::Lines(daemon.configuration.clone())),
         ),

@@ -72,8 +72,8 @@ pub(super) fn attributes() -> Vec<Attribute> {
         attribute(
             "load",
             "%",
-            "Share of the time that it spent on requests, from the last look but one to this one, or since the daemon \
-             began. Looks that are less than a second apart count as one."
+            "Share of the time since the previous read (before one, since it began) that it spent on requests. Reads that are \
+             less than a second apart count as one."
                 .to_owned(),
             Reader::Worker(|worker| Value::Percent(worker.load)),
         ),
