@@ -8,6 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use datafusion::catalog::MemorySchemaProvider;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -111,7 +112,7 @@ pub struct Answer {
 pub struct Engine {
     context: SessionContext,
     bounds: Bounds,
-    /// The digest of the names and sizes of the files that are read.
+    /// The digest of the names and sizes of the files that are read, and of the files that could not be read.
     pub digest: u64,
     /// Files that could not be read.
     pub left_out: Vec<LeftOut>,
@@ -195,6 +196,7 @@ impl Engine {
             for file in &files.good {
                 (file.meta.location.as_ref(), file.meta.size).hash(&mut digest);
             }
+            files.left_out.hash(&mut digest);
             left_out.extend(files.left_out);
             register(&context, table, files.good).map_err(wrong)?;
         }
@@ -234,15 +236,12 @@ impl Engine {
         }
         let (context, sql, rows) = (self.context.clone(), sql.to_owned(), self.bounds.rows);
         let texts: Vec<ScalarValue> = texts.iter().copied().map(ScalarValue::from).collect();
-        // In a task of its own: planning does not yield, but its time counts too.
-        let task = tokio::spawn(async move { run(&context, &sql, texts, rows).await });
-        let abort = task.abort_handle();
+        // In a task of its own: planning does not yield, but its time counts too. Dropping it ends the query, after
+        // its time as well as when nobody waits for the answer any more.
+        let task = SpawnedTask::spawn(async move { run(&context, &sql, texts, rows).await });
         let answered = tokio::select! {
             answered = task => answered,
-            () = passed(self.bounds.time) => {
-                abort.abort();
-                return Err(Error::Time(self.bounds.time));
-            }
+            () = passed(self.bounds.time) => return Err(Error::Time(self.bounds.time)),
         };
         let (batches, schema, is_cut) = match answered {
             Ok(answered) => answered.map_err(wrong)?,
@@ -373,4 +372,32 @@ fn register(
     let scan = Scan::new(table, files)?;
     context.register_table(format!("raw.{}", table.name), Arc::new(scan))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_query_whose_answer_nobody_waits_for_ends() {
+        let time = Duration::from_secs(600);
+        let bounds = Bounds { memory: 512 << 20, time, rows: 10, days: Days::default(), strict: false };
+        let engine = Engine::open(&Store::in_memory(), bounds).await.unwrap();
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let mut asked = Box::pin(engine.answer(
+            "SELECT sum(a.value * b.value) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b",
+        ));
+        // Without the runtime's timers, which stop while the engine occupies its threads.
+        let answered = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(answered.is_pending() && tasks() > 0);
+        std::thread::sleep(Duration::from_millis(50));
+        drop(asked);
+        let began = Instant::now();
+        while tasks() > 0 {
+            assert!(began.elapsed() < time / 10, "it runs on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }

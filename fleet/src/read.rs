@@ -20,7 +20,7 @@ const AT_ONCE: usize = 16;
 const LOOKS: usize = 100;
 
 /// A file that is left out.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct LeftOut {
     /// The path below the store.
     pub file: String,

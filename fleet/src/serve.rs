@@ -54,8 +54,10 @@ const HEAD: Duration = Duration::from_secs(5);
 const HEAD_BYTES: usize = 16 << 10;
 /// The largest body of a request, in bytes: a form with a token.
 const BODY_BYTES: usize = 4 << 10;
-/// The time limit of a connection, against clients that do not read the answer.
+/// The time limit of a connection, against clients that do not read the answer, if pages do not need more.
 const CONNECTION: Duration = Duration::from_secs(120);
+/// The time for a request and for the transfer of its answer.
+const TRANSFER: Duration = Duration::from_secs(30);
 /// The time after which the stream of changes ends and the browser reconnects.
 const WATCH: Duration = Duration::from_secs(50);
 /// The delay of the answer to a wrong token.
@@ -193,11 +195,21 @@ impl Server {
     /// Serves until the future is dropped.
     pub async fn run(self) {
         let Self { listener, router, shared } = self;
-        tokio::join!(accept(listener, router), look(shared));
+        tokio::join!(accept(listener, router, longest(shared.time)), look(shared));
     }
 }
 
-async fn accept(listener: TcpListener, router: Router) {
+/// The time limit of a connection, where a page may take this long.
+fn longest(page: Duration) -> Duration {
+    CONNECTION.max(patience(page) + TRANSFER)
+}
+
+/// The time limit of an answer, where a page may take this long: another page may be made first.
+fn patience(page: Duration) -> Duration {
+    page * 2
+}
+
+async fn accept(listener: TcpListener, router: Router, longest: Duration) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // The semaphore is never closed.
@@ -218,7 +230,7 @@ async fn accept(listener: TcpListener, router: Router) {
                 .max_buf_size(HEAD_BYTES)
                 .serve_connection(TokioIo::new(connection), service);
             // Ignore clients that sent no HTTP, or went away.
-            let _ended = timeout(CONNECTION, connection).await;
+            let _ended = timeout(longest, connection).await;
             drop(place);
         });
     }
@@ -334,7 +346,7 @@ async fn shown(shared: &Arc<Shared>, page: Page) -> Response {
     {
         return missing();
     }
-    let made = timeout(shared.time * 2, async { shared.data.lock().await.page(&page).await }).await;
+    let made = timeout(patience(shared.time), async { shared.data.lock().await.page(&page).await }).await;
     match made {
         Ok(Ok(Answer::Page(page))) => Html(page).into_response(),
         Ok(Ok(Answer::Elsewhere(path))) => (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response(),

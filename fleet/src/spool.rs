@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::document::{self, LARGEST_FILE, Origin, Rows, digest};
-use crate::store::write_whole;
+use crate::store::{UNFINISHED, write_whole};
 
 /// The file of losses that were not yet reported to the data set.
 const LOST: &str = "lost.json";
@@ -115,7 +115,9 @@ impl Spool {
         lock.try_lock().map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another agent uses it"))?;
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with('.') {
+            let name = entry.file_name();
+            // Other hidden files are not ours: the folder may be the user's home.
+            if name.to_string_lossy().starts_with(UNFINISHED) || files::is_unfinished(&name, LOST) {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -176,21 +178,23 @@ impl Spool {
     /// those.
     ///
     /// # Errors
-    /// There is no room even after dropping all others. The tick is not yet counted as lost.
+    /// It is larger than the spool may be, or there is no room even after dropping all others. The tick is not yet
+    /// counted as lost.
     pub fn keep(&mut self, tick: &Tick) -> io::Result<()> {
         let bytes = serde_json::to_vec(tick)?;
+        // Dropping others would not make room for it.
+        if bytes.len() as u64 > self.limit {
+            let why = "a tick is larger than the spool may be";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, why));
+        }
         let mut files = self.files()?;
         let number = files.last().map_or(0, |last| last.number) + 1;
         let path = self.folder.join(format!("{number:012}-{}.json", tick.time));
         let mut held: u64 = files.iter().map(|file| file.bytes).sum();
         files.reverse();
-        while held + bytes.len() as u64 > self.limit {
-            let Some(oldest) = files.pop() else {
-                return Err(io::Error::new(
-                    io::ErrorKind::StorageFull,
-                    "a tick is larger than the spool may be",
-                ));
-            };
+        while held + bytes.len() as u64 > self.limit
+            && let Some(oldest) = files.pop()
+        {
             held -= oldest.bytes;
             self.drop_file(&oldest, "spool-full")?;
         }
@@ -354,10 +358,18 @@ mod tests {
     #[test]
     fn a_tick_larger_than_the_spool_is_an_error_and_foreign_files_stay() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("README"), "mine").unwrap();
-        fs::write(folder.path().join(".unfinished-x"), "half").unwrap();
-        let mut spool = Spool::open(folder.path(), 500).unwrap();
-        assert!(is_full(&spool.keep(&tick(1)).unwrap_err()));
-        assert!(folder.path().join("README").exists() && !folder.path().join(".unfinished-x").exists());
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at(".git")).unwrap();
+        for name in ["README", ".mine", ".unfinished-x", ".lost.json.new-7-0"] {
+            fs::write(at(name), "x").unwrap();
+        }
+        let mut spool = Spool::open(folder.path(), 2500).unwrap();
+        assert!(["README", ".mine", ".git"].iter().all(|name| at(name).exists()));
+        assert!(![".unfinished-x", ".lost.json.new-7-0"].iter().any(|name| at(name).exists()));
+        spool.keep(&tick(1)).unwrap();
+        let large = Tick { documents: vec!["x".repeat(2500)], ..tick(2) };
+        assert!(is_full(&spool.keep(&large).unwrap_err()));
+        // It would not fit without the others either, so those stay.
+        assert_eq!((spool.files().unwrap().len(), spool.tell()), (1, vec![]));
     }
 }

@@ -19,7 +19,7 @@ use url::Url;
 /// The extension of files that readers consider.
 const EXTENSION: &str = ".parquet";
 /// The prefix of files that are still being written; readers ignore them.
-const UNFINISHED: &str = ".unfinished-";
+pub(crate) const UNFINISHED: &str = ".unfinished-";
 /// The prefix of files that a compaction made; a generation number follows.
 pub(crate) const COMPACTED: &str = "compact-";
 /// The prefixes of environment variables that configure an object store.

@@ -20,5 +20,5 @@ pub use error::Error;
 pub use inside::Inside;
 pub use look::{look, look_at_files, look_into};
 pub use open::{keep_end, read, read_end, read_start, regular};
-pub use replacement::{Replacement, sync_parent, write};
+pub use replacement::{Replacement, is_unfinished, sync_parent, write};
 pub use user::user_cache;

@@ -182,14 +182,28 @@ fn is_at(found: &Metadata, path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|at| (at.dev(), at.ino()) == (found.dev(), found.ino()))
 }
 
+/// The beginning of the temporary names of a file's replacements.
+fn unfinished(name: &OsStr) -> OsString {
+    let mut beside = OsString::from(".");
+    beside.push(name);
+    beside.push(".new-");
+    beside
+}
+
+/// Tests whether an entry has the temporary name of a replacement of the file `name` in its directory. A process that
+/// was killed leaves such an entry.
+#[must_use]
+pub fn is_unfinished(entry: &OsStr, name: &str) -> bool {
+    entry.as_encoded_bytes().starts_with(unfinished(name.as_ref()).as_encoded_bytes())
+}
+
 /// Creates a file next to another; `O_EXCL` fails on a file or link that somebody put under that name.
 fn create_beside(directory: &Directory, name: &OsStr, mode: u32) -> io::Result<(OsString, File)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     loop {
-        let mut beside = OsString::from(".");
-        beside.push(name);
-        beside.push(format!(".new-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let mut beside = unfinished(name);
+        beside.push(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         match openat(directory, &beside, flags, Mode::from_raw_mode(mode)) {
             Ok(file) => return Ok((beside, File::from(file))),
             Err(Errno::EXIST) => {}

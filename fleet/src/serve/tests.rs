@@ -7,6 +7,7 @@ use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
 use chrono::Utc;
 use clap::Parser;
 use http_body_util::BodyExt;
+use object_store::ObjectStoreExt;
 use tower::ServiceExt;
 
 use super::*;
@@ -275,6 +276,29 @@ async fn queries_that_take_too_long_are_given_up() {
         headers.contains_key(RETRY_AFTER) && (text.contains("took longer") || text.contains("are waiting")),
         "{text}"
     );
+}
+
+#[test]
+fn a_connection_outlives_the_page_that_it_waits_for() {
+    assert_eq!(longest(Duration::from_secs(30)), CONNECTION);
+    assert_eq!(longest(Duration::from_secs(3600)), Duration::from_secs(2 * 3600) + TRANSFER);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_cannot_be_read_is_told_as_soon_as_it_is_there_and_no_longer() {
+    let store = hostile().await;
+    let server = server(store.clone(), &[]).await;
+    let is_told = async || {
+        sleep(Duration::from_millis(150)).await;
+        page(&server, "/findings").await.contains("1 file of the data set could not be read")
+    };
+    assert!(!is_told().await);
+    let day = Utc::now().format("%Y-%m-%d");
+    let path = object_store::path::Path::from(format!("exits/date={day}/host=web-1/torn.parquet"));
+    store.objects().put(&path, "torn".into()).await.unwrap();
+    assert!(is_told().await);
+    store.objects().delete(&path).await.unwrap();
+    assert!(!is_told().await);
 }
 
 /// The answer to raw bytes on a connection, until it is closed.
