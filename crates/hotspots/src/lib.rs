@@ -17,7 +17,8 @@ mod writing;
 pub use folded::folded;
 pub use kernel_symbols::KernelSymbols;
 pub use model::{
-    Activity, Away, Event, Frame, FrameNumber, Head, Losses, Measured, Part, Recording, Space, Stack,
+    Activity, Away, Event, Frame, FrameNumber, Head, Losses, MOST_ADDRESSES, Measured, Part, Recording,
+    Space, Stack,
 };
 pub use object_symbols::ObjectSymbols;
 pub use reading::{ReadError, Reading, is_recording, read};

@@ -55,6 +55,10 @@ pub struct Frame {
     pub address: Option<u64>,
 }
 
+/// The most frames that a recording has with addresses: a device model can make a new address for each frame of each
+/// sample.
+pub const MOST_ADDRESSES: usize = 1 << 18;
+
 /// The index of a frame in [`Recording::frames`].
 pub type FrameNumber = u32;
 
@@ -195,10 +199,13 @@ impl Recording {
         }
     }
 
-    /// The number of a frame, which is added if it is new.
-    pub fn number(&mut self, frame: Frame) -> FrameNumber {
+    /// The number of a frame, which is added if it is new; without its address if there are [`MOST_ADDRESSES`] frames.
+    pub fn number(&mut self, mut frame: Frame) -> FrameNumber {
         if let Some(&number) = self.numbers.get(&frame) {
             return number;
+        }
+        if self.frames.len() >= MOST_ADDRESSES && frame.address.take().is_some() {
+            return self.number(frame);
         }
         let number = FrameNumber::try_from(self.frames.len()).unwrap_or(FrameNumber::MAX);
         self.frames.push(frame.clone());
@@ -253,4 +260,34 @@ pub enum Part {
     Monitor,
     /// The guest's code that was running at the exit.
     Guest,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_without_end_become_one_frame_of_their_object() {
+        let event = Event::Cycles;
+        let (frequency_hz, cpus, duration_ns) = (997, 1, 0);
+        let head =
+            Head { kernel: None, event, frequency_hz, cpus, duration_ns, away: false, notes: Vec::new() };
+        let mut recording = Recording::new(head);
+        let frame = |symbol: Option<&str>, address| Frame {
+            space: Space::User,
+            symbol: symbol.map(ToOwned::to_owned),
+            object: "memory".to_owned(),
+            address,
+        };
+        let most = MOST_ADDRESSES as u64;
+        for address in 0..most + 10 {
+            recording.number(frame(None, Some(address)));
+        }
+        assert_eq!(recording.frames.len(), MOST_ADDRESSES + 1);
+        assert_eq!(recording.frames.last(), Some(&frame(None, None)));
+        // Frames that it has keep their addresses, and functions their names.
+        assert_eq!(recording.number(frame(None, Some(7))), 7);
+        recording.number(frame(Some("main"), None));
+        assert_eq!(recording.frames.last(), Some(&frame(Some("main"), None)));
+    }
 }

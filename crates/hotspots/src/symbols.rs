@@ -21,6 +21,7 @@ const LONGEST_MAPS: u64 = 64 << 20;
 pub struct Symbols {
     root: PathBuf,
     kernel: Option<KernelSymbols>,
+    /// Each process's executable mappings by address, the order in which the kernel lists them.
     processes: HashMap<u32, Vec<Mapping>>,
     /// By process and path: a process may have its own mount namespace.
     objects: HashMap<(u32, String), Option<ObjectSymbols>>,
@@ -63,7 +64,7 @@ impl Symbols {
     /// Tests whether an address is in an executable mapping of a process.
     #[must_use]
     pub fn is_code(&self, process: u32, address: u64) -> bool {
-        self.processes.get(&process).is_some_and(|all| all.iter().any(|mapping| mapping.holds(address)))
+        code_at(&self.processes, process, address).is_some()
     }
 
     /// Resolves an address of the kernel.
@@ -92,8 +93,7 @@ impl Symbols {
             object: object.to_owned(),
             address: Some(address),
         };
-        let mappings = self.processes.get(&process);
-        let Some(mapping) = mappings.and_then(|all| all.iter().find(|one| one.holds(address))) else {
+        let Some(mapping) = code_at(&self.processes, process, address) else {
             return unknown("memory", address);
         };
         let offset = (address - mapping.start).saturating_add(mapping.offset);
@@ -128,9 +128,37 @@ impl Symbols {
     }
 }
 
+/// The executable mapping at an address of a process. A process can have a million mappings.
+fn code_at(processes: &HashMap<u32, Vec<Mapping>>, process: u32, address: u64) -> Option<&Mapping> {
+    let all = processes.get(&process)?;
+    all.get(all.partition_point(|mapping| mapping.end <= address)).filter(|mapping| mapping.holds(address))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_found_among_many_mappings_and_between_them_is_none() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
+        let line = |at: u64| {
+            format!("{:x}-{:x} r-xp 00000000 00:00 0 [anon:{at}]\n", at * 0x2000, at * 0x2000 + 0x1000)
+        };
+        std::fs::write(root.path().join("proc/7/maps"), (1..=1000).map(line).collect::<String>()).unwrap();
+        let mut symbols = Symbols::new(root.path());
+        symbols.learn(7);
+        for at in [1, 2, 500, 999, 1000] {
+            for (address, is_code) in
+                [(at * 0x2000 - 1, false), (at * 0x2000, true), (at * 0x2000 + 0xfff, true)]
+            {
+                assert_eq!(symbols.is_code(7, address), is_code, "{address:x}");
+                let object = if is_code { format!("[anon:{at}]") } else { "memory".to_owned() };
+                assert_eq!(symbols.user(7, address).object, object, "{address:x}");
+            }
+            assert!(!symbols.is_code(7, at * 0x2000 + 0x1000));
+        }
+    }
 
     #[test]
     fn a_process_is_resolved_by_its_own_files_and_remembered_past_its_end() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use aya::Pod;
 use aya::maps::{HashMap, MapData, RingBuf};
 use exits::{Isa, Profile};
-use hotspots::{Event, Head, Losses, Recording, Symbols};
+use hotspots::{Event, Head, Losses, MOST_ADDRESSES, Recording, Symbols};
 
 use self::gathered::{measured, resolved};
 use self::sampling::sample;
@@ -231,6 +231,12 @@ impl Profiler {
             without_user_stack += if met.no_user { times.samples } else { 0 };
             let stack = resolved(&mut recording, &mut self.symbols, &met, times);
             recording.stacks.push(stack);
+        }
+        if recording.frames.len() >= MOST_ADDRESSES {
+            recording.head.notes.push(format!(
+                "There are {MOST_ADDRESSES} or more different places in code; those that have no symbol and came later \
+                 are shown without their address"
+            ));
         }
         if self.symbols.kernel_is_hidden() {
             let path = self.root.join("proc/kallsyms");
