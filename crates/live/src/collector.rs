@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use exits::{Access, Isa, Profile, SeriesKey, Slice, Span};
+use exits::{Access, Isa, Losses, Profile, SeriesKey, Slice, Span};
 
 use self::cells::Cells;
 use self::programs::{Attached, Pair, Purpose, Wanted};
@@ -80,7 +80,8 @@ pub struct Collector {
     kept: Profile,
     /// When counts were last taken from the kernel.
     taken: Instant,
-    uncounted: Told,
+    lost_exits: Told,
+    lost_events: Told,
     root: PathBuf,
     vcpus: Vcpus,
     /// The unfinished exits of vCPUs whose threads had ended, as the last two readings returned them: thread and
@@ -141,7 +142,8 @@ impl Collector {
             since_ns: 0,
             kept: Profile::new(),
             taken: Instant::now(),
-            uncounted: Told::default(),
+            lost_exits: Told::default(),
+            lost_events: Told::default(),
             root: root.to_owned(),
             vcpus,
             ended: Default::default(),
@@ -271,9 +273,9 @@ impl Collector {
         let known = self.ended.iter().flatten().map(|&(thread, _)| thread).collect();
         self.cells.read(epoch, self.since_ns, &known, &mut profile).map_err(map_error)?;
         profile.span = Some(span);
-        let uncounted = self.uncounted()?;
-        profile.losses.lost_exits = self.uncounted.more(uncounted);
-        profile.losses.lost_events = profile.losses.lost_exits;
+        let lost = lost(&self.attached, &self.counters, &self.root)?;
+        profile.losses.lost_exits = self.lost_exits.more(lost.lost_exits);
+        profile.losses.lost_events = self.lost_events.more(lost.lost_events);
         self.since_ns = now_ns;
         Ok(profile)
     }
@@ -303,12 +305,15 @@ impl Collector {
     pub fn cost(&self) -> Result<Cost, Error> {
         Cost::read(&self.attached.ebpf, &self.root)
     }
+}
 
-    /// Exits for which the maps had no room, and events that were missed because the program was already running on
-    /// the CPU.
-    fn uncounted(&self) -> Result<u64, Error> {
-        Ok(counted(&self.counters, EXITS_WITHOUT_ROOM)? + Cost::misses(&self.attached.ebpf, &self.root))
-    }
+/// The exits for which the maps had no room, and the events for which a program was already running on the CPU.
+fn lost(attached: &Attached, counters: &PerCpuArray<MapData, u64>, root: &Path) -> Result<Losses, Error> {
+    let mut lost = Cost::misses(&attached.ebpf, root);
+    let without_room = counted(counters, EXITS_WITHOUT_ROOM)?;
+    lost.lost_exits += without_room;
+    lost.lost_events += without_room;
+    Ok(lost)
 }
 
 /// The part of a growing sum of kernel counters that has been reported.

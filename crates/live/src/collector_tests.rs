@@ -199,8 +199,8 @@ fn a_guest_that_goes_through_all_registers_takes_no_room_of_exits() {
         let exits: u64 =
             interval.vcpus().iter().filter_map(|one| one.reasons.get(&GETPPID)).map(|one| one.count).sum();
         sum.merge(&interval);
-        let lost = sum.losses.lost_exits;
-        assert!(exits <= 100 && exits + lost >= 100, "{exits} exits, {lost} lost");
+        let Losses { lost_exits, lost_events: lost, .. } = sum.losses;
+        assert!(exits <= 100 && exits + lost_exits >= 100, "{exits} exits, {lost_exits} lost");
         let without_place = sum.vcpus().iter().find(|one| one.vcpu.vm.is_none());
         assert!(without_place.is_none(), "{without_place:?}");
 
@@ -233,7 +233,7 @@ fn addresses_of_a_display_that_are_too_many_are_counted_by_page() {
     (0..MADE).for_each(|number| store(&collector, BEGIN + 256 * number));
     let profile = collector.take().unwrap();
     let accesses = profile.accesses();
-    let lost = profile.losses.lost_exits;
+    let lost = profile.losses.lost_events;
     let of_pages = accesses.iter().map(|(access, exits)| match access {
         Access::Mmio { address, .. } => ((address - BEGIN) >> 12, exits.count),
         other => panic!("{other:?}"),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use exits::{ExitReason, Profile};
+use exits::{ExitReason, Losses, Profile};
 use live::{Collector, Error, LiveExit, Recorder, Watch};
 use proptest::prelude::*;
 
@@ -97,7 +97,7 @@ fn is_whole(profile: &Profile) {
     let losses = profile.losses;
     assert_eq!(counted, timed + losses.exits_without_entry + losses.exits_at_the_end, "{losses:?}");
     assert!(losses.exits_at_the_end <= THREADS + 1, "{losses:?}");
-    assert!(losses.exits_without_entry <= losses.lost_exits, "{losses:?}");
+    assert!(losses.exits_without_entry <= losses.lost_events, "{losses:?}");
 }
 
 /// Makes threads call without end while `body` runs.
@@ -158,7 +158,7 @@ proptest! {
                 recorder.drain(&mut take);
             }
             let (open, lost) = recorder.finish(&mut take).unwrap();
-            Some((all, timed, open, lost))
+            Some((all, timed, open, lost.lost_events))
         });
         if let Some((all, timed, open, lost)) = counted {
             prop_assert!(open <= THREADS + 1, "{} open", open);
@@ -218,7 +218,7 @@ fn record(no_ring_buffer: bool) {
     recorder.drain(&mut |exit, _| all.push(*exit));
     call(CALLS);
     let (_, lost) = recorder.finish(&mut |exit, _| all.push(*exit)).unwrap();
-    assert_eq!(lost, 0);
+    assert_eq!(lost, Losses::default());
     // SAFETY: takes nothing and changes nothing.
     let thread = unsafe { libc::gettid() } as u32;
     let ours: Vec<&LiveExit> =
@@ -245,7 +245,7 @@ fn exits_for_which_perfs_buffers_had_no_place_are_told_once() {
     .unwrap();
     recorder.drain(&mut take);
     (0..THREADS).for_each(|_| thread::spawn(|| call(CALLS)).join().unwrap());
-    let (_, lost) = recorder.finish(&mut take).unwrap();
+    let lost = recorder.finish(&mut take).unwrap().1.lost_exits;
     let made = MANY + THREADS * CALLS;
     assert!(lost > MANY / 2, "{lost} lost");
     assert!(recorded + lost >= made, "{recorded} and {lost} of {made}");

@@ -4,15 +4,12 @@ use std::path::{Path, PathBuf};
 
 use aya::maps::perf::{PerfEvent, PerfEventArray, PerfEventArrayBuffer};
 use aya::maps::{MapData, PerCpuArray, RingBuf};
-use exits::Isa;
+use exits::{Isa, Losses};
 
-use super::cost::Cost;
 use super::joining::{Joining, LiveAccess, LiveExit, Record};
 use super::programs::{self, Attached, Pair, Purpose, Wanted};
 use super::vcpus::Vcpus;
-use super::{
-    EXITS_WITHOUT_ROOM, LOST_RECORDS, Mechanism, Watch, counted, isa, map, map_error, watch_processes,
-};
+use super::{LOST_RECORDS, Mechanism, Watch, counted, isa, lost, map, map_error, watch_processes};
 use crate::{Error, monotonic_ns};
 
 /// The size of each CPU's buffer in pages, before Linux 5.8.
@@ -147,11 +144,11 @@ impl Recorder {
     }
 
     /// Stops recording exits, entries and accesses at the same moment, and passes on the rest; exits that are being
-    /// handled at the end come last, without a time. Returns their number, and the total number of lost exits.
+    /// handled at the end come last, without a time. Returns their number, and all that was lost.
     ///
     /// # Errors
     /// [`Error::KernelMap`] if the counts cannot be read.
-    pub fn finish(mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<(u64, u64), Error> {
+    pub fn finish(mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<(u64, Losses), Error> {
         self.attached.end()?;
         self.drain(exit);
         let open = self.vcpus.open(self.isa, |_| true).map_err(map_error)?;
@@ -159,17 +156,18 @@ impl Recorder {
         Ok((open.len() as u64, self.lost()?))
     }
 
-    /// The number of exits that were lost so far: there was no room for them, or the program was already running on
-    /// the CPU.
+    /// The exits and events that were lost so far: there was no room for them, or the program was already running on the
+    /// CPU.
     ///
     /// # Errors
     /// [`Error::KernelMap`] if the counts cannot be read.
-    pub fn lost(&self) -> Result<u64, Error> {
-        let without_room = counted(&self.counters, EXITS_WITHOUT_ROOM)?;
-        let misses = Cost::misses(&self.attached.ebpf, &self.root);
+    pub fn lost(&self) -> Result<Losses, Error> {
+        let mut lost = lost(&self.attached, &self.counters, &self.root)?;
         // perf's buffers report losses later; they include what the programs have already counted, and lost accesses.
         let without_place = counted(&self.counters, LOST_RECORDS)?.max(self.lost_in_buffers);
-        Ok(without_place + without_room + misses)
+        lost.lost_exits += without_place;
+        lost.lost_events += without_place;
+        Ok(lost)
     }
 
     /// The mechanism by which the programs are attached.

@@ -104,19 +104,14 @@ impl Recording {
         self.writer.exit_with(&record, &self.accesses);
     }
 
-    fn flush(&mut self, lost: u64) -> Result<(), WriteError> {
+    fn flush(&mut self, lost: Losses) -> Result<(), WriteError> {
         let summary = self.summary(lost);
         self.writer.set_summary(summary);
         self.writer.flush()
     }
 
-    fn summary(&mut self, lost: u64) -> Summary {
-        let losses = Losses {
-            lost_events: lost,
-            lost_exits: lost,
-            exits_without_entry: self.without_entry,
-            ..Losses::default()
-        };
+    fn summary(&mut self, lost: Losses) -> Summary {
+        let losses = Losses { exits_without_entry: self.without_entry, ..lost };
         let names = self.names.of(&self.vms);
         Summary { losses, names, last_ns: Some(live::monotonic_ns()), ..Summary::default() }
     }
