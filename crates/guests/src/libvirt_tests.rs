@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 shift 3
 echo "$*" >> asked
 case "$1" in
-domstate) cat state ;;
+domstate) [ ! -e away ] || { rm away; echo "error: no connection" >&2; exit 1; }; cat state ;;
 start) echo running > state ;;
 shutdown) [ ! -e stubborn ] || { echo "error: no agent" >&2; exit 1; }; echo "shut off" > state ;;
 destroy) echo "shut off" > state ;;
@@ -60,6 +60,14 @@ fn a_domain_that_was_started_is_not_left_behind() {
     guest.unwrap().stop().unwrap();
     assert_eq!(state(folder.path()), "shut off\n");
     assert_eq!(asked(folder.path()).matches("destroy").count(), 1, "{}", asked(folder.path()));
+}
+
+#[test]
+fn a_libvirtd_that_is_away_while_a_domain_shuts_down_is_asked_again() {
+    let (folder, guest) = with_fake("shut off");
+    fs::write(folder.path().join("away"), "").unwrap();
+    guest.unwrap().stop().unwrap();
+    assert!(!asked(folder.path()).contains("destroy"));
 }
 
 #[test]
