@@ -38,7 +38,7 @@ pub use libvirt::LibvirtGuest;
 pub use pass_through::pass_through_obstacle;
 pub use plan::*;
 pub use qemu::{DataPlanes, QemuGuest, qemu_command_line, qemu_definition};
-pub use qga::AgentGuest;
+pub use qga::{AgentGuest, Transport};
 pub use span::Span;
 pub use ssh::SshGuest;
 pub use start::{Ground, start};

@@ -10,7 +10,6 @@ mod clock;
 mod transport;
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,9 +21,10 @@ use super::waiting::GRACE;
 use super::{Armed, Finished, Guest, GuestError};
 use crate::Output;
 use clock::{ClockDifference, Reading};
-use transport::Socket;
+use transport::{answer, request};
 
-pub(super) use transport::{Transport, Virsh};
+pub use transport::Transport;
+pub(super) use transport::Virsh;
 
 /// How long before its start a script is told the start time: it must read it and sleep until then.
 const LEAD: Duration = Duration::from_millis(1500);
@@ -65,19 +65,11 @@ struct Channel {
 }
 
 impl AgentGuest {
-    /// Waits until the agent answers on a socket (of `-device virtserialport,name=org.qemu.guest_agent.0`).
+    /// Waits until the agent answers.
     ///
     /// # Errors
-    /// [`GuestError::Start`] if it does not answer within `patience`, or may not run programs.
-    pub fn connect(name: &str, socket: &Path, patience: Duration) -> Result<Self, GuestError> {
-        Self::with(name, Box::new(Socket::new(socket)), patience)
-    }
-
-    pub(super) fn with(
-        name: &str,
-        transport: Box<dyn Transport>,
-        patience: Duration,
-    ) -> Result<Self, GuestError> {
+    /// [`GuestError::Start`] if it does not answer within `patience`, or does not tell its vCPUs.
+    pub fn with(name: &str, transport: Box<dyn Transport>, patience: Duration) -> Result<Self, GuestError> {
         let channel = Channel { name: name.to_owned(), transport: Arc::new(Mutex::new(transport)) };
         let begun = Instant::now();
         while let Err(why) = channel.ask("guest-ping", None) {
@@ -112,7 +104,9 @@ fn first_address(interfaces: &Value) -> Option<IpAddr> {
 
 impl Channel {
     fn ask(&self, command: &str, arguments: Option<Value>) -> Result<Value, String> {
-        self.transport.lock().unwrap_or_else(PoisonError::into_inner).ask(command, arguments)
+        let request = request(command, arguments);
+        let said = self.transport.lock().unwrap_or_else(PoisonError::into_inner).ask(&request)?;
+        answer(&said)
     }
 
     /// Starts `sh -c` with these arguments, and returns the PID in the guest.

@@ -1,51 +1,43 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::super::{release_together, skew};
 use super::*;
 use crate::testing::{LONG, beyond_limits, ends};
 
-/// A mock agent that runs programs on this machine and answers as qemu-ga does, one connection at a time. Its programs
-/// use the `date` in the socket's folder, if there is one.
-fn fake(socket: &Path) {
-    let path = format!("{}:{}", socket.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    let listener = UnixListener::bind(socket).unwrap();
-    std::thread::spawn(move || {
-        let mut running = BTreeMap::new();
-        for connection in listener.incoming() {
-            let Ok(connection) = connection else { return };
-            let mut lines = BufReader::new(connection.try_clone().unwrap());
-            let mut connection = connection;
-            loop {
-                let mut line = Vec::new();
-                if lines.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
-                    break;
-                }
-                let delimited = line.first() == Some(&DELIMITER);
-                let text = line.strip_prefix(&[DELIMITER]).unwrap_or(&line);
-                let answer = match serde_json::from_slice::<Value>(text) {
-                    Ok(request) => answer(&request, &mut running, &path),
-                    Err(error) => json!({ "error": { "class": "GenericError", "desc": error.to_string() } }),
-                };
-                let mark: &[u8] = if delimited { &[DELIMITER] } else { &[] };
-                let bytes = [mark, answer.to_string().as_bytes(), b"\n"].concat();
-                if connection.write_all(&bytes).is_err() {
-                    break;
-                }
-            }
-        }
-    });
+/// A mock agent that runs programs on this machine and answers as qemu-ga does. Its programs use the `date` in a folder,
+/// if there is one.
+struct Fake {
+    running: BTreeMap<u64, Child>,
+    path: String,
 }
 
-const DELIMITER: u8 = 0xff;
+impl Transport for Fake {
+    fn ask(&mut self, request: &str) -> Result<Vec<u8>, String> {
+        let request = serde_json::from_str(request).unwrap();
+        Ok(answer(&request, &mut self.running, &self.path).to_string().into_bytes())
+    }
+}
+
+/// The socket of qemu-ga.
+struct Socket(BufReader<UnixStream>);
+
+impl Transport for Socket {
+    fn ask(&mut self, request: &str) -> Result<Vec<u8>, String> {
+        let mut line = Vec::new();
+        let asked = writeln!(self.0.get_mut(), "{request}");
+        let read = asked.and_then(|()| self.0.read_until(b'\n', &mut line));
+        read.map(|_| line).map_err(|error| error.to_string())
+    }
+}
 
 fn answer(request: &Value, running: &mut BTreeMap<u64, Child>, path: &str) -> Value {
     let argument = |key: &str| request["arguments"][key].clone();
     match request["execute"].as_str().unwrap() {
-        "guest-sync-delimited" => json!({ "return": argument("id") }),
         "guest-ping" => json!({ "return": {} }),
         "guest-get-time" => {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -104,9 +96,8 @@ fn coded(bytes: &[u8]) -> String {
 }
 
 fn guest(folder: &Path, name: &str) -> AgentGuest {
-    let socket = folder.join(name);
-    fake(&socket);
-    AgentGuest::connect(name, &socket, LONG).unwrap()
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    AgentGuest::with(name, Box::new(Fake { running: BTreeMap::new(), path }), LONG).unwrap()
 }
 
 #[test]
@@ -204,10 +195,11 @@ fn a_script_beyond_its_limit_is_ended_with_what_it_started() {
 
 #[test]
 fn an_agent_that_is_not_there_is_named_with_what_to_do() {
-    let nowhere = Path::new("/nonexistent/agent");
-    let Err(refusal) = AgentGuest::connect("vm", nowhere, Duration::ZERO) else { panic!("it answered") };
+    let (program, connect) = ("/nonexistent/virsh".into(), "qemu:///system".to_owned());
+    let nowhere = Box::new(Virsh { program, connect, domain: "vm".to_owned() });
+    let Err(refusal) = AgentGuest::with("vm", nowhere, Duration::ZERO) else { panic!("it answered") };
     let refusal = refusal.to_string();
-    assert!(refusal.contains("/nonexistent/agent") && refusal.contains("qemu-guest-agent"), "{refusal}");
+    assert!(refusal.contains("/nonexistent/virsh") && refusal.contains("qemu-guest-agent"), "{refusal}");
 }
 
 #[test]
@@ -230,10 +222,19 @@ fn qemus_own_agent_is_understood() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let outcome = AgentGuest::connect("vm", &at("agent"), LONG)
-        .and_then(|mut guest| guest.run("echo out; echo wrong >&2; exit 4", LONG));
+    let begun = Instant::now();
+    let mut socket = UnixStream::connect(at("agent"));
+    while socket.is_err() && begun.elapsed() < LONG {
+        std::thread::sleep(Duration::from_millis(20));
+        socket = UnixStream::connect(at("agent"));
+    }
+    let outcome = socket.map(|socket| {
+        socket.set_read_timeout(Some(LONG)).unwrap();
+        AgentGuest::with("vm", Box::new(Socket(BufReader::new(socket))), Duration::ZERO)
+            .and_then(|mut guest| guest.run("echo out; echo wrong >&2; exit 4", LONG))
+    });
     agent.kill().unwrap();
     agent.wait().unwrap();
-    let output = outcome.unwrap();
+    let output = outcome.unwrap().unwrap();
     assert_eq!((output.status, output.stdout.as_str(), output.stderr.as_str()), (4, "out\n", "wrong\n"));
 }
