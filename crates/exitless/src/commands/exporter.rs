@@ -327,8 +327,10 @@ impl Collection {
             // In a container, the process IDs here differ from those in the kernel's counts.
             Ok(profile) if !in_first_pid_namespace(Path::new(HOST)) => totals.add(&profile, &BTreeMap::new()),
             Ok(profile) => totals.add(&of_wanted(profile, &self.wanted, &identities), &identities),
-            // Nothing is lost: the counts stay in the kernel.
-            Err(error) => tracing::warn!("Could not read the counts of exits: {error}"),
+            // The programs have begun the next interval, so that the counts of this one are not read again.
+            Err(error) => tracing::warn!(
+                "Could not read the counts of exits, so that those since the last scrape are missing: {error}"
+            ),
         }
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         let mut vms = hosts(found.as_ref(), named, &judged);
