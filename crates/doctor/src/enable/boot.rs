@@ -19,8 +19,8 @@ pub(super) enum Boot {
     /// Settings of grub-mkconfig, in the order in which they are read, and the program that generates the
     /// configuration from them.
     Grub { files: Vec<(String, String)>, refresh: Option<Vec<String>> },
-    /// One file with all arguments, and the program that generates the boot entries from it.
-    CommandLine { path: String, text: String, refresh: Vec<String> },
+    /// One file with all arguments, the lines of it that count, and the program that generates the boot entries from it.
+    CommandLine { path: String, text: String, counts: Counts, refresh: Vec<String> },
     /// Entries of systemd-boot that were written by hand.
     Entries(Vec<(String, String)>),
     /// Something that is not changed here: the command lines, the reason, and the next step if it is a special one.
@@ -29,14 +29,59 @@ pub(super) enum Boot {
     Unknown,
 }
 
-/// The variables of grub-mkconfig: the first is for normal boots, the second also for recovery.
-const VARIABLES: [&str; 2] = ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX"];
+/// The lines of a file of arguments that the program which generates boot entries reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// All, as one line (systemd's src/kernel-install/90-loaderentry.install.in).
+    All,
+    /// The first (proxmox-kernel-helper's src/proxmox-boot/zz-proxmox-boot).
+    First,
+    /// Those that do not begin with `#` (mkinitcpio, `build_uki`).
+    NoComments,
+}
+
+impl Counts {
+    fn part(self, number: usize, line: &str) -> Option<&str> {
+        let counts = match self {
+            Self::All => true,
+            Self::First => number == 0,
+            Self::NoComments => !line.starts_with('#'),
+        };
+        counts.then_some(line)
+    }
+
+    fn arguments(self, text: &str) -> String {
+        words::in_lines(text, |number, line| self.part(number, line))
+    }
+
+    fn changed(self, text: &str, changes: &[WordChange]) -> String {
+        words::changed_in_lines(text, "", |number, line| self.part(number, line), changes)
+    }
+}
 
 /// The kernel or hypervisor whose arguments are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Linux,
     Xen,
+}
+
+impl Whose {
+    /// The variables of grub-mkconfig: the first is for normal boots, the second also for recovery.
+    const fn variables(self) -> [&'static str; 2] {
+        match self {
+            Self::Linux => ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_CMDLINE_LINUX"],
+            Self::Xen => ["GRUB_CMDLINE_XEN_DEFAULT", "GRUB_CMDLINE_XEN"],
+        }
+    }
+
+    /// The place of the arguments of this boot.
+    const fn running(self) -> &'static str {
+        match self {
+            Self::Linux => "/proc/cmdline",
+            Self::Xen => "`xl info`",
+        }
+    }
 }
 
 /// The result of a change of arguments.
@@ -51,14 +96,15 @@ pub(super) enum Taken {
 }
 
 impl Boot {
-    /// The configured command lines of Linux; empty if they are not known.
-    pub(super) fn lines(&self) -> Vec<String> {
+    /// The configured command lines; empty if they are not known.
+    pub(super) fn lines(&self, whose: Whose) -> Vec<String> {
         match self {
+            Self::Grub { files, .. } => grub_line(files, whose).into_iter().collect(),
+            _ if whose == Whose::Xen => Vec::new(),
             Self::RpmOstree(options) => options.clone(),
             Self::Grubby { options, tuned } => options.iter().map(|one| format!("{one} {tuned}")).collect(),
             Self::Kernelstub(configuration) => vec![kernelstub_words(configuration).join(" ")],
-            Self::Grub { files, .. } => grub_line(files).into_iter().collect(),
-            Self::CommandLine { text, .. } => vec![text.clone()],
+            Self::CommandLine { text, counts, .. } => vec![counts.arguments(text)],
             Self::Entries(files) => {
                 let linux = files.iter().filter(|(_, text)| entries::boots_linux(text));
                 linux.map(|(_, text)| entries::options(text)).collect()
@@ -68,23 +114,24 @@ impl Boot {
         }
     }
 
-    /// [`Self::lines`], or that of the running kernel if they are not known.
-    pub(super) fn lines_or(&self, running: &str) -> Vec<String> {
-        let lines = self.lines();
+    /// [`Self::lines`], or that of this boot if they are not known.
+    pub(super) fn lines_or(&self, whose: Whose, running: &str) -> Vec<String> {
+        let lines = self.lines(whose);
         if lines.is_empty() { vec![running.to_owned()] } else { lines }
     }
 
-    /// A note on words that the changes remove, but that are only in the running kernel's command line and
-    /// not in the boot loader's configuration.
-    pub(super) fn of_this_boot(&self, changes: &[WordChange]) -> Option<String> {
-        let lines = self.lines();
+    /// A note on words that the changes remove, but that are only in the command line of this boot and not in the boot
+    /// loader's configuration.
+    pub(super) fn of_this_boot(&self, whose: Whose, changes: &[WordChange]) -> Option<String> {
+        let lines = self.lines(whose);
         let typed = changes.iter().filter_map(|change| change.old.as_deref());
         let typed: Vec<_> = typed.filter(|old| lines.iter().all(|line| !words::has(line, old))).collect();
         (!lines.is_empty() && !typed.is_empty()).then(|| {
             format!(
-                "No setting of the boot loader has {} of /proc/cmdline. If it was neither typed for this boot nor removed \
-                 since, look for what adds it.",
-                typed.join(" ")
+                "No setting of the boot loader has {} of {}. If it was neither typed for this boot nor removed since, look \
+                 for what adds it.",
+                typed.join(" "),
+                whose.running()
             )
         })
     }
@@ -124,21 +171,19 @@ impl Boot {
             Self::Grub { files, refresh } => match grub_files(files, whose, changes) {
                 Err(line) => Taken::ByHand(format!("`{line}` is more than plain text"), told()),
                 // The word may be in a variable that the settings use.
-                Ok(_) if whose == Whose::Linux && !changes.iter().all(|change| is_named(files, change)) => {
-                    Taken::ByHand(
-                        "no setting of the boot loader names an argument of the running kernel".to_owned(),
-                        "look for it in the variables that its settings use; if it was removed since, reboot"
-                            .to_owned(),
-                    )
-                }
+                Ok(_) if !changes.iter().all(|change| is_named(files, whose, change)) => Taken::ByHand(
+                    "no setting of the boot loader names an argument of this boot".to_owned(),
+                    "look for it in the variables that its settings use; if it was removed since, reboot"
+                        .to_owned(),
+                ),
                 Ok(new) if new.is_empty() => Taken::Nothing,
                 Ok(new) => match refresh {
                     Some(refresh) => Taken::Changes(refreshed(new, refresh)),
                     None => Taken::ByHand("neither update-grub nor grub-mkconfig exists".to_owned(), told()),
                 },
             },
-            Self::CommandLine { path, text, refresh } => {
-                let new = words::changed(text, changes);
+            Self::CommandLine { path, text, counts, refresh } => {
+                let new = counts.changed(text, changes);
                 if new == *text {
                     return Taken::Nothing;
                 }
@@ -237,10 +282,10 @@ fn kernelstub(configuration: &str, changes: &[WordChange]) -> Taken {
 }
 
 /// The arguments that grub-mkconfig writes. `None` if a part of them depends on the shell.
-fn grub_line(files: &[(String, String)]) -> Option<String> {
+fn grub_line(files: &[(String, String)], whose: Whose) -> Option<String> {
     let mut line = Vec::new();
-    // Both variables, the one for normal boots last (util/grub.d/10_linux.in).
-    for variable in VARIABLES.iter().rev() {
+    // Both variables, the one for normal boots last (util/grub.d/10_linux.in, 20_linux_xen.in).
+    for variable in whose.variables().iter().rev() {
         for (file, one) in grub::in_force(files, variable).ok()? {
             let words = files[file].1[one.value].replace(&format!("${{{variable}}}"), "");
             let words = words.replace(&format!("${variable}"), "");
@@ -250,15 +295,15 @@ fn grub_line(files: &[(String, String)]) -> Option<String> {
     Some(line.join(" "))
 }
 
-/// Tests whether an effective assignment for Linux contains the word that a change removes. If the change only gives a
+/// Tests whether an effective assignment contains the word that a change removes. If the change only gives a
 /// module's parameter another value, that does not matter: the new value comes last and wins.
-fn is_named(files: &[(String, String)], change: &WordChange) -> bool {
+fn is_named(files: &[(String, String)], whose: Whose, change: &WordChange) -> bool {
     let Some(old) = &change.old else { return true };
     if change.new.is_some() && old.split('=').next().is_some_and(|name| name.contains('.')) {
         return true;
     }
     let in_force = |variable| grub::in_force(files, variable).unwrap_or_default();
-    let mut assignments = VARIABLES.into_iter().flat_map(in_force);
+    let mut assignments = whose.variables().into_iter().flat_map(in_force);
     assignments.any(|(file, assignment)| words::has(&files[file].1[assignment.value], old))
 }
 
@@ -268,10 +313,7 @@ fn grub_files(
     whose: Whose,
     changes: &[WordChange],
 ) -> Result<Vec<(String, String)>, String> {
-    let variables = match whose {
-        Whose::Linux => VARIABLES,
-        Whose::Xen => ["GRUB_CMDLINE_XEN_DEFAULT", "GRUB_CMDLINE_XEN"],
-    };
+    let variables = whose.variables();
     let mut new: Vec<(String, String)> = files.to_vec();
     for change in changes {
         let mut placed = change.new.is_none();

@@ -42,14 +42,14 @@ fn an_assignment_that_a_later_one_hides_does_not_count() {
     let linux = ("/etc/default/grub.d/kdump-tools.cfg", "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX d\"\n");
     let files = files.into_iter().chain([linux]).map(own).collect();
     let mut boot = Boot::Grub { files, refresh: None };
-    assert_eq!(boot.lines(), [" d c a=0"]);
+    assert_eq!(boot.lines(Whose::Linux), [" d c a=0"]);
     let Boot::Grub { files, .. } = &mut boot else { unreachable!() };
     files[1].1 = "if false; then\n GRUB_CMDLINE_LINUX_DEFAULT=\"c\"\nfi\n".to_owned();
     assert!(matches!(boot.take(Whose::Linux, &replaced("a=0", Some("a=1"))), Taken::ByHand(..)));
     for unknown in ["$(x)", "$KVM_ARGS"] {
         let text = format!("GRUB_CMDLINE_LINUX_DEFAULT=\"{unknown}\"\n");
         let files = vec![("a".to_owned(), text)];
-        assert_eq!(Boot::Grub { files, refresh: None }.lines(), [""; 0], "{unknown}");
+        assert_eq!(Boot::Grub { files, refresh: None }.lines(Whose::Linux), [""; 0], "{unknown}");
     }
 }
 
@@ -108,11 +108,18 @@ fn entries_of_systemd_boot_keep_all_but_the_word() {
         entries::changed(text, &replaced("a=0", Some("a=1"))),
         "title Arch\nlinux /vmlinuz\noptions root=x  a=1\noptions rw\n"
     );
+    for (old, new) in [
+        ("title Arch\nlinux /vmlinuz", "title Arch\nlinux /vmlinuz\noptions b=1\n"),
+        ("linux /vmlinuz\noptions \n", "linux /vmlinuz\noptions b=1\n"),
+    ] {
+        assert_eq!(entries::changed(old, &[WordChange::add("b=1")]), new);
+        assert_eq!(entries::changed(old, &replaced("b=1", None)), old);
+    }
     let windows = "title Windows\nefi /EFI/x.efi\noptions a=0\n";
     assert_eq!(entries::changed(windows, &replaced("a=0", Some("a=1"))), windows);
     assert_eq!(entries::options(text), "root=x  a=0 rw");
     let both = [("a".to_owned(), text.to_owned()), ("b".to_owned(), windows.to_owned())];
-    assert_eq!(Boot::Entries(both.to_vec()).lines(), ["root=x  a=0 rw"]);
+    assert_eq!(Boot::Entries(both.to_vec()).lines(Whose::Linux), ["root=x  a=0 rw"]);
 }
 
 #[test]
@@ -124,4 +131,46 @@ fn entries_with_variables_of_grub_have_their_values() {
     assert_eq!(entries::of_tuned("options b\n", block), None);
     assert_eq!(entries::expanded(text, ""), None);
     assert_eq!(entries::expanded("options b $tuned_params\n", "").as_deref(), Some("b "));
+}
+
+#[test]
+fn only_the_lines_that_the_program_reads_count() {
+    let text = "root=x ro a=0\n# before: a=0 b\n";
+    let (remove, add) = (replaced("a=0", None), [WordChange::add("b")]);
+    for (counts, line, removed, added) in [
+        (
+            Counts::First,
+            "root=x ro a=0",
+            "root=x ro\n# before: a=0 b\n",
+            "root=x ro a=0 b\n# before: a=0 b\n",
+        ),
+        (
+            Counts::NoComments,
+            "root=x ro a=0",
+            "root=x ro\n# before: a=0 b\n",
+            "root=x ro a=0 b\n# before: a=0 b\n",
+        ),
+        (Counts::All, "root=x ro a=0 # before: a=0 b", "root=x ro\n# before: b\n", text),
+    ] {
+        let boot = |text: &str| Boot::CommandLine {
+            path: "p".to_owned(),
+            text: text.to_owned(),
+            counts,
+            refresh: Vec::new(),
+        };
+        assert_eq!(boot(text).lines(Whose::Linux), [line]);
+        assert_eq!(counts.changed(text, &remove), removed);
+        assert_eq!(counts.changed(text, &add), added);
+        assert_eq!(boot(added).take(Whose::Linux, &add), Taken::Nothing);
+    }
+    // The last line that has words, and before those for init.
+    for (text, added) in [
+        ("", "b\n"),
+        ("root=x\n\n", "root=x b\n\n"),
+        ("ro\nquiet\n", "ro\nquiet b\n"),
+        ("ro -- single\nquiet", "ro b -- single\nquiet"),
+    ] {
+        assert_eq!(Counts::All.changed(text, &add), added);
+    }
+    assert_eq!(Counts::NoComments.changed("# none", &add), "# none\nb\n");
 }

@@ -1,7 +1,7 @@
 //! Interrupts of assigned devices that the IOMMU posts. On both vendors, a kernel argument switches this part
 //! independently of the CPU's.
 
-use super::boot::Boot;
+use super::boot::{Boot, Whose};
 use super::files::Files;
 use super::harmful;
 use super::persist::{by_boot_loader, title};
@@ -93,8 +93,8 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
     let iommu = if amd { Iommu::Amd } else { Iommu::Intel };
     let now = inspection.fingerprint.cmdline.clone().unwrap_or_default();
     let on = wish.arm == Arm::On;
-    let changes =
-        if on { harmful::of_posting(&boot.lines_or(&now)) } else { iommu.off(&boot.lines_or(&now)) };
+    let lines = boot.lines_or(Whose::Linux, &now);
+    let changes = if on { harmful::of_posting(&lines) } else { iommu.off(&lines) };
     let so_already = iommu.is_off(&now) != on;
     let mut steps = Vec::new();
     if !changes.is_empty() {
@@ -120,7 +120,7 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
         "This {word}s only the IOMMU's part; `exitless {other} --device-interrupts` does the opposite."
     )];
     if on {
-        notes.extend(boot.of_this_boot(&harmful::of_posting(std::slice::from_ref(&now))));
+        notes.extend(boot.of_this_boot(Whose::Linux, &harmful::of_posting(std::slice::from_ref(&now))));
     }
     Plan {
         arm: wish.arm,

@@ -696,6 +696,21 @@ fn below_xen_its_own_command_line_is_changed() {
     assert!(plan(&host, ALL).so_already && plan(&host, ALL).steps.is_empty());
     let off = plan(&host, OFF);
     assert!(off.steps[0].files[0].diff.contains("+GRUB_CMDLINE_XEN=\"dom0_mem=4G apicv=0\""), "{off:?}");
+    // The next boot reads the configuration, whatever this boot was given.
+    let host = dom0("", "GRUB_CMDLINE_XEN_DEFAULT=\"dom0_mem=4G apicv=0\"\n");
+    let pending = plan(&host, ALL);
+    assert!(pending.so_already && pending.steps[0].title.contains("apicv=0"), "{pending:?}");
+    assert!(make(&host, ALL).is_whole());
+    assert_eq!(host.text("/boot/grub/grub.cfg"), "GRUB_CMDLINE_XEN_DEFAULT=\"dom0_mem=4G\"\n");
+    let typed = plan(&dom0("apicv=0", "GRUB_CMDLINE_XEN=\"\"\n"), ALL);
+    assert!(!typed.so_already && typed.steps.is_empty(), "{typed:?}");
+    assert!(
+        typed.notes[0].starts_with("No setting of the boot loader has apicv=0 of `xl info`."),
+        "{typed:?}"
+    );
+    let unseen = plan(&dom0("apicv=0", "GRUB_CMDLINE_XEN=\"$MINE\"\n"), ALL);
+    assert!(matches!(unseen.steps[0].standing, Standing::Blocked { .. }), "{unseen:?}");
+
     host.write("/proc/cpuinfo", machine::AMD);
     assert_eq!(plan(&host, ALL).refusals[0].name, "xen");
     assert!(plan(&host, ALL).refusals[0].why.contains("no AVIC"));

@@ -19,7 +19,7 @@ pub(super) fn steps(
 ) -> Vec<Step> {
     let command_line = inspection.fingerprint.cmdline.as_deref().unwrap_or_default();
     // Do not use /proc/cmdline if the configuration is known: a word may have been typed for this boot only.
-    let lines = boot.lines_or(command_line);
+    let lines = boot.lines_or(Whose::Linux, command_line);
     let mut modprobe = Modprobe::read(&files.root);
     let mut arguments = Vec::new();
     for one in target.switches() {
@@ -78,7 +78,7 @@ pub(super) fn note(boot: &Boot, inspection: &Inspection, target: &Target) -> Opt
     if target.arm == Arm::On {
         typed.extend(harmful::find(&line).into_iter().map(|found| found.change));
     }
-    boot.of_this_boot(&typed)
+    boot.of_this_boot(Whose::Linux, &typed)
 }
 
 fn options(files: &Files, modprobe: &Modprobe, target: &Target, wish: Wish) -> Option<Step> {

@@ -78,6 +78,46 @@ fn one(line: &str, change: &WordChange) -> String {
     line
 }
 
+/// The arguments of a text of several lines, as one line. `part` gives the end of a line that has arguments, by the line's
+/// number from 0.
+pub(super) fn in_lines(text: &str, part: impl Fn(usize, &str) -> Option<&str>) -> String {
+    let parts = text.lines().enumerate().filter_map(|(number, line)| part(number, line));
+    parts.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// The text with the changes in the arguments of [`in_lines`]; all other bytes are unchanged. A word is added to the last of
+/// them, or to a new line that begins with `start` if there are none.
+pub(super) fn changed_in_lines(
+    text: &str,
+    start: &str,
+    part: impl Fn(usize, &str) -> Option<&str>,
+    changes: &[WordChange],
+) -> String {
+    let mut whole = text.to_owned();
+    for change in changes {
+        let mut new = change.new.clone().filter(|new| !has(&in_lines(&whole, &part), new));
+        if new.is_some() && whole.lines().enumerate().all(|(at, line)| part(at, line).is_none()) {
+            let end = if whole.is_empty() || whole.ends_with('\n') { "" } else { "\n" };
+            whole = format!("{whole}{end}{start}\n");
+        }
+        let parts = whole.lines().enumerate().filter_map(|(at, line)| Some((at, part(at, line)?)));
+        let parts: Vec<_> = parts.collect();
+        // Words after `--` are for init.
+        let before_init = parts.iter().find(|(_, part)| has(part, "--"));
+        let last = || parts.iter().rfind(|(_, part)| !part.trim().is_empty()).or(parts.last());
+        let target = before_init.or_else(last).map(|(at, _)| *at);
+        let lines = whole.split_inclusive('\n').enumerate().map(|(at, line)| {
+            let Some(part) = part(at, line) else { return line.to_owned() };
+            let has_old = change.old.as_deref().is_some_and(|old| has(part, old));
+            let new = if has_old || target == Some(at) { new.take() } else { None };
+            let before = &line[..line.len() - part.len()];
+            before.to_owned() + &changed(part, &[WordChange { old: change.old.clone(), new }])
+        });
+        whole = lines.collect();
+    }
+    whole
+}
+
 /// The word with one adjacent blank, so that no double blank remains.
 fn with_blank(line: &str, range: Range<usize>) -> Range<usize> {
     if line[..range.start].ends_with(' ') {

@@ -42,10 +42,15 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
         Err(absence) => return refuse(&absence.why, "make `xl info` work, then try again"),
     };
     let on = wish.arm == Arm::On;
-    let wrong =
-        words::words(line).into_iter().map(|range| &line[range]).filter(|word| says(word) == Some(!on));
-    let mut changes: Vec<WordChange> =
-        wrong.map(|word| WordChange { old: Some(word.to_owned()), new: None }).collect();
+    let wrong = |line: &str| {
+        let words = words::words(line).into_iter().map(|range| line[range].to_owned());
+        let wrong = words.filter(|word| says(word) == Some(!on));
+        wrong.map(|word| WordChange { old: Some(word), new: None }).collect::<Vec<_>>()
+    };
+    // Xen's present arguments count only if the configuration, which the next boot reads, is not known.
+    let lines = boot.lines_or(Whose::Xen, line);
+    let mut changes: Vec<WordChange> = lines.iter().flat_map(|line| wrong(line)).collect();
+    changes.dedup();
     let now =
         words::words(line).into_iter().filter_map(|range| says(&line[range])).next_back().unwrap_or(true);
     if !on {
@@ -73,7 +78,7 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
         so_already: now == on,
         refusals: Vec::new(),
         steps: step.into_iter().collect(),
-        notes: Vec::new(),
+        notes: boot.of_this_boot(Whose::Xen, &wrong(line)).into_iter().collect(),
         module: String::new(),
         wanted: on,
     })

@@ -1,7 +1,7 @@
 //! The boot loader of a host, by its programs and files.
 
 use super::super::files::Files;
-use super::{Boot, entries};
+use super::{Boot, Counts, entries};
 
 const PROGRAMS: [&str; 6] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
 const COMMAND_LINE: &str = "/etc/kernel/cmdline";
@@ -18,14 +18,14 @@ impl Files {
         PROGRAMS.iter().any(|folder| self.has(&format!("{folder}/{name}")))
     }
 
-    fn command_line(&self, refresh: &[&str]) -> Found {
-        self.command_line_from(COMMAND_LINE, refresh)
+    fn command_line(&self, counts: Counts, refresh: &[&str]) -> Found {
+        self.command_line_from(COMMAND_LINE, counts, refresh)
     }
 
     /// [`COMMAND_LINE`], with the present text from another file.
-    fn command_line_from(&self, file: &str, refresh: &[&str]) -> Found {
+    fn command_line_from(&self, file: &str, counts: Counts, refresh: &[&str]) -> Found {
         let refresh = refresh.iter().map(|&word| word.to_owned()).collect();
-        let found = |text| Boot::CommandLine { path: COMMAND_LINE.to_owned(), text, refresh };
+        let found = |text| Boot::CommandLine { path: COMMAND_LINE.to_owned(), text, counts, refresh };
         Ok(self.text(file)?.map(found))
     }
 
@@ -33,7 +33,7 @@ impl Files {
     /// removed words would return (systemd's src/kernel-install/90-loaderentry.install.in).
     fn generated(&self, lines: Vec<String>) -> Found {
         for file in [COMMAND_LINE, VENDORS_COMMAND_LINE] {
-            if let Some(found) = self.command_line_from(file, &knobs::ADD_ALL)? {
+            if let Some(found) = self.command_line_from(file, Counts::All, &knobs::ADD_ALL)? {
                 return Ok(Some(found));
             }
         }
@@ -107,7 +107,7 @@ impl Boot {
             let refresh = ["proxmox-boot-tool", "refresh"];
             let program = refresh.iter().map(|&word| word.to_owned()).collect();
             let by_grub = host.shown("/proc/cmdline").contains("BOOT_IMAGE=");
-            let (line, grub) = (host.command_line(&refresh)?, host.grub(Some(program))?);
+            let (line, grub) = (host.command_line(Counts::First, &refresh)?, host.grub(Some(program))?);
             return Ok(if by_grub { grub.or(line) } else { line.or(grub) });
         }
         if host.program("kernelstub") {
@@ -123,7 +123,7 @@ impl Boot {
             }));
         }
         if host.program("sdbootutil") {
-            if let Some(found) = host.command_line(&["sdbootutil", "update-all-entries"])? {
+            if let Some(found) = host.command_line(Counts::All, &["sdbootutil", "update-all-entries"])? {
                 return Ok(Some(found));
             }
         }
@@ -137,6 +137,10 @@ impl Boot {
         if host.has(GRUB) {
             return host.grub(host.grub_program());
         }
-        if host.program("mkinitcpio") { host.command_line(&["mkinitcpio", "-P"]) } else { Ok(None) }
+        if host.program("mkinitcpio") {
+            host.command_line(Counts::NoComments, &["mkinitcpio", "-P"])
+        } else {
+            Ok(None)
+        }
     }
 }

@@ -4,8 +4,7 @@ use super::super::words::{self, WordChange};
 
 /// All arguments of an entry: its `options` lines, joined.
 pub(super) fn options(text: &str) -> String {
-    let lines = text.lines().filter_map(option_line);
-    lines.map(str::trim).collect::<Vec<_>>().join(" ")
+    words::in_lines(text, |_, line| option_line(line))
 }
 
 /// The arguments of an entry, with GRUB's variable `kernelopts` replaced by its value in the environment block. `None` if the
@@ -36,36 +35,14 @@ pub(super) fn boots_linux(text: &str) -> bool {
 }
 
 fn option_line(line: &str) -> Option<&str> {
-    line.trim_start().strip_prefix("options").filter(|rest| rest.starts_with([' ', '\t']))
+    line.trim_start().strip_prefix("options")?.strip_prefix([' ', '\t'])
 }
 
-/// The entry with the changes; a new word is added to the last `options` line. An entry that does not boot
-/// Linux is unchanged.
+/// The entry with the changes; a new word is added to the last `options` line, which need not exist yet. An entry that does not
+/// boot Linux is unchanged.
 pub(super) fn changed(text: &str, changes: &[WordChange]) -> String {
-    let lines = text.lines().filter_map(option_line).count();
-    let Some(last) = lines.checked_sub(1).filter(|_| boots_linux(text)) else {
+    if !boots_linux(text) {
         return text.to_owned();
-    };
-    let mut whole = text.to_owned();
-    for change in changes {
-        let there = change.new.as_deref().is_some_and(|word| words::has(&options(&whole), word));
-        let mut placed = there || change.new.is_none();
-        let mut number = 0;
-        let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-        let mut new = String::with_capacity(whole.len());
-        for line in lines {
-            let Some(rest) = option_line(line) else {
-                new.push_str(line);
-                continue;
-            };
-            let has_old = change.old.as_deref().is_some_and(|old| words::has(rest, old));
-            let here = if has_old || number == last { change.new.clone().filter(|_| !placed) } else { None };
-            placed |= here.is_some();
-            new.push_str(&line[..line.len() - rest.len()]);
-            new.push_str(&words::changed(rest, &[WordChange { old: change.old.clone(), new: here }]));
-            number += 1;
-        }
-        whole = new;
     }
-    whole
+    words::changed_in_lines(text, "options ", |_, line| option_line(line), changes)
 }
