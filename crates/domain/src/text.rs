@@ -96,12 +96,8 @@ impl FilesBelow {
                 "a link leads out of the root directory",
             ));
         }
-        // Reading a FIFO would block forever.
-        if !std::fs::metadata(&whole)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-        }
         let mut bytes = Vec::new();
-        std::fs::File::open(&whole)?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
+        files::named(&whole)?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_LIMIT) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it has more than 1 MiB"));
         }
@@ -165,6 +161,8 @@ mod tests {
         }
         assert!(contents("/b.cfg").is_err_and(|problem| problem.contains("1 MiB")));
         assert!(contents("/none").is_err());
+        let of_the_kernel = FilesBelow::new("/", "/").contents(Path::new("/proc/self/comm"));
+        assert!(of_the_kernel.is_err_and(|problem| problem.to_string().contains("stores nothing")));
         assert!(NoFiles.contents(Path::new("a")).is_err());
     }
 }

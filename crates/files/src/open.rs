@@ -1,8 +1,9 @@
 //! Reading files that others may have created.
 
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, fallocate, fstat, fstatfs};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -63,6 +64,26 @@ pub fn regular(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens a regular file for reading whose path others have chosen. A device is not even opened, because that can have effects
+/// (a watchdog starts), and neither is a file that the kernel generates, because reading can: `/proc/kmsg` and tracefs's
+/// `trace_pipe` give each line to one reader.
+///
+/// # Errors
+/// Of open(2); [`io::ErrorKind::InvalidInput`] for other files.
+pub fn named(path: &Path) -> io::Result<File> {
+    let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::RegularFile {
+        return refused("it is not a regular file");
+    }
+    // The kernel's own file systems have no blocks (fs/libfs.c, `simple_statfs`).
+    if fstatfs(&place)?.f_blocks == 0 {
+        return refused("its file system stores nothing, as procfs");
+    }
+    // By now the path can lead elsewhere.
+    unblocked(Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())))
+}
+
 /// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
@@ -87,7 +108,21 @@ mod tests {
         let fifo = folder.path().join("fifo");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
         for path in [fifo.as_path(), Path::new("/dev/zero"), folder.path()] {
-            assert_eq!(regular(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+            for open in [regular, named] {
+                assert_eq!(open(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn files_that_the_kernel_generates_are_not_opened_for_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("vm.cfg"), folder.path().join("link"));
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read(&named(&path).unwrap(), 5).unwrap(), b"12345");
+        std::os::unix::fs::symlink("/proc/self/comm", &link).unwrap();
+        for path in [Path::new("/proc/self/comm"), link.as_path()] {
+            assert_eq!(named(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{}", path.display());
         }
     }
 

@@ -1,13 +1,15 @@
 //! Writes a fixed definition back in a way that can be undone.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use domain::Text;
+use files::{Directory, Missing, Replacement};
 use knobs::{Change, Changes, Content, Lasting, RunningHost};
+use rustix::fs::OFlags;
 
 use super::subject::virsh;
 use crate::status::Usage;
@@ -56,42 +58,57 @@ fn journal() -> Result<Changes<RunningHost>, knobs::Error> {
 
 /// Replaces a file atomically, and keeps the old one under a new name.
 fn beside(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Written> {
-    let found = fs::read(path).with_context(|| format!("Reading {} failed", path.display()))?;
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let reading = || format!("Reading {} failed", path.display());
+    // By descriptor: root's fallback must not follow links that the folder's owner puts there meanwhile.
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let folder = Directory::open(folder, Missing::Refused).with_context(reading)?;
+    let (found, about) = content(&folder, name, old.len()).with_context(reading)?;
     if found != old {
         return Err(knobs::Error::Outdated { what: path.display().to_string() }.into());
     }
-    let kept = keep(path).with_context(|| format!("Keeping the old {} beside it failed", path.display()))?;
+    let kept = keep(&folder, name, old, &about)
+        .with_context(|| format!("Keeping the old {} beside it failed", path.display()))?;
     let write = || -> io::Result<()> {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let old = fs::metadata(path)?;
-        let mut new = tempfile::NamedTempFile::new_in(folder)?;
-        new.write_all(bytes)?;
-        let made = new.as_file().metadata()?;
-        if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
-            fchown(new.as_file(), Some(old.uid()), Some(old.gid()))?;
-        }
-        new.as_file().set_permissions(old.permissions())?;
-        new.as_file().sync_all()?;
-        new.persist(path)?;
-        File::open(folder)?.sync_all()
+        let new = Replacement::within(folder, name.as_ref(), 0o600)?;
+        fill(new.file(), bytes, &about)?;
+        new.finish()
     };
     write().with_context(|| format!("Writing {} failed; the old text is intact", path.display()))?;
-    Ok(Written::KeptBeside { new: path.to_owned(), old: kept })
+    Ok(Written::KeptBeside { new: path.to_owned(), old: path.with_file_name(kept) })
 }
 
-/// A copy of the file under the first free name with the suffix `.orig`.
-fn keep(path: &Path) -> io::Result<PathBuf> {
+/// The content of a file, with at most one byte more than expected.
+fn content(folder: &Directory, name: &str, expected: usize) -> io::Result<(Vec<u8>, Metadata)> {
+    let file = folder.open_file(name, OFlags::RDONLY, 0)?;
+    let about = file.metadata()?;
+    let mut found = Vec::new();
+    file.take(expected as u64 + 1).read_to_end(&mut found)?;
+    Ok((found, about))
+}
+
+/// Writes the old text to a new file, under the first free name with the suffix `.orig`.
+fn keep(folder: &Directory, name: &str, old: &[u8], about: &Metadata) -> io::Result<String> {
     for number in 0..1000 {
-        let mut name = path.as_os_str().to_owned();
-        name.push(if number == 0 { ".orig".to_owned() } else { format!(".orig.{number}") });
-        let kept = PathBuf::from(name);
-        match File::create_new(&kept) {
+        let kept = if number == 0 { format!("{name}.orig") } else { format!("{name}.orig.{number}") };
+        match folder.open_file(&kept, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, 0o600) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
-            Ok(_) => return fs::copy(path, &kept).map(|_| kept),
+            Ok(file) => return fill(&file, old, about).map(|()| kept),
         }
     }
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "all names up to .orig.999 are taken"))
+}
+
+/// Fills a new file, with the owner and permissions of another one.
+fn fill(mut file: &File, bytes: &[u8], like: &Metadata) -> io::Result<()> {
+    file.write_all(bytes)?;
+    let made = file.metadata()?;
+    if (made.uid(), made.gid()) != (like.uid(), like.gid()) {
+        fchown(file, Some(like.uid()), Some(like.gid()))?;
+    }
+    file.set_permissions(Permissions::from_mode(like.mode() & 0o777))?;
+    file.sync_all()
 }
 
 /// Passes the new definition of a domain to libvirt. `fixed` makes it from the persistent definition, which
@@ -146,7 +163,6 @@ fn is_transient(about: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn without_a_journal_the_old_text_is_kept_beside_and_no_copy_is_lost() {
@@ -169,5 +185,22 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "three");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
         assert!(beside(&folder.path().join("none"), b"", b"").is_err());
+    }
+
+    #[test]
+    fn without_a_journal_no_link_in_a_folder_of_others_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+        fs::create_dir(&ours).unwrap();
+        fs::create_dir(&theirs).unwrap();
+        fs::set_permissions(&theirs, Permissions::from_mode(0o777)).unwrap();
+        fs::write(ours.join("vm.xml"), "old").unwrap();
+        std::os::unix::fs::symlink(&ours, theirs.join("vms")).unwrap();
+        std::os::unix::fs::symlink(ours.join("vm.xml"), theirs.join("vm.xml")).unwrap();
+        for path in ["vms/vm.xml", "vm.xml"] {
+            beside(&theirs.join(path), b"old", b"new").unwrap_err();
+        }
+        assert_eq!(fs::read_to_string(ours.join("vm.xml")).unwrap(), "old");
+        assert_eq!(fs::read_dir(&ours).unwrap().count(), 1);
     }
 }
