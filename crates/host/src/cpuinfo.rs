@@ -1,5 +1,6 @@
 //! The parts of `/proc/cpuinfo` that describe a CPU and its virtualization.
 
+use exits::Isa;
 use serde::{Deserialize, Serialize};
 
 /// A processor: the first one of `/proc/cpuinfo`.
@@ -86,6 +87,17 @@ impl Cpu {
         self.flags.iter().any(|kept| kept == flag)
     }
 
+    /// The instruction set of its vendor, even if firmware or a hypervisor hides the flag.
+    #[must_use]
+    pub fn vendors_isa(&self) -> Option<Isa> {
+        match self.vendor.as_deref()? {
+            // The kernel prints the last one with blanks, which are not kept.
+            "GenuineIntel" | "CentaurHauls" | "Shanghai" => Some(Isa::Vmx),
+            "AuthenticAMD" | "HygonGenuine" => Some(Isa::Svm),
+            _ => None,
+        }
+    }
+
     /// Tests whether the `vmx flags` line contains this word; `None` without the line.
     #[must_use]
     pub fn has_vmx(&self, flag: &str) -> Option<bool> {
@@ -123,6 +135,14 @@ mod tests {
         assert_eq!(cpu.has_vmx("vid"), Some(true));
         assert_eq!(cpu.has_vmx("vi"), Some(false));
         assert_eq!(processors(INTEL), 2);
+    }
+
+    #[test]
+    fn a_vendor_has_one_instruction_set() {
+        let isa = |vendor: &str| Cpu::parse(&format!("vendor_id\t: {vendor}\n")).unwrap().vendors_isa();
+        assert_eq!(["GenuineIntel", "CentaurHauls", "  Shanghai  "].map(isa), [Some(Isa::Vmx); 3]);
+        assert_eq!(["AuthenticAMD", "HygonGenuine"].map(isa), [Some(Isa::Svm); 2]);
+        assert_eq!(isa("other"), None);
     }
 
     #[test]

@@ -168,6 +168,11 @@ impl Vms {
         Ok(found)
     }
 
+    /// The processes of [`Self::held`] that are none of the VMs that were found.
+    pub fn hidden(&self) -> impl Iterator<Item = &HeldProcess> {
+        self.held.iter().filter(|held| self.vms.iter().all(|vm| vm.pid != held.pid))
+    }
+
     fn count_unreadable(&mut self, process: &Process) {
         self.unreadable += 1;
         let vcpu_threads =

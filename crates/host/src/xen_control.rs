@@ -39,10 +39,10 @@ impl XenControl {
         let info = root.command("xl info").map(|text| XenInfo::parse(&text));
         let field = |name: &str| info.get().and_then(|info| info.field(name));
         let cpuinfo = root.text("/proc/cpuinfo", "a list of processors").ok();
-        let vendor = cpuinfo.and_then(|text| Cpu::parse(&text)).and_then(|cpu| cpu.vendor);
+        let cpu = cpuinfo.and_then(|text| Cpu::parse(&text));
         Some(Self {
             tsc_hz: field("cpu_mhz").and_then(hertz),
-            isa: vendor.as_deref().and_then(isa_of),
+            isa: cpu.and_then(|cpu| cpu.vendors_isa()),
             version: field("xen_version").map(str::to_owned),
             command_line: field("xen_commandline").map(str::to_owned),
             iommu: field("virt_caps").map(|caps| caps.contains("directio")),
@@ -92,14 +92,6 @@ fn hertz(mhz: &str) -> Option<u64> {
     let hz = (mhz * 1e6).round();
     // No processor has a frequency of zero or above the bound.
     (1.0..1e12).contains(&hz).then_some(hz as u64)
-}
-
-fn isa_of(vendor: &str) -> Option<Isa> {
-    match vendor {
-        "GenuineIntel" | "CentaurHauls" | "  Shanghai  " => Some(Isa::Vmx),
-        "AuthenticAMD" | "HygonGenuine" => Some(Isa::Svm),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

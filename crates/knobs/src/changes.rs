@@ -1,10 +1,12 @@
 //! Makes changes, and undoes the temporary ones when their process ends.
 
+use crate::change::numbers;
 use crate::journal::Lock;
 use crate::undo::{self, Outcome};
 use crate::{
     Actions, After, Before, Change, Content, Entry, Error, Journal, Owner, Progress, file, module, value,
 };
+use rustix::thread::CpuSet;
 use std::path::Path;
 
 /// The duration of a change.
@@ -315,7 +317,12 @@ fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, 
             if !crate::owner::is_thread(root, *tid, *start_ticks)? {
                 return Err(Error::ThreadGone { tid: *tid });
             }
-            Before::Affinity { cpus: actions.affinity(*tid)? }
+            let cpus = actions.affinity(*tid)?;
+            // Undoing has to set them.
+            if numbers(&cpus).is_none() {
+                return Err(Error::ManyCpus { tid: *tid, cpus, limit: CpuSet::MAX_CPU });
+            }
+            Before::Affinity { cpus }
         }
     })
 }

@@ -479,6 +479,18 @@ fn a_change_that_is_refused_the_second_time_is_as_the_first_left_it() {
 }
 
 #[test]
+fn a_thread_that_could_not_get_its_cpus_back_is_not_moved() {
+    let root = host();
+    let mut guard = changes(root.path());
+    guard.actions.affinity.insert(41, "0-1151".to_owned());
+    let pin = Change::Affinity { tid: 41, start_ticks: 341, cpus: "7".to_owned() };
+    let error = guard.make(pin, Lasting::WhileHeld).unwrap_err();
+    assert!(matches!(error, Error::ManyCpus { tid: 41, .. }), "{error}");
+    assert_eq!(guard.actions.affinity[&41], "0-1151");
+    assert!(Journal::read(root.path()).unwrap().entries.is_empty());
+}
+
+#[test]
 fn what_was_changed_again_is_restored_after_a_kill_and_left_to_others() {
     let root = host();
     for (since, left) in [(None, "powersave\n"), (Some("theirs\n"), "theirs\n")] {

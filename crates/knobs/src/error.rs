@@ -142,6 +142,19 @@ pub enum Error {
         /// The list.
         cpus: String,
     },
+    /// A thread may run on CPUs that it could not be given back.
+    #[error(
+        "Thread {tid} stays where it is: it may run on CPUs {cpus}, and only threads whose CPUs are all below {limit} can \
+         be restored; bind it by hand, for example with taskset"
+    )]
+    ManyCpus {
+        /// The thread.
+        tid: i32,
+        /// The list of its CPUs.
+        cpus: String,
+        /// The number of CPUs that can be set.
+        limit: usize,
+    },
     /// A change was to be extended by one of something else.
     #[error("Change {id} cannot be extended: it is of something else, or was undone; make a new change")]
     Another {

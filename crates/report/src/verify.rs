@@ -83,7 +83,7 @@ fn conclusion(seen: &Verification) -> String {
     }
     let total = seen.vms.len();
     let off = number(Status::Inhibited) + number(Status::Partly);
-    let unknown = number(Status::Unknown) + seen.likely.len();
+    let unknown = number(Status::Unknown) + seen.likely.len() + seen.held.len();
     match (off, unknown) {
         (0, 0) if total == 1 => format!("{name} is active for the VM."),
         (0, 0) => format!("{name} is active for all {total} VMs."),
@@ -91,7 +91,9 @@ fn conclusion(seen: &Verification) -> String {
             format!("{name} is active for some vCPUs of the VM only.")
         }
         (1, _) if total == 1 => format!("{name} is not active for the VM."),
-        (0, 1) if total == 1 => format!("It is not known whether {name} is active for the VM."),
+        (0, 1) if number(Status::Unknown) == total => {
+            format!("It is not known whether {name} is active for the VM.")
+        }
         (0, _) => format!("It is not known whether {name} is active for {}.", counted(unknown as u64, "VM")),
         (_, 0) => {
             format!("{name} is not, or not fully, active for {off} of {}.", counted(total as u64, "VM"))

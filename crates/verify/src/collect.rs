@@ -102,7 +102,10 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
         let why = format!("{} was not fully inspected: it blocks inspection", one.command);
         missing.push(Missing { what: "a process that may be a VM", pid: Some(one.pid), why });
     }
-    let likely = if wanted.chosen { Vec::new() } else { wanted.found.likely.clone() };
+    let (likely, held) = match wanted.chosen {
+        true => (Vec::new(), Vec::new()),
+        false => (wanted.found.likely.clone(), wanted.found.hidden().cloned().collect()),
+    };
     let mut verification = Verification {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -111,6 +114,7 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
         watched_ns,
         vms,
         likely,
+        held,
         provoked: None,
         missing,
     };
@@ -205,7 +209,7 @@ fn host_side(root: &Path) -> (HostSide, Cpu) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::vms::{Management, Vmm};
+    use host::vms::{HeldProcess, Management, Vmm};
 
     fn vm() -> Vm {
         Vm {
@@ -258,6 +262,19 @@ mod tests {
         std::fs::create_dir_all(root.path().join("proc/xen")).unwrap();
         std::fs::write(root.path().join("proc/xen/capabilities"), "control_d\n").unwrap();
         assert!(is_xen());
+    }
+
+    #[test]
+    fn a_process_that_hides_from_inspection_may_be_one_more_vm() {
+        let root = Path::new("/dev/null/no-host");
+        let vm = vm();
+        let held = |pid| HeldProcess { pid, command: "qemu".to_owned() };
+        let found = Vms { vms: vec![vm.clone()], held: vec![held(vm.pid), held(7)], ..Vms::default() };
+        let hidden = |chosen| {
+            let wanted = Verify { root, found: &found, vms: &[&vm], chosen, duration: Duration::ZERO };
+            verify(&wanted, &AtomicBool::new(true)).held
+        };
+        assert_eq!((hidden(false), hidden(true)), (vec![held(7)], Vec::new()));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use conclusions::activation::{Activation, DeviceVerdict, ExitSigns, IpiVirtualiz
 use doctor::Managed;
 use exits::{Cure, InhibitReason, Inhibits, Isa};
 use host::posting::Iommu;
-use host::vms::{LikelyVm, Vmm};
+use host::vms::{HeldProcess, LikelyVm, Vmm};
 use host::{InterruptVirtualization, Lack};
 use probe::ArmEvidence;
 use serde::Serialize;
@@ -31,6 +31,8 @@ pub struct Verification {
     pub vms: Vec<VmVerification>,
     /// Processes that look like VMs but cannot be examined.
     pub likely: Vec<LikelyVm>,
+    /// Processes that may be VMs and block inspection.
+    pub held: Vec<HeldProcess>,
     /// The result of a micro VM on this host. It is no evidence for the other VMs.
     pub provoked: Option<Provoked>,
     /// Evidence that is not available.
@@ -185,7 +187,7 @@ impl Verification {
         let any = |wanted: &[Status]| self.vms.iter().any(|vm| wanted.contains(&vm.activation.status));
         if any(&[Status::Inhibited, Status::Partly]) {
             Status::Inhibited
-        } else if any(&[Status::Unknown]) || !self.likely.is_empty() {
+        } else if any(&[Status::Unknown]) || !self.likely.is_empty() || !self.held.is_empty() {
             Status::Unknown
         } else if !self.vms.is_empty() {
             Status::Active

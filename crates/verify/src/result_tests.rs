@@ -47,6 +47,7 @@ fn all(statuses: &[Status], enabled: Option<bool>, likely: bool) -> Verification
             .then(|| LikelyVm { pid: 2, command: "qemu".to_owned(), vcpu_threads: 1 })
             .into_iter()
             .collect(),
+        held: Vec::new(),
         provoked: None,
         missing: Vec::new(),
     }
@@ -68,6 +69,9 @@ fn one_inhibited_vm_decides_then_one_that_cannot_be_told() {
     ];
     for (statuses, enabled, likely, expected) in table {
         assert_eq!(all(statuses, enabled, likely).overall(), expected, "{statuses:?} {enabled:?} {likely}");
+        let held = vec![HeldProcess { pid: 2, command: "qemu".to_owned() }];
+        let blocked = Verification { held, ..all(statuses, enabled, likely) };
+        assert_eq!(blocked.overall(), all(statuses, enabled, true).overall(), "{statuses:?} {enabled:?}");
     }
 }
 

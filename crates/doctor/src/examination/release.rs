@@ -105,7 +105,8 @@ impl Release {
             Tree::Stable => build.and_then(|build| debian_patch(build, version)).or(own),
             Tree::Uek | Tree::Vendor => None,
         };
-        let candidate = rest.split(['-', '.', '+']).next().and_then(|word| leading(word.strip_prefix("rc")?));
+        // Fedora's release has a number before it.
+        let candidate = rest.split(['-', '.', '+']).find_map(|word| leading(word.strip_prefix("rc")?));
         let build = rest.split(['.', '-']).map_while(|word| word.parse().ok()).collect();
         Some(Self { text: text.to_owned(), version, patch, candidate, tree, vendor, build })
     }
@@ -272,7 +273,10 @@ mod tests {
         assert_eq!((backport.tree, backport.patch), (Tree::Stable, Some(119)));
         let candidate = Release::parse("5.6.0-rc2-custom", None).unwrap();
         assert_eq!((candidate.candidate, candidate.patch), (Some(2), Some(0)));
-        assert_eq!(Release::parse("7.0-rc1", None).unwrap().candidate, Some(1));
+        let candidate = |text: &str| Release::parse(text, None).unwrap().candidate;
+        assert_eq!(candidate("7.0-rc1"), Some(1));
+        assert_eq!(candidate("7.0.0-0.rc1.20260301git.5.fc45.x86_64"), Some(1));
+        assert_eq!(candidate("6.15.4-200.fc42.x86_64"), None);
     }
 
     proptest! {

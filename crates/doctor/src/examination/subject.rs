@@ -150,12 +150,7 @@ fn isa(host: &Inspection) -> Option<Isa> {
     if flag("vmx") {
         return Some(Isa::Vmx);
     }
-    // Use the vendor: the firmware or an underlying hypervisor may hide the flag.
-    match processor.first.get()?.vendor.as_deref()? {
-        "AuthenticAMD" | "HygonGenuine" => Some(Isa::Svm),
-        "GenuineIntel" | "CentaurHauls" | "  Shanghai  " => Some(Isa::Vmx),
-        _ => None,
-    }
+    processor.first.get()?.vendors_isa()
 }
 
 /// The number of vCPUs of a VM, by its threads.

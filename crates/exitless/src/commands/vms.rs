@@ -76,5 +76,23 @@ pub(crate) fn since(now: Vec<VmStatistics>, before: &[VmStatistics]) -> Vec<Coun
 pub(crate) fn exit_code(running: &Running<'_>) -> u8 {
     let lacking =
         running.counted.is_some_and(|counted| counted.iter().any(|one| one.statistics.origin.is_none()));
-    if lacking || !running.found.likely.is_empty() { status::SOME_FAILED } else { 0 }
+    let hidden = !running.found.likely.is_empty() || running.found.hidden().next().is_some();
+    if lacking || hidden { status::SOME_FAILED } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::vms::HeldProcess;
+
+    #[test]
+    fn a_process_that_may_be_a_vm_and_blocks_inspection_makes_the_list_partial() {
+        let status = |vms: Vec<Vm>| {
+            let held = vec![HeldProcess { pid: 7, command: "qemu".to_owned() }];
+            let found = Vms { vms, held, ..Vms::default() };
+            exit_code(&Running { found: &found, vms: &[], counted: None })
+        };
+        assert_eq!(status(Vec::new()), status::SOME_FAILED);
+        assert_eq!(status(vec![Vm { pid: 7, ..Vm::default() }]), 0);
+    }
 }

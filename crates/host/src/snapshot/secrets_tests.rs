@@ -232,6 +232,13 @@ proptest! {
     }
 
     #[test]
+    fn no_markup_panics(text in "[<>!?aé日-]{0,12}") {
+        let _ = of_file("/x.xml", &text);
+        let _ = of_file("/x.xml", &format!("<!{text}"));
+        let _ = of_file("/x.xml", &format!("<?{text}"));
+    }
+
+    #[test]
     fn no_password_stays(secret in "[A-Za-z0-9+/]{8,20}", before in "[a-z ,]{0,10}") {
         let text = format!("{before},password={secret},x=1");
         prop_assert!(!cleaned(&text).0.contains(&secret));

@@ -5,7 +5,7 @@ use conclusions::activation::{
 };
 use exits::{InhibitReason, Inhibits, Isa};
 use host::InterruptVirtualization;
-use host::vms::{LikelyVm, Vmm};
+use host::vms::{HeldProcess, LikelyVm, Vmm};
 use prove::ArmPair;
 use verify::{Missing, ReasonCures, StateSample, StateSeen};
 
@@ -87,6 +87,7 @@ fn all(vms: Vec<VmVerification>, status: Status) -> Verification {
         watched_ns: 2_000_000_000,
         vms,
         likely: Vec::new(),
+        held: Vec::new(),
         provoked: None,
         missing: Vec::new(),
     }
@@ -204,4 +205,9 @@ fn what_is_missing_is_named() {
         told.contains(&format!("Process 8 (kvm) looks like a VM and cannot be inspected; {AS_ROOT}")),
         "{told}"
     );
+    seen.vms[0].activation.status = Status::Active;
+    seen.likely.clear();
+    seen.held.push(HeldProcess { pid: 9, command: "kvm".to_owned() });
+    let told = flat(&terminal(&seen, 80, false));
+    assert!(told.ends_with("It is not known whether AVIC is active for 1 VM."), "{told}");
 }

@@ -20,7 +20,7 @@ pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
             let end = if tag.starts_with("<!--") { "-->" } else { ">" };
             rest = tag.find(end).map_or("", |at| &tag[at + end.len()..]);
             // Do not count empty comments.
-            if !tag[4.min(tag.len())..].starts_with("-->") {
+            if !tag.starts_with("<!---->") {
                 count("comment");
             }
             continue;
