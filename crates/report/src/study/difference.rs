@@ -3,7 +3,7 @@
 use study::analysis::{ComparedFigure, DifferenceRow, EffectRow, Source, StudyDifference};
 
 use crate::format::{NONE, counted};
-use crate::study::figures::{self, Measure, below_by_chance};
+use crate::study::figures::{self, Measure, chance};
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
@@ -58,12 +58,7 @@ pub fn terminal(difference: &StudyDifference, width: usize) -> String {
         return text;
     }
     text.push('\n');
-    text.push_str(&wrapped(
-        &format!("{}, and {} passed all gates.", below_by_chance(made), made.found),
-        width,
-        "",
-        "",
-    ));
+    text.push_str(&wrapped(&chance(made), width, "", ""));
     text
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn with_guests(findings: &Findings, count: u32) -> String {
 }
 
 /// "300 comparisons; if nothing differed, about 15 would have a p value below 0.05: 41 have one".
-pub(crate) fn below_by_chance(made: &Multiplicity) -> String {
+fn below_by_chance(made: &Multiplicity) -> String {
     // Decimals for small numbers: "0.05" instead of a misleading 0.
     let expected =
         if made.expected < 0.95 { format!("{:.2}", made.expected) } else { format!("{:.0}", made.expected) };

@@ -146,6 +146,70 @@ fn nothing_is_made_up_for_a_run_that_did_not_count() {
     assert_eq!(values(&findings, "accesses.port.0x1"), [vec![0.0; 3], vec![0.0, 5.0]]);
 }
 
+/// A study of eight blocks of the micro VM, whose runs have these figures by block, with APICv off and on.
+fn of_probe(figures: impl Fn(u32, bool) -> Vec<(&'static str, f64)>) -> Collected {
+    let made = Made { counts: vec![1], workloads: vec!["ipi"], ..Made::default() };
+    let mut collected = study(&made);
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        let (unit, better, combine) = (Unit::PerOperation, Better::Lower, Combine::Single);
+        let of_run = figures(run.cell.block, run.cell.arm["apicv"] == "on").into_iter();
+        let of_run =
+            of_run.map(|(name, value)| Metric { name: name.to_owned(), unit, better, combine, value });
+        (run.guests, run.host) = (vec![of_run.collect()], Vec::new());
+    }
+    collected
+}
+
+#[test]
+fn a_reason_of_the_micro_vm_that_is_gone_was_seen_no_times() {
+    let all =
+        |block: u32| vec![("exits", 2.0), ("exits.EOI", 1.0), ("exits.HLT", f64::from(block % 2) + 1.0)];
+    let some = |block: u32, on: bool| match (block, on) {
+        (_, false) => all(block),
+        // Without eBPF there are no reasons.
+        (0, _) => vec![("exits", 1.0)],
+        (1, _) => vec![("exits", 0.0)],
+        _ => vec![("exits", 1.0), ("exits.HLT", 1.0)],
+    };
+    let findings = analyse(&of_probe(some), false).unwrap();
+    let point = |metric: &str| figure(&findings, "ipi", metric).points[0].clone();
+    let values = |metric: &str| point(metric).arms[1].clone().unwrap().values;
+    assert_eq!(values("exits.EOI"), (1..8).map(|block| (block, 0.0)).collect::<Vec<_>>());
+    assert_eq!(values("exits.HLT")[..2], [(1, 0.0), (2, 1.0)]);
+    let of_eoi = point("exits.EOI");
+    let [gone] = &of_eoi.comparisons[..] else { panic!("{of_eoi:?}") };
+    assert_eq!((gone.finding, gone.change.unwrap().repeats), (Finding::Lowered, 7));
+    assert!(findings.verdict.sentences.iter().any(|one| one.contains("lowered ipi VM exits EOI")));
+    let none = of_probe(|block, _| all(block).into_iter().filter(|(name, _)| *name != "exits.EOI").collect());
+    let found = difference(&of_probe(|block, _| all(block)), &none, false).unwrap();
+    let row = found.rows.iter().find(|row| row.figure.metric == "exits.EOI").unwrap();
+    assert_eq!((row.finding, row.means), (Finding::Lowered, [1.0, 0.0]));
+    assert_eq!(found.only_one, Vec::<String>::new());
+}
+
+/// The comparison of a load's plain numbers over eight blocks, which are `before` and `after` in all of them.
+fn of_numbers(combine: Combine, before: f64, after: f64) -> Comparison {
+    let mut collected = study(&Made { counts: vec![1], workloads: vec!["pread"], ..Made::default() });
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        let value = if run.cell.arm["apicv"] == "on" { after } else { before };
+        let (name, unit, better) = ("depth".to_owned(), Unit::Count, Better::Lower);
+        run.guests[0].push(Metric { name, unit, better, combine, value });
+    }
+    let findings = analyse(&collected, false).unwrap();
+    figure(&findings, "pread", "depth").points[0].comparisons[0].clone()
+}
+
+#[test]
+fn plain_numbers_that_are_no_events_are_not_taken_for_them() {
+    for combine in [Combine::Mean, Combine::Worst, Combine::Single] {
+        assert_eq!(of_numbers(combine, 5.0, 6.0).finding, Finding::Raised);
+    }
+    // Numbers that are added up are events, of which 40 and 48 do not differ.
+    assert_eq!(of_numbers(Combine::Sum, 5.0, 6.0).finding, Finding::NotSeen);
+    let below = of_numbers(Combine::Sum, -5.0, 3.0);
+    assert_eq!((below.finding, below.change.unwrap().estimate), (Finding::Raised, 8.0), "{below:?}");
+}
+
 #[test]
 fn all_numbers_of_guests_count_alike_however_long_their_runs_took() {
     let made = Made { blocks: 3, counts: vec![1, 2], workloads: vec!["pread"], ..Made::default() };

@@ -14,7 +14,7 @@ use super::facts::{Arm, Collected, StudyFacts, arms};
 use super::finding::{Finding, Source};
 use super::fingerprints::{self, Unlike, likeness};
 use super::gates::Gates;
-use super::multiplicity::Multiplicity;
+use super::multiplicity::{Multiplicity, is_of_its_own};
 use super::values::{ByBlock, Series, series_of_both};
 use super::warning::Warning;
 use super::{baselines, counts, has_baseline, other_baselines};
@@ -42,7 +42,7 @@ pub struct StudyDifference {
     pub rows: Vec<DifferenceRow>,
     /// The effect of each arm on each figure.
     pub effects: Vec<EffectRow>,
-    /// The number of comparisons in `rows` and `effects`.
+    /// The number of comparisons in `rows` and `effects`, which are one family for each source in Holm's adjustment.
     pub multiplicity: Multiplicity,
     /// The gates that a difference has to pass.
     pub gates: Gates,
@@ -88,6 +88,21 @@ pub struct EffectRow {
     pub change: Option<Contrast>,
     /// The finding.
     pub finding: Finding,
+}
+
+/// A comparison: its figure, change and finding.
+type Judged<'a> = (&'a ComparedFigure, Option<Contrast>, Finding);
+
+impl DifferenceRow {
+    fn judged(&self) -> Judged<'_> {
+        (&self.figure, self.change, self.finding)
+    }
+}
+
+impl EffectRow {
+    fn judged(&self) -> Judged<'_> {
+        (&self.figure, self.change, self.finding)
+    }
 }
 
 /// A figure at a number of guests.
@@ -184,16 +199,15 @@ pub fn difference(
     let (mut rows, mut effects) = (Vec::new(), Vec::new());
     both.iter().for_each(|both| compare(both, &rules, &mut rows, &mut effects));
     let only_one = only_one(before, after, &arms, &both);
-    let judged = rows
-        .iter()
-        .map(|row: &DifferenceRow| (row.change, row.finding))
-        .chain(effects.iter().map(|row: &EffectRow| (row.change, row.finding)));
+    let of_effects =
+        effects.iter().filter(|row: &&EffectRow| !arms[row.arm].is_like_baseline).map(EffectRow::judged);
+    let judged: Vec<_> = rows.iter().map(DifferenceRow::judged).chain(of_effects).collect();
     Ok(StudyDifference {
         format: DIFFERENCE_FORMAT,
         studies: [before.facts.clone(), after.facts.clone()],
         runs: [before.runs.len(), after.runs.len()],
         unlike: unlike(before, after),
-        multiplicity: count(judged, gates.level),
+        multiplicity: count(&judged, gates.level),
         arms,
         rows,
         effects,
@@ -368,13 +382,21 @@ fn steps(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Vec<f64> {
     both.map(|(before, after)| scale.enter(after) - scale.enter(before)).collect()
 }
 
-fn count(judged: impl Iterator<Item = (Option<Contrast>, Finding)>, level: f64) -> Multiplicity {
+fn count(judged: &[Judged<'_>], level: f64) -> Multiplicity {
     let mut counted = Multiplicity { level, ..Multiplicity::default() };
-    for (change, finding) in judged {
-        let Some(p_value) = change.and_then(|change| change.p_value) else { continue };
-        counted.made += 1;
-        counted.below += usize::from(p_value < level);
-        counted.found += usize::from(finding.is_found());
+    for source in [Source::Workload, Source::Host] {
+        let is_of_family = |figure: &ComparedFigure| figure.source == source && is_of_its_own(&figure.metric);
+        let (p_values, findings): (Vec<f64>, Vec<Finding>) = judged
+            .iter()
+            .filter(|(figure, ..)| is_of_family(figure))
+            .filter_map(|(_, change, finding)| Some((change.and_then(|change| change.p_value)?, *finding)))
+            .unzip();
+        counted.made += p_values.len();
+        counted.below += p_values.iter().filter(|p_value| **p_value < level).count();
+        counted.found += findings.iter().filter(|finding| finding.is_found()).count();
+        let adjusted = stats::holm(&p_values).into_iter().zip(&findings);
+        counted.found_by_holm +=
+            adjusted.filter(|(p_value, finding)| *p_value < level && finding.is_found()).count();
     }
     counted.expected = counted.made as f64 * level;
     counted

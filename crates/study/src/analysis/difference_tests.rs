@@ -37,6 +37,34 @@ fn a_faster_host_is_seen_and_the_factor_does_the_same_on_both() {
 }
 
 #[test]
+fn comparisons_are_counted_as_in_reports() {
+    let (mut before, mut after) = two();
+    for run in before.runs.iter_mut().chain(&mut after.runs).map(|stored| &mut stored.run) {
+        for guest in &mut run.guests {
+            let (name, unit) = ("work.events".to_owned(), Unit::Count);
+            guest.push(Metric { name, unit, better: Better::Neither, combine: Combine::Sum, value: 500.0 });
+        }
+    }
+    let found = difference(&before, &after, false).unwrap();
+    let is_counted = |figure: &ComparedFigure| is_of_its_own(&figure.metric);
+    let of_work = found.rows.iter().filter(|row| !is_counted(&row.figure)).count();
+    let has_p = |change: Option<Contrast>| change.is_some_and(|change| change.p_value.is_some());
+    let own = found.rows.iter().filter(|row| is_counted(&row.figure) && has_p(row.change)).count();
+    let effects = found.effects.iter().filter(|row| is_counted(&row.figure) && has_p(row.change)).count();
+    let made = found.multiplicity;
+    assert_eq!((made.made, of_work > 0), (own + effects, true));
+    // All throughputs are 10 % higher after than before, which no number of comparisons explains.
+    assert!((18..=made.found).contains(&made.found_by_holm), "{made:?}");
+    // Effects of an arm that is alike are chance alone.
+    for side in [&mut before, &mut after] {
+        let levels = &mut side.facts.factors[0].levels;
+        levels[1].settings = levels[0].settings.clone();
+    }
+    let alike = difference(&before, &after, false).unwrap();
+    assert_eq!((alike.multiplicity.made, alike.effects.len()), (own, found.effects.len()));
+}
+
+#[test]
 fn other_plans_are_refused() {
     let (before, mut after) = two();
     after.facts.workloads[0].settings = "{}".to_owned();

@@ -49,12 +49,13 @@ fn of(figure: &Figure) -> impl Iterator<Item = &Comparison> {
     figure.points.iter().flat_map(|point| &point.comparisons).chain(&figure.overall)
 }
 
-fn is_of_its_own(figure: &Figure) -> bool {
-    exits_of_which_work(&figure.metric).is_none()
+/// Tests whether comparisons of the metric count: exits for each unit of work do not.
+pub(super) fn is_of_its_own(metric: &str) -> bool {
+    exits_of_which_work(metric).is_none()
 }
 
 pub(super) fn count(figures: &[Figure], level: f64) -> (Multiplicity, Option<FalseAlarms>) {
-    let counted: Vec<&Figure> = figures.iter().filter(|figure| is_of_its_own(figure)).collect();
+    let counted: Vec<&Figure> = figures.iter().filter(|figure| is_of_its_own(&figure.metric)).collect();
     let tally = |is_aa: bool| {
         let tested = || {
             counted
@@ -88,7 +89,7 @@ pub(super) fn adjust(figures: &mut [Figure]) {
     for source in [Source::Workload, Source::Host] {
         let mut family: Vec<&mut Comparison> = figures
             .iter_mut()
-            .filter(|figure| figure.source == source && is_of_its_own(figure))
+            .filter(|figure| figure.source == source && is_of_its_own(&figure.metric))
             .flat_map(|figure| {
                 figure.points.iter_mut().flat_map(|point| &mut point.comparisons).chain(&mut figure.overall)
             })

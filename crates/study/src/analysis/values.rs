@@ -11,7 +11,7 @@ use super::finding::Source;
 use super::wording;
 use crate::sampling::MOST_PLACES;
 use crate::workload::{WorkUnit, exits_of_which_work, of_work, work};
-use crate::{Better, Cell, Run, Unit};
+use crate::{Better, Cell, Combine, Run, Unit};
 
 /// Values by block.
 pub(super) type ByBlock = BTreeMap<u32, f64>;
@@ -24,6 +24,7 @@ pub(super) struct Series {
     pub(super) source: Source,
     pub(super) unit: Unit,
     pub(super) better: Better,
+    combine: Combine,
     /// The values by number of guests and arm.
     pub(super) values: BTreeMap<(u32, usize), ByBlock>,
     /// For a figure that counts events: the base (seconds or work) of each rate, whose product with the rate is the
@@ -170,6 +171,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
                     source,
                     unit: metric.unit,
                     better: metric.better,
+                    combine: metric.combine,
                     values: BTreeMap::new(),
                     over: BTreeMap::new(),
                     is_of_few: false,
@@ -191,10 +193,14 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
 
 /// Sets [`Series::over`] if the figure counts events.
 fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
-    let of = |over: &Over| match (series.source, series.unit) {
-        (Source::Host, Unit::PerSecond) => Some(over.seconds),
-        (Source::Host, Unit::PerOperation) => over.work,
-        (Source::Workload, Unit::Count) => Some(1.0),
+    let is_negative = series.values.values().flat_map(BTreeMap::values).any(|value| *value < 0.0);
+    let of = |over: &Over| match (series.source, series.unit, series.combine) {
+        // A negative number is no number of events.
+        _ if is_negative => None,
+        (Source::Host, Unit::PerSecond, _) => Some(over.seconds),
+        (Source::Host, Unit::PerOperation, _) => over.work,
+        // A plain number that is not added up over the guests may be no number of events.
+        (Source::Workload, Unit::Count, Combine::Sum) => Some(1.0),
         _ => None,
     };
     for (&(guests, arm), blocks) in &series.values {
@@ -207,7 +213,7 @@ fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
     series.is_of_few = series.has_few();
 }
 
-/// Families of host figures of which a run stores only those that are not zero.
+/// Families of figures of which a run stores only those that are not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Family {
     /// Exits, and the time in which they are handled, by reason.
@@ -243,23 +249,29 @@ impl Family {
             "accesses.port" => Some(Self::Accesses),
             "interrupts.total" => Some(Self::Interrupts),
             // KVM's statistics give a total but no reasons, so only a total of 0 shows that there are none.
-            "exits.total" => (value == 0.0).then_some(Self::Exits),
+            "exits.total" | EXITS_OF_PROBE => (value == 0.0).then_some(Self::Exits),
             _ => Self::of(metric).filter(|family| matches!(family, Self::Exits | Self::ExitsOfWork(_))),
         }
     }
 }
 
-/// Adds the value 0 for a reason, port, address or label that is missing from a run in which its family was counted.
+/// The micro VM's exits of all reasons for each operation.
+const EXITS_OF_PROBE: &str = "exits";
+
+/// Adds the value 0 for a reason, port, address or label that is missing from a run in which its family was counted: by
+/// the host, or by the micro VM, whose exits are for each operation.
 fn fill_unseen(found: &mut [Series]) {
     type InWorkload = (u32, usize, u32);
-    let mut shown: BTreeMap<(String, Family), BTreeSet<InWorkload>> = BTreeMap::new();
+    let may_lack = |series: &Series| series.source == Source::Host || series.unit == Unit::PerOperation;
+    let mut shown: BTreeMap<(Source, String, Family), BTreeSet<InWorkload>> = BTreeMap::new();
     let mut places: BTreeMap<(String, InWorkload), usize> = BTreeMap::new();
-    for series in found.iter().filter(|series| series.source == Source::Host) {
+    for series in found.iter().filter(|series| may_lack(series)) {
         for (&(guests, arm), blocks) in &series.values {
             for (&block, &value) in blocks {
                 let cell = (guests, arm, block);
                 if let Some(family) = Family::shown_by(&series.metric, value) {
-                    shown.entry((series.workload.clone(), family)).or_default().insert(cell);
+                    let key = (series.source, series.workload.clone(), family);
+                    shown.entry(key).or_default().insert(cell);
                 }
                 if Family::of(&series.metric) == Some(Family::Accesses) {
                     *places.entry((series.workload.clone(), cell)).or_default() += 1;
@@ -267,21 +279,23 @@ fn fill_unseen(found: &mut [Series]) {
             }
         }
     }
-    for ((workload, _), cells) in shown.iter_mut().filter(|((_, family), _)| *family == Family::Accesses) {
+    for ((_, workload, _), cells) in shown.iter_mut().filter(|((.., family), _)| *family == Family::Accesses)
+    {
         // A run with this many places has left out others, which may not be 0.
         cells
             .retain(|cell| places.get(&(workload.clone(), *cell)).is_none_or(|&places| places < MOST_PLACES));
     }
-    for series in found.iter_mut().filter(|series| series.source == Source::Host) {
+    for series in found.iter_mut().filter(|series| may_lack(series)) {
         let Some(family) = Family::of(&series.metric) else { continue };
-        for &(guests, arm, block) in shown.get(&(series.workload.clone(), family)).into_iter().flatten() {
+        let key = (series.source, series.workload.clone(), family);
+        for &(guests, arm, block) in shown.get(&key).into_iter().flatten() {
             series.values.entry((guests, arm)).or_default().entry(block).or_insert(0.0);
         }
     }
 }
 
 /// The scale on which values of this unit are compared.
-pub(super) fn scale_of(unit: Unit, values: impl IntoIterator<Item = f64>) -> Scale {
+pub(crate) fn scale_of(unit: Unit, values: impl IntoIterator<Item = f64>) -> Scale {
     let are_positive = values.into_iter().all(|value| value.is_finite() && value > 0.0);
     if unit != Unit::Percent && are_positive { Scale::Ratio } else { Scale::Difference }
 }
