@@ -187,12 +187,13 @@ fn contrast(
     }
 }
 
-/// The 95 % interval of the change in percent over blocks, each with the baseline's value and the arm's, both positive;
-/// `None` with fewer than [`MINIMUM_REPEATS`] blocks.
+/// The 95 % interval of the change over blocks, each with the baseline's value and the arm's, which are positive for
+/// ratios; `None` with fewer than [`MINIMUM_REPEATS`] blocks.
 #[must_use]
-pub fn interval_of_ratios(blocks: &[[f64; 2]]) -> Option<Interval> {
-    let steps: Vec<f64> = blocks.iter().map(|[baseline, arm]| (arm / baseline).ln()).collect();
-    Some(interval_of_mean(&steps)?.map(|end| Scale::Ratio.tell(end)))
+pub fn interval_of_changes(blocks: &[[f64; 2]], scale: Scale) -> Option<Interval> {
+    let steps: Vec<f64> =
+        blocks.iter().map(|&[baseline, arm]| scale.enter(arm) - scale.enter(baseline)).collect();
+    Some(interval_of_mean(&steps)?.map(|end| scale.tell(end)))
 }
 
 /// The events of one run or block, and the seconds or operations over which they were counted.

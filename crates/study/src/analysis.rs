@@ -29,6 +29,7 @@ pub use fingerprints::{ArmFact, Unlike};
 pub use gates::Gates;
 pub use method::{FailedRun, Method, OrderedRun, Skew};
 pub use multiplicity::{FalseAlarms, Multiplicity};
+pub(crate) use values::scale_of;
 pub use warning::Warning;
 pub use wording::{accessed, counted_reason, exit_reason};
 

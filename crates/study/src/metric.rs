@@ -42,6 +42,18 @@ pub enum Unit {
     Hertz,
 }
 
+impl Unit {
+    /// Tests whether a figure in this unit is a throughput or a latency: not a number of failures, a share, or a cost
+    /// of each operation.
+    pub(crate) fn is_of_speed(self, better: Better) -> bool {
+        match self {
+            Self::Percent | Self::PerOperation | Self::Hertz => false,
+            Self::Count => better == Better::Higher,
+            _ => better != Better::Neither,
+        }
+    }
+}
+
 /// The better direction of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -57,6 +57,7 @@ impl Plan {
         if let Some(until) = &order.until {
             check_until(until, order.repeats, found);
             self.check_metrics("order.until.metrics", &until.metrics, found);
+            self.check_default(until, found);
         }
     }
 
@@ -75,8 +76,7 @@ impl Plan {
             let unit = exits_of_which_work(name).map(|(unit, _)| unit.metric());
             unit.is_some_and(|metric| known.iter().any(|known| known.name == metric))
         };
-        let tools = self.workloads.iter().filter_map(|workload| workload.workload().ok());
-        let of_workloads: Vec<_> = tools.flat_map(|tool| tool.metrics()).collect();
+        let of_workloads = self.described();
         for (index, name) in names.iter().enumerate() {
             let is_known = is_sampled(name) || of_workloads.iter().any(|known| known.covers(name));
             if is_known || is_of_work(name, &of_workloads) {
@@ -91,6 +91,23 @@ impl Plan {
                 SAMPLED.join(", ")
             );
             found.add(&format!("{field}[{index}]"), what);
+        }
+    }
+
+    /// The figures of the valid workloads.
+    fn described(&self) -> Vec<MetricDescription> {
+        let tools = self.workloads.iter().filter_map(|workload| workload.workload().ok());
+        tools.flat_map(|tool| tool.metrics()).collect()
+    }
+
+    /// Checks that the stop rule has figures if it names none.
+    fn check_default(&self, until: &Until, found: &mut Found) {
+        let known = self.described();
+        let has_speed = known.iter().any(|figure| figure.unit.is_of_speed(figure.better));
+        if until.interval_percent.is_some() && until.metrics.is_empty() && !known.is_empty() && !has_speed {
+            let what =
+                "expected names of figures, because no workload has a throughput or a latency, found none";
+            found.add("order.until.metrics", what.to_owned());
         }
     }
 

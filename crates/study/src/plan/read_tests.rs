@@ -83,6 +83,23 @@ fn a_figure_that_no_run_has_is_refused_with_those_that_it_may_have() {
 }
 
 #[test]
+fn a_stop_rule_without_a_throughput_or_a_latency_needs_names() {
+    let text = |unit: &str, better: &str, metrics: &str| {
+        let until = format!("[order]\nuntil = {{ interval_percent = 2.0, blocks = 9{metrics} }}\n[guests]");
+        let figure = format!("unit = \"{unit}\", better = \"{better}\"");
+        GOOD.replace("[guests]", &until).replace("unit = \"count\", better = \"higher\"", &figure)
+    };
+    for (unit, better) in [("count", "higher"), ("seconds", "lower"), ("cycles", "lower")] {
+        Plan::read(&text(unit, better, ""), "p.toml").unwrap();
+    }
+    for (unit, better) in [("count", "lower"), ("percent", "lower"), ("seconds", "neither")] {
+        let found = problems(&text(unit, better, ""));
+        assert!(found[0].contains("order.until.metrics: expected names of figures"), "{found:?}");
+        Plan::read(&text(unit, better, ", metrics = [\"said\"]"), "p.toml").unwrap();
+    }
+}
+
+#[test]
 fn the_number_of_runs_is_limited_by_all_guests_and_without_a_number_of_blocks_by_the_blocks() {
     let counts: Vec<String> = (1..=120).map(|count: u32| count.to_string()).collect();
     let many = format!("name = \"on\"\nguests = {{ counts = [{}] }}", counts.join(", "));

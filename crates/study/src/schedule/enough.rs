@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stats::Interval;
-use stats::contrast::interval_of_ratios;
+use stats::contrast::interval_of_changes;
+use stats::{Interval, Scale};
 
+use crate::analysis::scale_of;
 use crate::plan::{Arm, LEAST_FOR_WIDTH};
 use crate::workload::{of_work, work};
-use crate::{Better, Cell, Metric, Plan, Run};
+use crate::{Cell, Metric, Plan, Run, Unit};
 
 /// The reason why no further block is begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,8 +47,8 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
     narrow.then_some(Enough::Narrow)
 }
 
-/// The figures of a run, by name.
-type Figures = BTreeMap<String, f64>;
+/// The figures of a run, by name and unit.
+type Figures = BTreeMap<(String, Unit), f64>;
 
 /// Tests whether the interval of each figure is narrow enough in every arm of the plan, even if all runs of one failed.
 fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterator<Item = &'a Run>) -> bool {
@@ -57,10 +58,9 @@ fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterat
         plan.arms().into_iter().partition(|arm| plan.is_baseline(arm));
     let of_baseline: Vec<u32> = baseline.iter().flat_map(counts).collect();
     // The figures that occur, by number of guests and workload.
-    let mut seen: BTreeMap<(u32, &str), BTreeSet<&str>> = BTreeMap::new();
+    let mut seen: BTreeMap<(u32, &str), BTreeSet<&(String, Unit)>> = BTreeMap::new();
     for (cell, figures) in &figures {
-        let names = figures.keys().map(String::as_str);
-        seen.entry((cell.guests, &cell.workload)).or_default().extend(names);
+        seen.entry((cell.guests, &cell.workload)).or_default().extend(figures.keys());
     }
     // The figures that were compared: otherwise a name that no run has would satisfy the rule at once.
     let mut compared = BTreeSet::new();
@@ -71,13 +71,15 @@ fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterat
             let place = |cell: &Cell| cell.guests == guests && cell.workload == workload;
             let blocks = blocks(plan, arm, figures.iter().filter(|(cell, _)| place(cell)));
             for &metric in metrics {
-                let pairs = pairs(&blocks, metric);
+                // Without values: those that have no ratio are left out of the pairs.
+                let scale = scale_of(metric.1, []);
+                let pairs = pairs(&blocks, metric, scale);
                 if !pairs.is_empty() {
-                    compared.insert(metric);
+                    compared.insert(metric.0.as_str());
                 }
                 // A figure that is always 0 in one arm has no relative change, and more blocks would not help.
                 let has_none = pairs.is_empty() && is_enough(blocks.len());
-                let is_narrow = || width(&pairs).is_some_and(|width| width <= percent);
+                let is_narrow = || width(&pairs, scale).is_some_and(|width| width <= percent);
                 if !(has_none || is_enough(pairs.len()) && is_narrow()) {
                     return false;
                 }
@@ -92,8 +94,8 @@ fn is_enough(blocks: usize) -> bool {
 }
 
 /// The width of the interval from end to end in percentage points, as in the report.
-fn width(pairs: &[[f64; 2]]) -> Option<f64> {
-    interval_of_ratios(pairs).map(Interval::width)
+fn width(pairs: &[[f64; 2]], scale: Scale) -> Option<f64> {
+    interval_of_changes(pairs, scale).map(Interval::width)
 }
 
 /// The figures of the baseline and of the arm in each block that has both.
@@ -117,23 +119,24 @@ fn blocks<'a>(
     by_block.into_values().filter_map(|[baseline, arm]| Some([baseline?, arm?])).collect()
 }
 
-/// The values of the baseline and of the arm, in blocks in which both are positive.
-fn pairs(blocks: &[[&Figures; 2]], metric: &str) -> Vec<[f64; 2]> {
+/// The values of the baseline and of the arm, for ratios in blocks in which both are positive.
+fn pairs(blocks: &[[&Figures; 2]], metric: &(String, Unit), scale: Scale) -> Vec<[f64; 2]> {
     let both = blocks.iter().filter_map(|[baseline, arm]| Some([*baseline.get(metric)?, *arm.get(metric)?]));
-    both.filter(|pair| pair.iter().all(|&value| value > 0.0)).collect()
+    let counts = |value: f64| value.is_finite() && (scale == Scale::Difference || value > 0.0);
+    both.filter(|pair| pair.iter().all(|&value| counts(value))).collect()
 }
 
-/// The figures of a run that the rule considers: the named ones, otherwise those of guests with a better direction.
+/// The figures of a run that the rule considers: the named ones, otherwise the throughputs and latencies of guests.
 fn figures(run: &Run, names: &[String]) -> Figures {
     let wanted = |metric: &Metric, of_guest: bool| match names {
-        [] => of_guest && metric.better != Better::Neither,
+        [] => of_guest && metric.unit.is_of_speed(metric.better),
         names => names.contains(&metric.name),
     };
     let guests = run.of_guests();
     let of_work = of_work(run, work(&guests));
     let host = run.host.iter().chain(&of_work).filter(|metric| wanted(metric, false));
     let guests = guests.iter().filter(|metric| wanted(metric, true));
-    guests.chain(host).map(|metric| (metric.name.clone(), metric.value)).collect()
+    guests.chain(host).map(|metric| ((metric.name.clone(), metric.unit), metric.value)).collect()
 }
 
 #[cfg(test)]

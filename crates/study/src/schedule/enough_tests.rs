@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Combine, Unit};
+use crate::{Better, Combine};
 use stats::MINIMUM_REPEATS;
 
 fn plan(until: &str) -> Plan {
@@ -148,6 +148,54 @@ fn a_figure_that_is_named_and_never_seen_keeps_the_study_going() {
     };
     assert_eq!(named("cpu.busy"), None);
     assert_eq!(named("said"), Some(Enough::Narrow));
+}
+
+#[test]
+fn failures_shares_and_exits_of_a_load_hold_nothing_up_unless_they_are_named() {
+    let runs = || {
+        let mut runs = runs(8, 0.001);
+        for (number, run) in runs.iter_mut().enumerate() {
+            let value = (number % 3 + 1) as f64;
+            for (name, unit) in
+                [("errors", Unit::Count), ("cpu.host", Unit::Percent), ("exits.HLT", Unit::PerOperation)]
+            {
+                let (name, better) = (name.to_owned(), Better::Lower);
+                run.guests[0].push(Metric { name, unit, better, combine: Combine::Sum, value });
+            }
+        }
+        runs
+    };
+    let ended = |metrics: &[&str]| {
+        let mut plan = plan("until = { interval_percent = 2.0, blocks = 40 }");
+        let until = plan.order.until.as_mut().unwrap();
+        until.metrics = metrics.iter().map(ToString::to_string).collect();
+        enough(&plan, 8, Duration::ZERO, &runs())
+    };
+    assert_eq!(ended(&[]), Some(Enough::Narrow));
+    for named in ["errors", "cpu.host", "exits.HLT"] {
+        assert_eq!(ended(&[named]), None);
+    }
+}
+
+#[test]
+fn the_intervals_of_percentages_are_in_points_as_in_the_report() {
+    let plan = plan("until = { interval_percent = 2.0, blocks = 40, metrics = [\"cpu.busy\"] }");
+    let ended = |level: f64, spread: f64| {
+        let mut runs = runs(8, 0.001);
+        for run in &mut runs {
+            let is_up = run.cell.arm["switch"] == "on" && run.cell.block % 2 == 0;
+            let (name, unit) = ("cpu.busy".to_owned(), Unit::Percent);
+            let (better, combine) = (Better::Neither, Combine::Single);
+            let value = if is_up { level + spread } else { level };
+            run.host.push(Metric { name, unit, better, combine, value });
+        }
+        enough(&plan, 8, Duration::ZERO, &runs)
+    };
+    // The intervals of ratios would be wider, or there would be none.
+    for (level, spread) in [(1.0, 0.2), (0.0, 0.2), (90.0, 2.1)] {
+        assert_eq!(ended(level, spread), Some(Enough::Narrow), "{level}");
+    }
+    assert_eq!(ended(90.0, 2.4), None);
 }
 
 #[test]

@@ -7,9 +7,9 @@ use host::Fingerprint;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Poisson, StandardNormal, StudentT};
-use stats::contrast::interval_of_ratios;
+use stats::contrast::interval_of_changes;
 use stats::student::{Error, Moments};
-use stats::{Contrast, Interval, percent};
+use stats::{Contrast, Interval, Scale, percent};
 use study::analysis::synthetic::{Made, study};
 use study::analysis::{Findings, analyse};
 use study::plan::LEAST_FOR_WIDTH;
@@ -281,7 +281,7 @@ fn coverage_where_width_ends_it(least: usize, width: f64) -> f64 {
             if pairs.len() < least {
                 continue;
             }
-            let interval = interval_of_ratios(&pairs).unwrap();
+            let interval = interval_of_changes(&pairs, Scale::Ratio).unwrap();
             if interval.width() <= width || pairs.len() == 60 {
                 break interval;
             }
