@@ -25,7 +25,7 @@ pub fn markdown(tuning: &Tuning) -> String {
             "\n## {}. {}: {}\n\n{}\n\n",
             number + 1,
             plain(&step.name),
-            ruling(step.ruling),
+            ruling(step),
             plain(&step.why)
         );
         let _ = writeln!(text, "{}", plain(&step.sentence));

@@ -14,7 +14,7 @@ pub fn terminal(tuning: &Tuning, width: usize) -> String {
     let width = width.max(NARROWEST);
     let mut text = wrapped(&printable(&format!("{}: {}", tuning.title, tuning.question)), width, "", "");
     for (number, step) in tuning.steps.iter().enumerate() {
-        let head = format!("{}. {}: {}", number + 1, step.name, ruling(step.ruling));
+        let head = format!("{}. {}: {}", number + 1, step.name, ruling(step));
         text.push('\n');
         text += &wrapped(&printable(&head), width, "", "   ");
         text += &wrapped(&printable(&step.sentence), width, "   ", "   ");

@@ -123,6 +123,21 @@ fn the_terminal_has_the_answer_last() {
 }
 
 #[test]
+fn a_confirmation_that_failed_is_no_change_and_nothing_was_reverted() {
+    let mut made = made();
+    let failed = Step { name: "tuned".to_owned(), ruling: Ruling::Failed, ..made.steps[1].clone() };
+    made.steps.push(failed);
+    for text in [markdown(&made), terminal(&made, 200)] {
+        for part in [
+            "1 of 2 changes kept: virtio. All of them together were not compared with the baseline, because runs failed.",
+            "3. tuned: not confirmed: failed",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+}
+
+#[test]
 fn what_was_not_tried_is_told_with_who_is_to_make_it() {
     for text in [markdown(&made()), terminal(&made(), 200)] {
         for part in [

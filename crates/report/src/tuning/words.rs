@@ -1,6 +1,6 @@
 //! A tuning in words, the same in every medium.
 
-use study::tuning::{Judged, Left, LeftTo, Ruling, Tuning};
+use study::tuning::{Judged, Left, LeftTo, Ruling, Step, Tuning};
 
 use crate::format::{NONE, counted};
 use crate::study::figures::{self, Measure};
@@ -26,14 +26,15 @@ pub(super) fn left(left: &Left) -> String {
     )
 }
 
-/// The ruling on a change, in words.
-pub(super) fn ruling(ruling: Ruling) -> &'static str {
-    match ruling {
+/// The ruling on a step, in words.
+pub(super) fn ruling(step: &Step) -> &'static str {
+    match step.ruling {
         Ruling::Kept => "kept",
         Ruling::Worse => "reverted: worse",
         Ruling::Mixed => "reverted: better and worse",
         Ruling::NoDifference => "reverted: no difference",
         Ruling::TooFew => "reverted: too few repeats",
+        Ruling::Failed if step.is_confirmation() => "not confirmed: failed",
         Ruling::Failed => "reverted: failed",
         Ruling::Impossible => "not tried",
         Ruling::Confirmed => "confirmed",
@@ -56,20 +57,21 @@ pub(super) fn finding(judged: &Judged) -> &'static str {
 
 /// The answer in a sentence.
 pub(super) fn answer(tuning: &Tuning) -> String {
-    let tried = tuning
-        .steps
-        .iter()
-        .filter(|step| !matches!(step.ruling, Ruling::Confirmed | Ruling::NotConfirmed))
-        .count();
+    let tried = tuning.steps.iter().filter(|step| !step.is_confirmation()).count();
     let kept = tuning.kept.len();
     let mut text = match kept {
         0 if tried == 1 => "The one change was not kept.".to_owned(),
         0 => format!("None of {} was kept.", counted(tried as u64, "change")),
         kept => format!("{kept} of {} kept: {}.", counted(tried as u64, "change"), tuning.kept.join(", ")),
     };
-    if tuning.steps.iter().any(|step| step.ruling == Ruling::NotConfirmed) {
-        text += " All of them together are not better than the baseline.";
-    }
+    let confirmation = tuning.steps.iter().find(|step| step.is_confirmation());
+    text += match confirmation.map(|step| step.ruling) {
+        Some(Ruling::NotConfirmed) => " All of them together are not better than the baseline.",
+        Some(Ruling::Failed) => {
+            " All of them together were not compared with the baseline, because runs failed."
+        }
+        _ => "",
+    };
     if !tuning.complete {
         text += " The tuning is not at its end.";
     }

@@ -26,6 +26,29 @@ pub struct FrequencyLevel {
     pub maximum: Option<Frequency>,
 }
 
+impl FrequencyLevel {
+    /// These settings over `earlier` ones.
+    ///
+    /// # Errors
+    /// If they are for other CPUs.
+    pub(crate) fn over(&self, earlier: &Self) -> Result<Self, String> {
+        if self.cpus != earlier.cpus {
+            let cpus = |level: &Self| level.cpus.clone().unwrap_or_else(|| "all".to_owned());
+            return Err(format!(
+                "frequency.cpus is {:?}, and {:?} in what was kept; give both the same CPUs",
+                cpus(self),
+                cpus(earlier)
+            ));
+        }
+        Ok(Self {
+            cpus: self.cpus.clone(),
+            governor: self.governor.clone().or_else(|| earlier.governor.clone()),
+            minimum: self.minimum.or(earlier.minimum),
+            maximum: self.maximum.or(earlier.maximum),
+        })
+    }
+}
+
 /// A governor by cpufreq's name, such as "performance".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]

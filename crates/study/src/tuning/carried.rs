@@ -6,7 +6,7 @@ use domain::{
     CpuModel, Definition, DefinitionChange, Device, DeviceKind, Edited, Files, Form, Text, TickPolicy,
 };
 use serde::{Deserialize, Serialize};
-use toml::Table;
+use toml::Value;
 
 use super::likeness::{disk, interface, likeness};
 use super::overlay::definition_of;
@@ -23,6 +23,9 @@ pub struct Carried {
     /// Kept changes that the definition cannot express, each with the reason.
     pub left: Vec<String>,
 }
+
+/// The CPU feature of KVM's clock, which a timer of the definition sets too.
+const KVM_CLOCK: &str = "kvmclock";
 
 /// The reason why guests cannot represent a VM.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +118,7 @@ fn differences(
     changes.extend(of_machine(before, after));
     changes.extend(of_disks(before, after, definition));
     changes.extend(of_interfaces(before, after, definition));
-    (changes, left(before, after))
+    (changes, left(before, after, definition))
 }
 
 /// Changes of timers and CPU features, which a plan can also set by QEMU's arguments.
@@ -134,16 +137,19 @@ fn of_machine(before: &QemuPlan, after: &QemuPlan) -> Vec<DefinitionChange> {
             changes.push(DefinitionChange::CpuFeature(name.clone(), set.value));
         }
     }
-    for (name, set) in &after.cpu.hyperv.features {
-        if before.hyperv(name) != set.value {
-            changes.push(DefinitionChange::HyperV(name.clone(), set.value));
+    let of_hyperv = |definition: &Definition| definition.cpu.hyperv.features.keys().cloned().collect();
+    let names: [BTreeSet<String>; 2] = [of_hyperv(&before), of_hyperv(&after)];
+    for name in &names[0] | &names[1] {
+        let on = after.hyperv(&name);
+        if before.hyperv(&name) != on {
+            changes.push(DefinitionChange::HyperV(name, on));
         }
     }
     let clock = |definition: &Definition| definition.timers.kvm_clock.as_ref().map(|set| set.value);
     if clock(&before) != clock(&after) {
         let on = clock(&after) != Some(false);
         let state = if on { domain::FeatureState::On } else { domain::FeatureState::Off };
-        let change = DefinitionChange::CpuFeature("kvmclock".to_owned(), state);
+        let change = DefinitionChange::CpuFeature(KVM_CLOCK.to_owned(), state);
         if !changes.contains(&change) {
             changes.push(change);
         }
@@ -211,30 +217,53 @@ fn of_interfaces(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -
 }
 
 /// Settings of the plan that differ, and that no change of a definition corresponds to.
-fn left(before: &QemuPlan, after: &QemuPlan) -> Vec<String> {
+fn left(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> Vec<String> {
+    let has_disks = before.disk().is_some() && after.disk().is_some() && disk(definition).is_some();
+    let has_interfaces = before.net().is_some() && after.net().is_some() && interface(definition).is_some();
+    let has_thread = |plan: &QemuPlan| plan.disk().is_some_and(|disk| disk.iothread);
+    let loses_thread = has_thread(before) && !has_thread(after);
+    let loses_feature = loses_feature(before, after);
     let rest = |plan: &QemuPlan| {
         let mut plan = plan.clone();
-        (plan.irqchip, plan.pit, plan.cpu) = (None, None, None);
+        plan.irqchip = None;
+        plan.pit = plan.pit.filter(|_| after.pit != Some(Pit::Discard));
+        plan.cpu = plan.cpu.filter(|_| loses_feature);
         let options = plan.machine.split(',').filter(|option| !option.starts_with("hpet="));
         plan.machine = options.collect::<Vec<_>>().join(",");
-        if let Some(disk) = &mut plan.disk {
-            (disk.bus, disk.iothread, disk.aio, disk.queues) = (DiskBus::default(), false, None, None);
+        if let Some(disk) = plan.disk.as_mut().filter(|_| has_disks) {
+            (disk.bus, disk.aio, disk.queues) = (DiskBus::default(), None, None);
+            disk.iothread &= loses_thread;
         }
-        if let Some(net) = &mut plan.net {
+        if let Some(net) = plan.net.as_mut().filter(|_| has_interfaces) {
             (net.model, net.queues) = (NetModel::default(), 1);
             if matches!(net.backend, NetBackend::Vhost | NetBackend::Tap) {
                 net.backend = NetBackend::Tap;
             }
         }
-        Table::try_from(&plan).unwrap_or_default()
+        Value::try_from(&plan).ok()
     };
-    let (before, after) = (rest(before), rest(after));
-    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let differ = keys.into_iter().filter(|key| before.get(*key) != after.get(*key));
-    let value = |key: &String| after.get(key).map_or_else(|| "nothing".to_owned(), ToString::to_string);
-    differ
-        .map(|key| format!("guests.{key} became {}; a definition has no such change.", value(key)))
-        .collect()
+    differing("guests", rest(before).as_ref(), rest(after).as_ref())
+}
+
+/// Tests whether the CPU's features can differ without a change of a definition: none gives a feature back to its CPU
+/// model.
+fn loses_feature(before: &QemuPlan, after: &QemuPlan) -> bool {
+    let (Ok(before), Ok(after)) = (definition_of(before), definition_of(after)) else { return true };
+    let mut names = before.cpu.features.keys();
+    names.any(|name| name != KVM_CLOCK && after.cpu.feature(name).is_none())
+}
+
+/// Sentences about the settings that differ, those of tables one by one.
+fn differing(name: &str, before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+    if let (Some(Value::Table(before)), Some(Value::Table(after))) = (before, after) {
+        let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let of = |key: &String| differing(&format!("{name}.{key}"), before.get(key), after.get(key));
+        return keys.into_iter().flat_map(of).collect();
+    }
+    let value = || after.map_or_else(|| "nothing".to_owned(), ToString::to_string);
+    let differ =
+        (before != after).then(|| format!("{name} became {}; a definition has no such change.", value()));
+    differ.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -124,6 +124,42 @@ fn without_a_kept_change_no_byte_differs() {
 }
 
 #[test]
+fn what_a_kept_change_removes_is_told() {
+    let line = |more: &str| {
+        format!(
+            "qemu-system-x86_64 -accel kvm -M q35,kernel-irqchip=on -global kvm-pit.lost_tick_policy=discard \
+             -cpu host,pmu=off,kvmclock=off,hv-time=on -object iothread,id=io {more}"
+        )
+    };
+    let devices = "-drive if=none,id=d,file=a.img -device virtio-blk-pci,drive=d,iothread=io \
+                   -netdev tap,id=n -device virtio-net-pci,netdev=n";
+    let left = |more: &str, over: &str| {
+        let text = Text::new("a command line", line(more));
+        let (plan, _) = plan().like(&domain::qemu::read(&text, &NoFiles).unwrap(), "it").unwrap();
+        let after = plan.base.guests.with([&over.parse().unwrap()]).unwrap();
+        carried(&plan.base.guests, &after, &text, &NoFiles, Form::Qemu).unwrap()
+    };
+    for (over, told) in [
+        ("disk = { iothread = false }", "guests.disk.iothread became false"),
+        ("disk = { bus = \"none\", iothread = false }", "guests.disk.bus became \"none\""),
+        ("net = { model = \"none\" }", "guests.net.model became \"none\""),
+        ("pit = \"on\"", "guests.pit became \"on\""),
+        ("cpu = \"host,kvmclock=off,hv-time=on\"", "guests.cpu became \"host,kvmclock=off,hv-time=on\""),
+    ] {
+        let carried = left(devices, over);
+        assert!(carried.left[0].starts_with(told), "{over}: {carried:?}");
+    }
+    // Changes that a definition has, although they remove something.
+    let carried = left(devices, "cpu = \"host,pmu=off\"");
+    assert_eq!(carried.left, Vec::<String>::new());
+    assert!(!carried.text.contains("hv-time=on") && !carried.text.contains("kvmclock=off"), "{carried:?}");
+    // The definition has no disk and no interface.
+    let carried = left("", "disk = { bus = \"ide\" }\nnet = { backend = \"vhost\" }");
+    assert!(carried.left[0].starts_with("guests.disk.bus became \"ide\""), "{carried:?}");
+    assert!(carried.left[1].starts_with("guests.net.backend became \"vhost\""), "{carried:?}");
+}
+
+#[test]
 fn a_command_line_is_tuned_as_well() {
     let line = "qemu-system-x86_64 -accel kvm -M q35 -cpu host -drive if=none,id=d,file=a.img \
                 -device virtio-blk-pci,drive=d -netdev tap,id=n -device virtio-net-pci,netdev=n";

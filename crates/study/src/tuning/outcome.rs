@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::advised::{AdvisedFor, Left};
 use super::carried::Carried;
+use super::step::TUNED;
 use stats::Contrast;
 
 use crate::analysis::Finding;
@@ -81,6 +82,13 @@ pub struct Step {
     pub folder: Option<String>,
     /// The figures.
     pub judged: Vec<Judged>,
+}
+
+impl Step {
+    /// Tests whether it is not a change, but the comparison of all kept changes with the baseline.
+    pub fn is_confirmation(&self) -> bool {
+        self.name == TUNED
+    }
 }
 
 /// The ruling on a change.

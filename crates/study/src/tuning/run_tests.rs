@@ -97,6 +97,15 @@ fn a_step_that_fails_costs_itself_alone() {
 }
 
 #[test]
+fn a_confirmation_that_fails_is_no_change() {
+    let mut script = Script::new(&[Some(10.0), Some(-10.0), Some(10.0), None]);
+    let Ok(tuning) = tune(&plan(), "local", &mut script);
+    assert_eq!(rulings(&tuning)[3], Ruling::Failed);
+    let are: Vec<bool> = tuning.steps.iter().map(Step::is_confirmation).collect();
+    assert_eq!((are, tuning.kept.len()), (vec![false, false, false, true], 2));
+}
+
+#[test]
 fn an_interrupted_tuning_is_not_complete_and_tells_what_it_has() {
     let mut script = Script::new(&[Some(10.0)]);
     let Ok(tuning) = tune(&plan(), "local", &mut script);

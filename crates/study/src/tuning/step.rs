@@ -33,7 +33,7 @@ impl Best {
     /// values of its settings, or sets the module's switch to another value than on.
     ///
     /// # Errors
-    /// If the guests are not valid with it.
+    /// If the guests or the host's settings are not valid with it.
     pub(super) fn with(&self, change: &Level) -> Result<Self, String> {
         let over = change.guest_settings();
         let base = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
@@ -47,7 +47,7 @@ impl Best {
         if let Some(problem) = guests.problems().into_iter().next() {
             return Err(problem);
         }
-        Ok(Self { guests, host: Level { inhibit, ..both(&self.host, change) } })
+        Ok(Self { guests, host: Level { inhibit, ..both(&self.host, change)? } })
     }
 
     /// A level with all settings of the guests, so that it does not depend on those of the plan.
@@ -117,7 +117,10 @@ pub(super) fn empty(name: &str) -> Level {
 }
 
 /// The host's settings of both levels, the second overriding the first.
-fn both(first: &Level, second: &Level) -> Level {
+///
+/// # Errors
+/// If both set frequencies that do not go together.
+fn both(first: &Level, second: &Level) -> Result<Level, String> {
     let mut level = first.clone();
     for (module, parameters) in &second.module_parameters {
         level.module_parameters.entry(module.clone()).or_default().extend(parameters.clone());
@@ -125,9 +128,17 @@ fn both(first: &Level, second: &Level) -> Level {
     level.files.extend(second.files.clone());
     level.kernel_settings.extend(second.kernel_settings.clone());
     level.commands.extend(second.commands.iter().cloned());
-    level.frequency = second.frequency.clone().or(level.frequency);
+    level.frequency = match (&second.frequency, level.frequency) {
+        (Some(later), Some(earlier)) => {
+            let frequency = Some(later.over(&earlier)?);
+            let together = Level { frequency: frequency.clone(), ..empty(&second.name) };
+            together.check().map_err(|bad| bad.to_string())?;
+            frequency
+        }
+        (later, earlier) => later.clone().or(earlier),
+    };
     level.interrupt_virtualization = second.interrupt_virtualization.or(level.interrupt_virtualization);
-    level
+    Ok(level)
 }
 
 #[cfg(test)]

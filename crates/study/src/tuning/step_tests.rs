@@ -99,6 +99,24 @@ fn a_kept_inhibit_is_expected_of_both_arms_of_later_steps() {
 }
 
 #[test]
+fn a_second_change_of_frequencies_keeps_the_rest_of_the_first() {
+    let plan = plan();
+    let of = |frequency: &str| level(&format!("name = \"cap\"\nfrequency = {{ {frequency} }}"));
+    let best = Best::of(&plan.base).with(&of("governor = \"performance\", maximum = \"2GHz\"")).unwrap();
+    let both = best.with(&of("minimum = \"1GHz\"")).unwrap();
+    let merged = of("governor = \"performance\", minimum = \"1GHz\", maximum = \"2GHz\"").frequency;
+    assert_eq!(both.host.frequency, merged);
+    assert_eq!(both.with(&plan.changes[1].level).unwrap().host.frequency, merged);
+    for (conflict, told) in [
+        ("minimum = \"3GHz\"", "expected no more than the maximum"),
+        ("cpus = \"1\", minimum = \"1GHz\"", "frequency.cpus is \"1\", and \"all\" in what was kept"),
+    ] {
+        let error = step(&plan.base, &best, &of(conflict)).unwrap_err();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
 fn guests_that_override_inhibit_do_so_in_later_steps_too() {
     let plan = plan();
     let change =
