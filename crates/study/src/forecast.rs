@@ -7,9 +7,9 @@ use std::time::Duration;
 use host::Root;
 use serde::Serialize;
 
-use super::plan::Plan;
-use super::schedule::Schedule;
-use super::workload::{Place, Scene, Workload as _, WorkloadPlan};
+use super::plan::{Plan, StepLimits};
+use super::schedule::{ArmRuns, Schedule};
+use super::workload::{Place, WorkloadPlan};
 use guests::{GuestPlan, pass_through_obstacle};
 
 /// The approximate boot time of a guest with the guest image on hardware.
@@ -128,24 +128,36 @@ pub fn forecast(plan: &Plan, host: &Host) -> Forecast {
         runs: u64::from(schedule.runs_per_block()) * times,
         warm_up_runs: warm_ups * times,
         guest_starts,
-        seconds_about: seconds(plan, &schedule, WorkloadPlan::typical) * times
-            + guest_starts * GUEST_START.as_secs(),
-        seconds_at_most: seconds(plan, &schedule, longest) * times + guest_starts * GUEST_START.as_secs(),
+        seconds_about: typical(plan, &schedule) * times + guest_starts * GUEST_START.as_secs(),
+        seconds_at_most: longest(plan, &schedule).saturating_mul(times),
         missing_programs: missing(plan, host),
         rights: rights(plan, host),
         obstacles: host.xen.as_deref().map(|root| obstacles(plan, root)).unwrap_or_default(),
     }
 }
 
-/// The seconds of one block; `one` is the duration of a workload's run.
-fn seconds(plan: &Plan, schedule: &Schedule, one: impl Fn(&WorkloadPlan) -> Duration) -> u64 {
-    let all: Duration = plan.workloads.iter().map(one).sum();
+/// The approximate seconds of one block without the starts of guests.
+fn typical(plan: &Plan, schedule: &Schedule) -> u64 {
+    let all: Duration = plan.workloads.iter().map(WorkloadPlan::typical).sum();
     let all = all.as_secs().saturating_mul(u64::from(1 + plan.order.warm_up));
     all.saturating_mul(schedule.counts_per_block())
 }
 
-fn longest(workload: &WorkloadPlan) -> Duration {
-    workload.steps(&Scene::default()).run.iter().map(|step| step.limit).max().unwrap_or_default()
+/// The seconds of one block in which every step takes as long as its limit. A guest is started once for an arm, and
+/// prepared once for each workload of it.
+fn longest(plan: &Plan, schedule: &Schedule) -> u64 {
+    let limits: Vec<StepLimits> = plan.workloads.iter().map(|workload| StepLimits::of(workload)).collect();
+    let sum = |one: fn(&StepLimits) -> Duration| limits.iter().map(one).sum::<Duration>().as_secs();
+    let (prepare, run) = (sum(|limits| limits.prepare), sum(|limits| limits.run));
+    let of_guests = |runs: &ArmRuns| {
+        let most = runs.slots.last().map_or(0, |slot| slot.cell.guests);
+        let started = runs.guests.start_limit().as_secs().saturating_mul(u64::from(most));
+        // Without guests the host prepares itself.
+        started.saturating_add(prepare.saturating_mul(u64::from(most.max(1))))
+    };
+    let guests = schedule.block(0).iter().map(of_guests).fold(0, u64::saturating_add);
+    let runs = run.saturating_mul(u64::from(1 + plan.order.warm_up));
+    runs.saturating_mul(schedule.counts_per_block()).saturating_add(guests)
 }
 
 fn all_guests(plan: &Plan) -> Vec<GuestPlan> {
@@ -266,6 +278,19 @@ mod tests {
         // 192 runs of 6 s (5 tests with two passes over 100 MB), and the guests' starts.
         assert_eq!(forecast.seconds_about, 192 * 6 + 960);
         assert!(forecast.seconds_at_most > forecast.seconds_about);
+    }
+
+    #[test]
+    fn the_longest_time_is_that_of_all_steps() {
+        let text = include_str!("plan/small.toml")
+            .replace("kind = \"host\"", "kind = \"qemu\"\nstart_limit = \"60s\"")
+            .replace("script = \"echo 1\"", "script = \"echo 1\"\nprepare = \"true\"")
+            .replace("script = ", "duration = \"10s\"\nscript = ");
+        let plan = Plan::read(&text, "small.toml").unwrap();
+        // The limit of a step is 140 s. In each of two arms and blocks two guests start and are prepared for one
+        // workload. For each of two numbers of guests two workloads run, after a warm-up.
+        let of_arm = 2 * 60 + 2 * 140 + 2 * 2 * 2 * 140;
+        assert_eq!(forecast(&plan, &Host::default()).seconds_at_most, 4 * of_arm);
     }
 
     #[test]

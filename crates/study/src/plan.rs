@@ -12,6 +12,7 @@ mod shipped;
 
 pub use arms::Arm;
 pub(crate) use check::not_a_name;
+pub(crate) use limit::StepLimits;
 pub use order::{LEAST_FOR_WIDTH, Order, Until};
 pub use problem::{BadPlan, Problem};
 pub(crate) use read::from_toml;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Plan;
-use crate::workload::{Scene, Step, Workload};
+use crate::workload::{Scene, Workload};
 use guests::GuestPlan;
 
 /// The time for other work of a run: starting shells and samplers, checking the levels. It takes long on an emulated
@@ -12,17 +12,33 @@ const BESIDE: Duration = Duration::from_secs(120);
 /// The time between runs: applying levels and ending guests, including the wait for a module that is in use.
 const BETWEEN: Duration = Duration::from_secs(600);
 
+/// The limits of a workload's steps.
+pub(crate) struct StepLimits {
+    /// The preparation of one guest.
+    pub(crate) prepare: Duration,
+    /// The warm-up or the measured run, in all guests at once.
+    pub(crate) run: Duration,
+}
+
+impl StepLimits {
+    pub(crate) fn of(workload: &dyn Workload) -> Self {
+        let steps = workload.steps(&Scene::default());
+        Self {
+            prepare: steps.prepare.iter().map(|step| step.limit).sum(),
+            run: steps.run.iter().map(|step| step.limit).max().unwrap_or_default(),
+        }
+    }
+}
+
 impl Plan {
     /// The time limit of one attempt at a run, including the guests' start, preparation and warm-up: `order.run_limit`,
     /// or the sum of their limits.
     pub(crate) fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &dyn Workload) -> Duration {
         let derived = || {
-            let steps = workload.steps(&Scene::default());
-            let sum: Duration = steps.prepare.iter().map(|step| step.limit).sum();
-            let longest = |steps: &[Step]| steps.iter().map(|step| step.limit).max().unwrap_or_default();
-            let run = longest(&steps.run) + BESIDE;
+            let StepLimits { prepare, run } = StepLimits::of(workload);
+            let runs = (run + BESIDE) * self.order.warm_up.saturating_add(1);
             // Guests may start one after the other.
-            guests.start_limit() * count + sum * count + run * self.order.warm_up.saturating_add(1) + BESIDE
+            guests.start_limit() * count + prepare * count.max(1) + runs + BESIDE
         };
         self.order.run_limit.map_or_else(derived, crate::Span::duration)
     }

@@ -113,7 +113,6 @@ pub(super) struct ThreadsSpent {
     pub(super) by_work: BTreeMap<(usize, Work), ThreadTimes>,
     /// The total lifetime of vCPU threads in the intervals, in nanoseconds: the base of their waiting share.
     pub(super) vcpu_time_ns: u64,
-    ended: BTreeMap<usize, u64>,
     went_back: u64,
 }
 
@@ -121,10 +120,7 @@ impl ThreadsSpent {
     /// Adds the times between two readings that are `elapsed_ns` apart.
     pub(super) fn add(&mut self, before: &ThreadReading, after: &ThreadReading, elapsed_ns: u64) {
         for (key, (work, earlier)) in before {
-            let Some((_, later)) = after.get(key) else {
-                *self.ended.entry(key.0).or_default() += 1;
-                continue;
-            };
+            let Some((_, later)) = after.get(key) else { continue };
             match later.since(earlier) {
                 Some(more) => {
                     self.by_work.entry((key.0, *work)).or_default().add(&more);

@@ -102,7 +102,8 @@ fn sampling(findings: &Findings) -> String {
         return "not measured".to_owned();
     }
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    format!("{mean:.2} % of one CPU on average, {:.2} % at most", values.iter().copied().fold(0.0, f64::max))
+    let most = values.iter().copied().fold(0.0, f64::max);
+    format!("{mean:.2} % of the host's CPUs on average, {most:.2} % at most")
 }
 
 fn arms(findings: &Findings) -> Markup {
