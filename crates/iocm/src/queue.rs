@@ -131,6 +131,11 @@ impl Queue {
         self.handler.in_flight()
     }
 
+    /// Tests whether all requests that [`Virtqueue::base`] counts as taken have completed.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.in_flight() == 0 && !self.virtqueue.has_again()
+    }
+
     /// The kick eventfd.
     #[must_use]
     pub fn kick(&self) -> Option<BorrowedFd<'_>> {
@@ -157,6 +162,13 @@ impl Queue {
     /// Resumes requests that were taken, for at most `budget` units, and takes no new ones.
     pub(crate) fn resume(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
         let work = self.handler.resume(&mut self.virtqueue, submitter, budget);
+        self.after_use();
+        work
+    }
+
+    /// Does the same, and takes the requests of an earlier back-end, even if it is disabled: see [`Self::is_drained`].
+    pub(crate) fn drain(&mut self, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        let work = self.handler.drain(&mut self.virtqueue, submitter, budget);
         self.after_use();
         work
     }

@@ -208,7 +208,6 @@ impl Session {
         {
             return Err(ConnectionError::NoQueue(index, self.vrings.len()));
         }
-        let has_reply = request.as_ref().is_ok_and(Self::has_reply);
         let reply = request.and_then(|request| self.reply(request));
         let acknowledges = header.needs_reply() && self.protocol.has(ProtocolFeatures::REPLY_ACK);
         match reply {
@@ -222,7 +221,7 @@ impl Session {
             Err(error) => {
                 let code = header.code;
                 self.backend.log.warn(|| format!("A front-end's request {code} is refused: {error}"));
-                match has_reply {
+                match header.has_reply() {
                     // The front-end waits for a reply with a payload, which an error cannot give.
                     true => Err(ConnectionError::NoReply(code)),
                     false if acknowledges => connection.reply(header.code, &1_u64.to_ne_bytes(), None),

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 pub use backoff::{DEFAULT_NAP_NS, Polling};
 pub use mailbox::Routes;
+pub(crate) use share::WEIGHTS;
 pub use uring::io_uring;
 
 /// The options of a worker.
@@ -153,7 +154,7 @@ impl Worker {
         self.ask(|reply| Command::HandOver { queues, reply })
     }
 
-    /// Takes a queue away once it has no requests in flight. Until then the queue takes no new ones.
+    /// Takes a queue away once all requests that were taken have completed. Until then the queue takes no new ones.
     ///
     /// # Errors
     /// [`WorkerError::Gone`].

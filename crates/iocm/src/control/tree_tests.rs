@@ -66,6 +66,8 @@ fn writing_asks_for_actions() {
         ("d.1/limits/bytes_per_second", "7", Operation::LimitBytes(1, 7)),
         ("vq.1.1/worker", "w.3", Operation::MoveQueues(vec![queue], 3)),
         ("vq.1.1/weight", "300", Operation::Weigh(queue, 300)),
+        ("vq.1.1/weight", "4", Operation::Weigh(queue, 4)),
+        ("vq.1.1/weight", "800", Operation::Weigh(queue, 800)),
         ("vq.1.1/poll", "always", Operation::PollQueue(queue, true)),
     ] {
         assert_eq!(asked(path, text), Ok(wanted), "{path}");
@@ -84,8 +86,8 @@ fn what_cannot_be_is_refused_by_its_kind() {
         ("w.0", "1", Errno::IsDirectory),
         ("w.0/cpu/x", "1", Errno::NotDirectory),
         ("vq.1.2/weight", "1", Errno::Missing),
-        ("vq.1.1/weight", "0", Errno::Invalid),
-        ("vq.1.1/weight", "10001", Errno::Invalid),
+        ("vq.1.1/weight", "3", Errno::Invalid),
+        ("vq.1.1/weight", "801", Errno::Invalid),
         ("vq.1.1/worker", "d.1", Errno::Invalid),
         ("d.1/size", "-1", Errno::Invalid),
         ("devices/create", "{}", Errno::Invalid),

@@ -51,6 +51,13 @@ impl Header {
         self.flags & NEED_REPLY != 0
     }
 
+    /// Tests whether the request has a reply of its own, besides the one of `REPLY_ACK`: those that get something, and
+    /// `SET_LOG_BASE`.
+    #[must_use]
+    pub(crate) const fn has_reply(&self) -> bool {
+        matches!(self.code, 1 | 6 | 11 | 15 | 17 | 24 | 31 | 36 | 40)
+    }
+
     /// Tests for a request of this version of the protocol.
     #[must_use]
     pub(crate) const fn is_request(&self) -> bool {

@@ -130,6 +130,12 @@ pub trait Handler: Send {
         WorkDone::default()
     }
 
+    /// Does the same, and takes the requests that an earlier back-end took, whatever the limits: whoever stops the queue
+    /// waits.
+    fn drain(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        self.resume(queue, submitter, budget)
+    }
+
     /// The number of requests that were submitted and have not completed.
     fn in_flight(&self) -> usize;
 

@@ -92,6 +92,19 @@ impl Virtqueue {
             false => self.ring.pop(chain),
             true => self.pop_and_record(chain),
         };
+        self.is_taken(popped)
+    }
+
+    /// Takes the next request that an earlier back-end took into `chain`. `false` when there is none, or the ring is broken.
+    pub(crate) fn pop_again(&mut self, chain: &mut Chain) -> bool {
+        if !self.has_again() {
+            return false;
+        }
+        let popped = self.resubmit(chain);
+        self.is_taken(popped)
+    }
+
+    fn is_taken(&mut self, popped: Result<bool, RingError>) -> bool {
         match popped {
             Ok(popped) => popped && !self.loses_page(),
             Err(error) => {
@@ -128,7 +141,8 @@ impl Virtqueue {
         self.broken = Some(why);
     }
 
-    fn pop_and_record(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
+    #[inline]
+    fn resubmit(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
         self.settle();
         self.suspect = false;
         while let Some(Again { id, descriptors }) = self.again.pop() {
@@ -146,6 +160,13 @@ impl Virtqueue {
                 Ring::Split(ring) => ring.collect(id, chain)?,
                 Ring::Packed(ring) => ring.collect_again(id, &descriptors, chain)?,
             }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn pop_and_record(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
+        if self.resubmit(chain)? {
             return Ok(true);
         }
         // The entries of a packed ring's inflight memory become free only when the driver sees the used buffers.
@@ -269,6 +290,11 @@ impl Virtqueue {
     #[must_use]
     pub(crate) fn has_more(&self) -> bool {
         self.broken.is_none() && (self.ring.has_more() || !self.again.is_empty())
+    }
+
+    /// Tests whether requests that an earlier back-end took are still to be resubmitted.
+    pub(crate) fn has_again(&self) -> bool {
+        self.broken.is_none() && !self.again.is_empty()
     }
 
     /// The number of descriptors of the ring.

@@ -24,22 +24,6 @@ fn number(value: u64) -> Reply {
 }
 
 impl Session {
-    /// Tests whether a request has a reply of its own, besides the one of `REPLY_ACK`.
-    pub(super) const fn has_reply(request: &Request) -> bool {
-        matches!(
-            request,
-            Request::GetFeatures
-                | Request::GetVringBase(_)
-                | Request::GetProtocolFeatures
-                | Request::GetQueueNum
-                | Request::GetConfig { .. }
-                | Request::GetInflightFd(_)
-                | Request::GetMaxMemSlots
-                | Request::GetStatus
-                | Request::SetLogBase { .. }
-        )
-    }
-
     pub(super) fn reply(&mut self, request: Request) -> Result<Reply, RequestError> {
         match request {
             Request::GetFeatures => Ok(number(self.offered())),

@@ -402,6 +402,33 @@ fn what_cannot_be_is_refused_and_the_front_end_stays() {
 }
 
 #[test]
+fn what_cannot_be_read_ends_the_connection_if_the_front_end_waits_for_a_reply() {
+    let (backend, pool) = (null(1), pool());
+    // The configuration without its bytes, half a ring, no description, and a log without its file.
+    let config = [0_u32, 8, 0].map(u32::to_ne_bytes).concat();
+    for (code, payload) in [(24, &config[..]), (11, &[0; 4][..]), (31, &[][..]), (6, &[0; 16][..])] {
+        let (mut front, outcome) = connect(&backend, &pool);
+        front.send(code, 1, payload, &[]).unwrap();
+        assert!(front.receive().is_err());
+        assert!(matches!(outcome.join().unwrap(), Err(ConnectionError::NoReply(is)) if is == code));
+    }
+}
+
+#[test]
+fn a_queue_that_cannot_start_does_not_stop_those_after_it() {
+    let (backend, pool) = (null(2), pool());
+    let mut driver = BlockDriver::new(64, FEATURES);
+    let (mut front, _outcome) = connect(&backend, &pool);
+    front.negotiate(&driver.driver, 0).unwrap();
+    assert!(!front.start(0, &driver.driver.layout(), 63, 0).unwrap(), "no size of a ring");
+    assert!(front.start(1, &driver.driver.layout(), 64, 0).unwrap());
+    assert!(!front.share(&driver.driver).unwrap(), "the first queue is refused again");
+    driver.submit(8, 0, &[], 20).unwrap();
+    front.kick().unwrap();
+    assert_eq!(wait(&mut driver).1, 0);
+}
+
+#[test]
 fn a_front_end_with_more_queues_than_the_device_is_turned_away() {
     let (backend, pool) = (null(1), pool());
     let (mut front, outcome) = connect(&backend, &pool);

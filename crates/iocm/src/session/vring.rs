@@ -116,7 +116,7 @@ impl Session {
         Ok(())
     }
 
-    /// Stops serving a queue once its requests in flight have completed. Its state is kept.
+    /// Stops serving a queue once all requests that were taken have completed. Its state is kept.
     pub(super) fn pause(&mut self, index: usize) {
         let backend = &self.backend.queues[index];
         let ring = &mut self.vrings[index];
@@ -152,8 +152,8 @@ impl Session {
     ) -> Result<(), RequestError> {
         (0..self.vrings.len()).for_each(|index| self.pause(index));
         let outcome = change(self);
-        let started = (0..self.vrings.len()).try_for_each(|index| self.start(index));
-        outcome.and(started)
+        // One that cannot start does not stop the others.
+        (0..self.vrings.len()).map(|index| self.start(index)).fold(outcome, Result::and)
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct QueueEntry {
     /// The number of polls in a row that found nothing, and the time of the last that found something, nanoseconds.
     pub(super) empty_polls: u32,
     pub(super) last_found: u64,
-    /// The channel for the queue once its requests in flight have completed.
+    /// The channel for the queue once all requests that were taken have completed.
     pub(super) draining: Option<Reply<Option<Queue>>>,
 }
 
@@ -191,11 +191,16 @@ pub(super) fn serve(
     found
 }
 
-/// Resumes the requests in flight of a queue that takes no new ones.
+/// Resumes the requests in flight of a queue that takes no new ones. One that is being drained also resubmits those of an
+/// earlier back-end.
 pub(super) fn resume(entry: &mut QueueEntry, uring: &mut Uring, signals: &mut Signals, crowded: bool) {
     let budget = entry.share.turn(entry.queue.weight);
     let key = entry.queue.key;
-    let work = entry.queue.resume(&mut uring.submitter(key).crowded(crowded), budget);
+    let mut submitter = uring.submitter(key).crowded(crowded);
+    let work = match entry.draining {
+        None => entry.queue.resume(&mut submitter, budget),
+        Some(_) => entry.queue.drain(&mut submitter, budget),
+    };
     entry.queue.publish();
     entry.queue.wake(|file| signals.add(file));
     entry.waiting = entry.queue.has_waiting();

@@ -147,7 +147,8 @@ impl Run {
             if self.draining > 0 && self.signals.flush() {
                 self.hand_back_drained();
             }
-            let is_ending = self.stopping.is_some() && !self.entries.iter().any(|entry| entry.waiting);
+            let goes_on = |entry: &QueueEntry| entry.waiting || entry.draining.is_some();
+            let is_ending = self.stopping.is_some() && !self.entries.iter().any(goes_on);
             if is_ending && self.uring.in_flight == 0 && self.signals.flush() {
                 break;
             }
@@ -249,7 +250,7 @@ impl Run {
             let entry = &mut self.entries[index];
             let is_idle = !entry.polling_now && !entry.kicked;
             if is_idle || entry.throttled_until > now || entry.draining.is_some() || is_ending {
-                if entry.waiting {
+                if entry.waiting || entry.draining.is_some() {
                     let crowded = self.recent.others(entry.queue.key, now);
                     resume(entry, &mut self.uring, &mut self.signals, crowded);
                 }
@@ -402,7 +403,7 @@ impl Run {
     }
 
     fn hand_back_drained(&mut self) {
-        let is_ready = |entry: &QueueEntry| entry.draining.is_some() && entry.queue.in_flight() == 0;
+        let is_ready = |entry: &QueueEntry| entry.draining.is_some() && entry.queue.is_drained();
         while let Some(index) = self.entries.iter().position(is_ready) {
             let mut entry = self.remove(index);
             if let Some(reply) = entry.draining.take() {
@@ -474,7 +475,7 @@ impl Run {
                 COMMANDS => {
                     let _ = rustix::io::read(self.mailbox.wake(), &mut [0; 8]);
                 }
-                COMPLETIONS => {}
+                COMPLETIONS => self.uring.clear(),
                 event => {
                     let Some(&index) = self.indexes.get(&QueueKey(event & !SOURCE)) else { continue };
                     let entry = &mut self.entries[index];

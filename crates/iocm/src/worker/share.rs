@@ -4,13 +4,18 @@ use crate::queue::WorkDone;
 
 /// The units that a queue of the default weight gets in a turn.
 const QUANTUM: i64 = 32;
-/// The most units that a queue gets at once, whatever its weight.
+/// The most units that a queue gets at once.
 const MAX: i64 = 256;
+/// The parts of a unit, so that weights need no rounding.
+const PARTS: i64 = crate::queue::DEFAULT_WEIGHT as i64;
+
+/// The valid weights: with the least a turn is a unit at least, with the greatest [`MAX`].
+pub(crate) const WEIGHTS: std::ops::RangeInclusive<u32> = 4..=800;
 
 /// The deficit counter of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Share {
-    /// The units that are left; negative after a turn that was more work than its budget.
+    /// The parts of units that are left; negative after a turn that was more work than its budget.
     credit: i64,
 }
 
@@ -18,15 +23,14 @@ impl Share {
     /// The budget of this turn; 0 while a deficit is paid back.
     #[inline]
     pub(super) fn turn(&mut self, weight: u32) -> u32 {
-        let quantum = (QUANTUM * i64::from(weight) / i64::from(crate::queue::DEFAULT_WEIGHT)).max(1);
-        self.credit = (self.credit + quantum).min(quantum.max(MAX));
-        u32::try_from(self.credit.clamp(0, MAX)).unwrap_or(0)
+        self.credit = (self.credit + QUANTUM * i64::from(weight)).min(MAX * PARTS);
+        u32::try_from(self.credit / PARTS).unwrap_or(0)
     }
 
     /// Subtracts the work of a turn. An empty queue saves nothing for later.
     #[inline]
     pub(super) fn used(&mut self, work: WorkDone, more: bool) {
-        self.credit -= i64::from(work.units());
+        self.credit -= i64::from(work.units()) * PARTS;
         if !more && self.credit > 0 {
             self.credit = 0;
         }
@@ -69,9 +73,14 @@ mod tests {
 
     #[test]
     fn weights_divide() {
-        let [a, b] = compete((300, 0), (100, 0));
-        assert_eq!(a.0, 3 * b.0);
+        for weight in [4, 5, 9, 99, 100, 300, 800] {
+            let [a, b] = compete((weight, 0), (100, 0));
+            let wanted = b.0 * u64::from(weight) / 100;
+            assert!(wanted - a.0 <= 1, "{} of {wanted} at weight {weight}", a.0);
+        }
         assert!(compete((1, 0), (100, 0))[0].0 > 0, "nobody starves");
+        let first = |weight: &u32| Share::default().turn(*weight);
+        assert_eq!((first(WEIGHTS.start()), first(WEIGHTS.end())), (1, MAX as u32));
     }
 
     #[test]

@@ -77,11 +77,15 @@ impl Threads {
     pub(super) fn next_completion(&self) -> Option<(u64, i32)> {
         let ended = self.shared.inner().ended.pop_front();
         if ended.is_none() {
-            let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
-            // A completion before the eventfd was read is found here; one after it makes the eventfd readable again.
+            self.clear();
             return self.shared.inner().ended.pop_front();
         }
         ended
+    }
+
+    /// Reads the eventfd. A completion before that is found afterwards; one after it makes the eventfd readable again.
+    pub(super) fn clear(&self) {
+        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
     }
 }
 

@@ -66,6 +66,14 @@ impl Uring {
         }
     }
 
+    /// Makes [`Self::file`] unreadable until the next completion. Those before it are to be taken afterwards; a ring's file
+    /// is readable until they are.
+    pub(super) fn clear(&self) {
+        if let Kind::Threads(threads) = &self.kind {
+            threads.clear();
+        }
+    }
+
     /// The submitter for the queue `key`.
     #[inline]
     pub(super) fn submitter(&mut self, key: QueueKey) -> Submitter<'_> {

@@ -274,6 +274,8 @@ fn parts_are_given_up_and_made_zero() {
         stored[8192..8704].iter().all(|byte| *byte == 0)
             && stored[8704..0x4000].iter().all(|byte| *byte == 7)
     );
+    assert_eq!(answer(11, &range(8, 8, 1)), 2, "a flag that only zeroes may have");
+    assert_eq!(std::fs::read(file.path()).unwrap(), stored);
     assert_eq!(answer(11, &range(8, 8, 0)), 0);
     assert_eq!(answer(11, &range(2048, 1, 0)), 1, "beyond the end");
     assert_eq!(answer(13, &range(0, 1, 2)), 2, "a flag that means nothing");
@@ -351,18 +353,22 @@ fn a_hostile_queue_is_given_up_and_others_go_on() {
 
 #[test]
 fn a_worker_without_work_does_not_run() {
-    let routes = Routes::new();
-    let worker = worker(&routes, Polling::default());
-    let (mut guest, queue) = Guest::new(&null(), FEATURES);
-    worker.add(queue);
-    for _ in 0..2000 {
-        guest.submit(0, 0, &[], 512).unwrap();
-        guest.ended();
+    let (_file, disk) = disk(1 << 20);
+    for (device, without_uring) in [(null(), false), (disk, true)] {
+        let routes = Routes::new();
+        let options = WorkerOptions { without_uring, ..WorkerOptions::default() };
+        let worker = Worker::start(0, &options, &routes).unwrap();
+        let (mut guest, queue) = Guest::new(&device, FEATURES);
+        worker.add(queue);
+        for _ in 0..2000 {
+            guest.submit(1, 0, &[1; 512], 0).unwrap();
+            guest.ended();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let before = worker.counters().read();
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(worker.counters().read().sweeps, before.sweeps, "without io_uring: {without_uring}");
     }
-    std::thread::sleep(Duration::from_millis(50));
-    let before = worker.counters().read();
-    std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(worker.counters().read().sweeps, before.sweeps);
 }
 
 #[test]
@@ -381,17 +387,15 @@ fn a_limit_holds_a_device_back() {
     assert!(began.elapsed() > Duration::from_millis(150), "{:?}", began.elapsed());
 }
 
-/// A back-end was killed with more in flight than a queue that shares its worker may have. Its driver does not kick for
-/// that again.
-#[test]
-fn all_that_an_earlier_back_end_took_is_done_beside_others() {
-    let (_file, device) = disk(8 << 20);
-    let (mut guest, mut killed) = Guest::new(&device, FEATURES);
+/// A queue whose last back-end was killed with 60 requests in flight.
+fn after_a_kill(device: &Arc<BlockDevice>, features: RingFeatures) -> (Guest, Queue) {
+    let (mut guest, mut killed) = Guest::new(device, features);
     let records = crate::testing::memory_file(InflightMemory::bytes(1, 64));
-    let records = || InflightMemory::map(&records, 0, 1, 64).unwrap().queue(0, 64, false).unwrap();
+    let records = || InflightMemory::map(&records, 0, 1, 64).unwrap().queue(0, 64, features.packed).unwrap();
     killed.track_inflight(records()).unwrap();
     for number in 0..60 {
-        guest.driver.submit(0, number * 64, &[], 32 << 10).unwrap();
+        // A worker may carry out reads at once.
+        guest.driver.submit(1, number * 64, &[1; 32 << 10], 0).unwrap();
     }
     let mut made = VecDeque::new();
     let key = killed.key;
@@ -405,6 +409,15 @@ fn all_that_an_earlier_back_end_took_is_done_beside_others() {
     let ring = guest.driver.driver.ring().unwrap();
     let mut next = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::clone(&guest.state));
     next.track_inflight(records()).unwrap();
+    (guest, next)
+}
+
+/// A back-end was killed with more in flight than a queue that shares its worker may have. Its driver does not kick for
+/// that again.
+#[test]
+fn all_that_an_earlier_back_end_took_is_done_beside_others() {
+    let (_file, device) = disk(8 << 20);
+    let (mut guest, next) = after_a_kill(&device, FEATURES);
     let routes = Routes::new();
     // No request completes during its submission.
     let options = WorkerOptions { without_uring: true, polling: Polling::Never, ..WorkerOptions::default() };
@@ -418,6 +431,47 @@ fn all_that_an_earlier_back_end_took_is_done_beside_others() {
         assert_eq!(guest.ended().1, 0);
     }
     assert_eq!(worker.stop().unwrap().len(), 2);
+}
+
+/// A queue that stops says how many requests it has taken: nobody else will do those.
+#[test]
+fn what_an_earlier_back_end_took_is_done_before_a_queue_stops_whatever_holds_it_back() {
+    for (packed, enabled) in [(false, true), (true, true), (false, false), (true, false)] {
+        let (_file, device) = disk(8 << 20);
+        let (mut guest, mut next) = after_a_kill(&device, RingFeatures { packed, ..FEATURES });
+        device.limits()[0][1].set(1);
+        device.limits()[0][1].take(1 << 40);
+        next.enabled = enabled;
+        let key = next.key;
+        let routes = Routes::new();
+        let worker = worker(&routes, Polling::default());
+        worker.add(next);
+        // A new one is left to the next back-end.
+        guest.submit(0, 0, &[], 512).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(guest.driver.ended().is_none(), "it is held back");
+        let base = worker.take_drained(key).unwrap().unwrap().virtqueue.base();
+        assert_eq!(
+            std::iter::from_fn(|| guest.driver.ended()).count(),
+            60,
+            "packed {packed}, enabled {enabled}"
+        );
+        let seen = u32::from(guest.driver.driver.given_back());
+        assert_eq!(base, if packed { seen | seen << 16 } else { seen });
+    }
+}
+
+#[test]
+fn a_broken_queue_stops_without_what_an_earlier_back_end_took() {
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (_file, device) = disk(8 << 20);
+    let (mut guest, mut next) = after_a_kill(&device, FEATURES);
+    next.virtqueue.lose_memory();
+    let key = next.key;
+    worker.add(next);
+    assert!(worker.take_drained(key).unwrap().is_some());
+    assert!(guest.driver.ended().is_none());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::control::error::ControlError;
 use crate::control::facts::{Operation, QueueFacts};
 use crate::control::object::{Object, QueueName};
 use crate::statistics::QueueFigures;
+use crate::worker::WEIGHTS;
 
 fn of(object: Object) -> Result<QueueName, ControlError> {
     match object {
@@ -21,9 +22,6 @@ fn state(queue: &QueueFacts) -> &'static str {
         (false, false) => "idle",
     }
 }
-
-/// The valid weights.
-const WEIGHTS: std::ops::RangeInclusive<u64> = 1..=10_000;
 
 pub(super) fn attributes() -> Vec<Attribute> {
     let plain = |name, unit, says: &str, read: fn(&QueueFacts) -> Value| {
@@ -70,14 +68,14 @@ pub(super) fn attributes() -> Vec<Attribute> {
             plain(
                 "weight",
                 "",
-                "Its share of a busy worker, relative to the weights of other queues: 1 to 10000, default 100.",
+                "Its share of a busy worker, relative to the weights of other queues: 4 to 800, default 100.",
                 |queue| Value::Number(queue.weight.into()),
             ),
             |object, text| {
                 let weight = number(text, "weight")?;
                 match u32::try_from(weight) {
-                    Ok(small) if WEIGHTS.contains(&weight) => Ok(Operation::Weigh(of(object)?, small)),
-                    _ => Err(ControlError::invalid("A weight is a number from 1 to 10000")),
+                    Ok(small) if WEIGHTS.contains(&small) => Ok(Operation::Weigh(of(object)?, small)),
+                    _ => Err(ControlError::invalid("A weight is a number from 4 to 800")),
                 }
             },
         ),

@@ -343,6 +343,19 @@ impl Handler for BlockQueue {
         work
     }
 
+    fn drain(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        let mut work = self.resume(queue, submitter, budget);
+        while work.units() < budget && !self.free.is_empty() && !self.is_full() {
+            if !queue.pop_again(&mut self.chain) {
+                break;
+            }
+            work.requests += 1;
+            work.extra += self.chain.extra_units(queue.memory()) as u32;
+            work.bytes += self.start(queue, submitter);
+        }
+        work
+    }
+
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }

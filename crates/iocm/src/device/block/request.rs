@@ -8,6 +8,8 @@ use crate::ring::{Chain, Side};
 pub(super) const HEADER: u64 = 16;
 /// The bytes of a range in a discard or write-zeroes request.
 const RANGE: u64 = 16;
+/// `VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP`, which a discard must not have (5.2.6.2). The other bits are reserved.
+const UNMAP: u32 = 1;
 
 /// The status of a request (5.2.6: `VIRTIO_BLK_S_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +80,8 @@ impl BlockRequest {
             4 => Ok(Self::Flush),
             8 => Ok(Self::Identify),
             11 | 13 if read_only => Err(Status::Failed),
-            11 => ranges(chain, out, device).map(Self::Discard),
-            13 => ranges(chain, out, device).map(Self::WriteZeroes),
+            11 => ranges(chain, out, device, 0).map(Self::Discard),
+            13 => ranges(chain, out, device, UNMAP).map(Self::WriteZeroes),
             _ => Err(Status::Unsupported),
         }
     }
@@ -95,7 +97,8 @@ fn data(sector: u64, size: u64, device: &BlockDevice) -> Result<u64, Status> {
     }
 }
 
-fn ranges(chain: &Chain, size: u64, device: &BlockDevice) -> Result<Vec<Range>, Status> {
+/// The ranges of a request, each with no other flags than `allowed`.
+fn ranges(chain: &Chain, size: u64, device: &BlockDevice, allowed: u32) -> Result<Vec<Range>, Status> {
     if size == 0 || !size.is_multiple_of(RANGE) || size / RANGE > u64::from(RANGES) {
         return Err(Status::Failed);
     }
@@ -106,8 +109,7 @@ fn ranges(chain: &Chain, size: u64, device: &BlockDevice) -> Result<Vec<Range>, 
             let [a, b, c, d, e, f, g, h, i, j, k, l, flags @ ..] = bytes;
             let sectors = u32::from_le_bytes([i, j, k, l]);
             let flags = u32::from_le_bytes(flags);
-            // All bits but the first are reserved (5.2.6.2).
-            if flags & !1 != 0 {
+            if flags & !allowed != 0 {
                 return Err(Status::Unsupported);
             }
             if sectors > RANGE_SECTORS {
@@ -115,7 +117,7 @@ fn ranges(chain: &Chain, size: u64, device: &BlockDevice) -> Result<Vec<Range>, 
             }
             let size = u64::from(sectors) * SECTOR;
             let offset = data(u64::from_le_bytes([a, b, c, d, e, f, g, h]), size, device)?;
-            Ok(Range { offset, size, may_discard: flags & 1 != 0 })
+            Ok(Range { offset, size, may_discard: flags & UNMAP != 0 })
         })
         .collect()
 }

@@ -3,8 +3,31 @@ use crate::queue::{QueueState, Virtqueue};
 use crate::ring::{Chain, Ring, RingFeatures};
 use crate::testing::{DATA, Driver};
 use proptest::prelude::*;
+use std::cell::Cell;
 
 const SIZE: u16 = 8;
+
+thread_local! {
+    /// The number of stores to inflight memory after which the back-end is killed.
+    static STORES_LEFT: Cell<u16> = const { Cell::new(u16::MAX) };
+}
+
+/// Counts a store to inflight memory. Tests whether the back-end was killed before it.
+pub(super) fn is_killed() -> bool {
+    let left = STORES_LEFT.get();
+    if left < u16::MAX {
+        STORES_LEFT.set(left.saturating_sub(1));
+    }
+    left == 0
+}
+
+/// Publishes used buffers, and is killed after this many stores to the inflight memory that follow.
+fn publish_and_die(mut queue: Virtqueue, stores: u16) {
+    queue.settle();
+    STORES_LEFT.set(stores);
+    queue.publish();
+    STORES_LEFT.set(u16::MAX);
+}
 
 fn memory() -> (File, InflightMemory) {
     let file = crate::testing::memory_file(InflightMemory::bytes(2, SIZE));
@@ -77,6 +100,101 @@ fn memory_that_was_not_made_for_a_queue() {
     assert!(memory.queue(1, SIZE, true).is_some());
 }
 
+/// The guest runs on after a back-end was killed: it gets the batch that it sees, and may fill the ring again.
+fn batch_is_seen(packed: bool, length: usize, earlier: u16, batch: usize, stores: u16, is_full: bool) {
+    let at = format!(
+        "packed {packed}: {earlier} and {batch} requests of {length}, full {is_full}, killed at {stores}"
+    );
+    let (_file, memory) = memory();
+    let mut driver = Driver::new(SIZE, features(packed));
+    let start = if packed { 0x8000_8000 } else { 0 };
+    let mut queue = back_end(&driver, &memory, start);
+    let mut chain = Chain::new();
+    let pieces = [(DATA, 8, false); SIZE as usize];
+    let add = |driver: &mut Driver| driver.add(&pieces[..length]);
+    let mut all = |queue: &mut Virtqueue| {
+        std::iter::from_fn(|| queue.pop(&mut chain).then_some(chain.id)).collect::<Vec<_>>()
+    };
+    let taken =
+        |driver: &mut Driver| std::iter::from_fn(|| driver.take()).map(|(id, _)| id).collect::<Vec<_>>();
+    for _ in 0..earlier {
+        add(&mut driver).unwrap();
+        all(&mut queue).into_iter().for_each(|id| queue.push(id, 0, 0));
+        queue.publish();
+        assert_eq!(taken(&mut driver).len(), 1);
+    }
+    let count = if is_full { usize::from(SIZE) / length } else { batch };
+    (0..count).for_each(|_| assert!(add(&mut driver).is_some()));
+    let mut left = all(&mut queue);
+    let done: Vec<_> = left.drain(..batch).collect();
+    done.iter().for_each(|id| queue.push(*id, 0, 0));
+    publish_and_die(queue, stores);
+    assert_eq!(taken(&mut driver), done, "{at}");
+    if is_full {
+        left.extend((0..batch).map(|_| add(&mut driver).unwrap()));
+    }
+    let base = u32::from(driver.given_back());
+    let mut queue = back_end(&driver, &memory, if packed { base | base << 16 } else { base });
+    if !is_full {
+        left.extend(add(&mut driver));
+    }
+    assert_eq!(all(&mut queue), left, "{at}");
+    left.iter().for_each(|id| queue.push(*id, 0, 0));
+    queue.publish();
+    assert_eq!(taken(&mut driver), left, "{at}");
+}
+
+#[test]
+fn a_batch_that_the_driver_sees_is_not_done_again_wherever_its_record_is_cut_off() {
+    for (packed, is_full) in [(false, false), (false, true), (true, false), (true, true)] {
+        for length in [1, 3] {
+            for earlier in 0..SIZE {
+                for batch in 1..=usize::from(SIZE) / length {
+                    for stores in 0..=batch as u16 + 2 {
+                        batch_is_seen(packed, length, earlier, batch, stores, is_full);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Earlier versions stored the index of a batch and its wrap counter one after the other.
+#[test]
+fn a_wrap_counter_of_the_batch_before_is_set_right() {
+    use std::os::unix::fs::FileExt as _;
+    let (file, memory) = memory();
+    let mut driver = Driver::new(SIZE, features(true));
+    let mut queue = back_end(&driver, &memory, 0x8000_8000);
+    let mut chain = Chain::new();
+    for _ in 0..SIZE {
+        let id = driver.add(&[(DATA, 8, false)]).unwrap();
+        assert!(queue.pop(&mut chain) && chain.id == id);
+        queue.push(id, 0, 0);
+        queue.publish();
+        assert_eq!(driver.take(), Some((id, 0)));
+    }
+    drop(queue);
+    let head = InflightMemory::bytes_a_queue(SIZE, true);
+    let mut wraps = [9; 2];
+    file.read_exact_at(&mut wraps, head + 20).unwrap();
+    assert_eq!(wraps, [0; 2]);
+    file.write_all_at(&[1], head + 21).unwrap();
+    let mut queue = back_end(&driver, &memory, 0);
+    let id = driver.add(&[(DATA, 8, false)]).unwrap();
+    assert!(queue.pop(&mut chain) && chain.id == id);
+}
+
+/// The driver gets what it sees, of the requests that it waits for.
+fn end(driver: &mut Driver, waiting: &mut Vec<(u16, u64)>) -> Result<(), TestCaseError> {
+    while let Some((id, _)) = driver.take() {
+        let place = waiting.iter().position(|(waits, _)| *waits == id);
+        prop_assert!(place.is_some(), "given back twice");
+        waiting.remove(place.unwrap_or(0));
+    }
+    Ok(())
+}
+
 /// A driver with a sequence of back-ends: the driver adds requests, the back-end takes and completes some, and another
 /// one replaces it at any moment. Each request is completed exactly once, and none is taken after that.
 fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
@@ -88,7 +206,7 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
     // The requests that the driver waits for, in order, and those that the present back-end has.
     let (mut waiting, mut has, mut number) = (Vec::<(u16, u64)>::new(), Vec::<u16>::new(), 0_u64);
     for (step, which) in steps {
-        match step % 5 {
+        match step % 6 {
             0 | 1 => {
                 let address = DATA + number * 16;
                 let chain = [(address, 8, false), (address + 8, 8, true)];
@@ -117,20 +235,31 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
                     }
                 }
             }
-            _ => {
-                // The back-end is killed; the front-end knows where the driver's view of the ring is.
-                drop(queue);
+            dies => {
+                // The back-end is killed, at once or while it records a batch that the driver sees; the guest may run on. The
+                // front-end knows where the driver's view of the ring is.
+                if dies == 5 {
+                    has.drain(..has.len().min(usize::from(which % 9))).for_each(|id| queue.push(id, 0, 0));
+                    publish_and_die(queue, u16::from(which / 16));
+                    end(&mut driver, &mut waiting)?;
+                    let room = if which % 2 == 0 { SIZE } else { 0 };
+                    for _ in 0..room {
+                        let address = DATA + number * 16;
+                        if let Some(id) = driver.add(&[(address, 8, false)]) {
+                            waiting.push((id, address));
+                            number += 1;
+                        }
+                    }
+                } else {
+                    drop(queue);
+                }
                 let base = u32::from(driver.given_back());
                 let base = if packed { base | base << 16 } else { base };
                 queue = back_end(&driver, &memory, base);
                 has.clear();
             }
         }
-        while let Some((id, _)) = driver.take() {
-            let place = waiting.iter().position(|(waits, _)| *waits == id);
-            prop_assert!(place.is_some(), "given back twice");
-            waiting.remove(place.unwrap_or(0));
-        }
+        end(&mut driver, &mut waiting)?;
         prop_assert!(queue.broken.is_none(), "{:?}", queue.broken);
     }
     // In the end everything comes back.

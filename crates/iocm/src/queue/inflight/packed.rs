@@ -100,11 +100,12 @@ impl PackedInflight {
     /// [`RingError::InflightMemory`]: the front-end may have written anything there.
     pub fn left(&mut self, ring: &PackedRing) -> Result<Vec<PackedLeft>, RingError> {
         let cells = &self.cells;
-        let old = (cells.word(OLD_USED_AT), cells.byte(OLD_WRAP_AT) != 0);
-        if cells.word(USED_AT) != old.0 && ring.was_given_at(old.0, old.1) {
+        let (at, wrap) = (cells.word(OLD_USED_AT), cells.byte(OLD_WRAP_AT));
+        // A batch of a whole lap changes the wrap counter only.
+        let has_batch = (cells.word(USED_AT), cells.byte(WRAP_AT)) != (at, wrap);
+        if has_batch && ring.was_seen_at(at, wrap != 0) {
             self.commit();
         }
-        let cells = &self.cells;
         cells.set_word(FREE_AT, cells.word(OLD_FREE_AT));
         cells.set_word(USED_AT, cells.word(OLD_USED_AT));
         cells.set_byte(WRAP_AT, cells.byte(OLD_WRAP_AT));
@@ -223,7 +224,9 @@ impl PackedInflight {
     fn commit(&self) {
         let cells = &self.cells;
         cells.set_word(OLD_FREE_AT, cells.word(FREE_AT));
-        cells.set_word(OLD_USED_AT, cells.word(USED_AT));
-        cells.set_byte(OLD_WRAP_AT, cells.byte(WRAP_AT));
+        // The index and the wrap counter, each with the old one, and two bytes of padding: in one store, because a place with
+        // the index of one batch and the wrap counter of another is a lap away.
+        let ([a, b], wrap) = (cells.word(USED_AT).to_ne_bytes(), cells.byte(WRAP_AT));
+        cells.set_quad(USED_AT, u64::from_ne_bytes([a, b, a, b, wrap, wrap, 0, 0]));
     }
 }

@@ -37,9 +37,15 @@ impl PackedRing {
         raw
     }
 
-    /// Tests whether the driver can see a used entry at this index in this lap.
+    /// Tests whether the driver has got back the buffer at this index in this lap: it sees a used entry there, or has made
+    /// the descriptor available for the next lap since.
     #[must_use]
-    pub(crate) fn was_given_at(&self, at: u16, wrap: bool) -> bool {
+    pub(crate) fn was_seen_at(&self, at: u16, wrap: bool) -> bool {
+        at < self.size && !Self::is_available(self.flags(at).load(Ordering::Acquire), wrap)
+    }
+
+    /// Tests whether the driver can see a used entry at this index in this lap.
+    fn was_given_at(&self, at: u16, wrap: bool) -> bool {
         let flags = if at < self.size { self.flags(at).load(Ordering::Acquire) } else { return false };
         (flags & AVAILABLE != 0) == wrap && (flags & USED != 0) == wrap
     }
