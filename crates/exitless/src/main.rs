@@ -130,9 +130,9 @@ enum Command {
     Diff(diff::Arguments),
     /// List the VMs that run on this host, with their vCPUs, threads, devices and KVM counters.
     ///
-    /// Exit status: 0 when everything was found; 1 when a VM's counters could not be read, or a process that looks
-    /// like a VM cannot be examined; 2 for a wrong command line, or when no VM has the name; 125 when nothing
-    /// could be read.
+    /// Exit status: 0 when everything was found; 1 when a VM's counters could not be read, or, without --vm, a process
+    /// that looks like a VM cannot be examined, or one that may be a VM blocks it; 2 for a wrong command line, or when
+    /// no VM has the name; 125 when nothing could be read.
     Vms(vms::Arguments),
     /// Check and fix definitions of VMs: libvirt's XML, QEMU's arguments and Xen's xl.cfg.
     #[command(subcommand)]

@@ -64,6 +64,10 @@ pub fn regular(path: &Path) -> io::Result<File> {
     }
 }
 
+/// `TMPFS_MAGIC` and `RAMFS_MAGIC` of linux/magic.h.
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+
 /// Opens a regular file for reading whose path others have chosen. A device is not even opened, because that can have effects
 /// (a watchdog starts), and neither is a file that the kernel generates, because reading can: `/proc/kmsg` and tracefs's
 /// `trace_pipe` give each line to one reader.
@@ -76,8 +80,10 @@ pub fn named(path: &Path) -> io::Result<File> {
     if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::RegularFile {
         return refused("it is not a regular file");
     }
-    // The kernel's own file systems have no blocks (fs/libfs.c, `simple_statfs`).
-    if fstatfs(&place)?.f_blocks == 0 {
+    // The kernel's own file systems have no blocks (fs/libfs.c, `simple_statfs`), and neither have those in memory without
+    // a limit of size.
+    let system = fstatfs(&place)?;
+    if system.f_blocks == 0 && ![TMPFS, RAMFS].contains(&system.f_type) {
         return refused("its file system stores nothing, as procfs");
     }
     // By now the path can lead elsewhere.

@@ -115,7 +115,7 @@ pub enum Error {
     },
     /// An option needs a clock that counts instructions, which Debian's QEMU lacks.
     #[error(
-        "{option} needs the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
+        "{option} needs the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup labs` names, then run `exitless lab build {lab}`"
     )]
     ClockInDebiansQemu {
         /// The laboratory.
@@ -126,7 +126,7 @@ pub enum Error {
     /// Devices need the QEMU that is compiled for laboratories: Debian's does not remap their interrupts
     /// correctly.
     #[error(
-        "Devices need the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
+        "Devices need the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup labs` names, then run `exitless lab build {lab}`"
     )]
     DevicesInDebiansQemu {
         /// The laboratory.

@@ -276,7 +276,7 @@ impl LongTracer {
         }
         self.take_context(now.ns());
         let items = self.release(now, u64::MAX);
-        self.summary.lost += self.recorder.lost()?;
+        self.summary.lost += self.recorder.lost()?.lost_events;
         self.summary.context_missing = self.without_context().map(str::to_owned);
         Ok((items, self.summary))
     }

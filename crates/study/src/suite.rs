@@ -91,8 +91,10 @@ pub struct ShippedSuite {
 }
 
 /// All shipped suites.
-pub const SUITES: [ShippedSuite; 1] =
-    [ShippedSuite { name: "seeds", text: include_str!("../../../plans/suites/seeds.toml") }];
+pub const SUITES: [ShippedSuite; 2] = [
+    ShippedSuite { name: "seeds", text: include_str!("../../../plans/suites/seeds.toml") },
+    ShippedSuite { name: "switch-cost", text: include_str!("../../../plans/suites/switch-cost.toml") },
+];
 
 impl ShippedSuite {
     /// The suite with this name.

@@ -34,7 +34,7 @@ pub(super) enum Boot {
 pub(super) enum Counts {
     /// All, as one line (systemd's src/kernel-install/90-loaderentry.install.in).
     All,
-    /// The first (proxmox-kernel-helper's src/proxmox-boot/zz-proxmox-boot).
+    /// The first (proxmox-kernel-helper's src/proxmox-boot/zz-proxmox-boot; sdbootutil, which substitutes line by line).
     First,
     /// Those that do not begin with `#` (mkinitcpio, `build_uki`).
     NoComments,

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let text = report::vms::terminal(&running, console::width(), console::colour());
         out.write_all(text.as_bytes())?;
     }
-    Ok(ExitCode::from(exit_code(&running)))
+    Ok(ExitCode::from(exit_code(&running, &arguments.vms)))
 }
 
 fn count(root: &Path, vms: &[&Vm], interval: Option<Duration>) -> Vec<Counted> {
@@ -73,11 +73,12 @@ pub(crate) fn since(now: Vec<VmStatistics>, before: &[VmStatistics]) -> Vec<Coun
     now.into_iter().map(|statistics| Counted { change: change(&statistics), statistics }).collect()
 }
 
-pub(crate) fn exit_code(running: &Running<'_>) -> u8 {
+/// The exit status; `wanted` are the VMs that were chosen. Processes that may be others do not concern them.
+pub(crate) fn exit_code(running: &Running<'_>, wanted: &[String]) -> u8 {
     let lacking =
         running.counted.is_some_and(|counted| counted.iter().any(|one| one.statistics.origin.is_none()));
-    let hidden = !running.found.likely.is_empty() || running.found.hidden().next().is_some();
-    if lacking || hidden { status::SOME_FAILED } else { 0 }
+    let hides = |found: &Vms| !found.likely.is_empty() || found.hidden().next().is_some();
+    if lacking || wanted.is_empty() && hides(running.found) { status::SOME_FAILED } else { 0 }
 }
 
 #[cfg(test)]
@@ -87,12 +88,13 @@ mod tests {
 
     #[test]
     fn a_process_that_may_be_a_vm_and_blocks_inspection_makes_the_list_partial() {
-        let status = |vms: Vec<Vm>| {
+        let status = |vms: Vec<Vm>, wanted: &[String]| {
             let held = vec![HeldProcess { pid: 7, command: "qemu".to_owned() }];
             let found = Vms { vms, held, ..Vms::default() };
-            exit_code(&Running { found: &found, vms: &[], counted: None })
+            exit_code(&Running { found: &found, vms: &[], counted: None }, wanted)
         };
-        assert_eq!(status(Vec::new()), status::SOME_FAILED);
-        assert_eq!(status(vec![Vm { pid: 7, ..Vm::default() }]), 0);
+        assert_eq!(status(Vec::new(), &[]), status::SOME_FAILED);
+        assert_eq!(status(Vec::new(), &["web".to_owned()]), 0);
+        assert_eq!(status(vec![Vm { pid: 7, ..Vm::default() }], &[]), 0);
     }
 }

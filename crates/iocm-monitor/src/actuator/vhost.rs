@@ -170,8 +170,9 @@ fn take(outcome: Result<(), Error>, told: &mut Vec<String>) -> Result<bool, Trou
     let is_forbidden = |source: &io::Error| source.kind() == io::ErrorKind::InvalidInput;
     match outcome {
         Ok(()) => Ok(true),
-        // The next search for VMs notices what others have changed, and leaves it to them.
-        Err(error @ (Error::ThreadGone { .. } | Error::ChangedSince { .. })) => {
+        // The next search for VMs notices what others have changed, and leaves it to them. A thread whose CPUs could not
+        // be restored stays where it is.
+        Err(error @ (Error::ThreadGone { .. } | Error::ChangedSince { .. } | Error::ManyCpus { .. })) => {
             told.push(error.to_string());
             Ok(false)
         }

@@ -139,7 +139,11 @@ fn of_machine(before: &QemuPlan, after: &QemuPlan) -> Vec<DefinitionChange> {
     }
     let of_hyperv = |definition: &Definition| definition.cpu.hyperv.features.keys().cloned().collect();
     let names: [BTreeSet<String>; 2] = [of_hyperv(&before), of_hyperv(&after)];
-    for name in &names[0] | &names[1] {
+    // Before an enlightenment is switched off, those that need it are: stimer-direct before stimer, for instance. Apart from
+    // such names, the alphabet has that order.
+    let all = &names[0] | &names[1];
+    let (parts, whole): (Vec<String>, Vec<String>) = all.into_iter().partition(|name| name.contains('-'));
+    for name in parts.into_iter().chain(whole) {
         let on = after.hyperv(&name);
         if before.hyperv(&name) != on {
             changes.push(DefinitionChange::HyperV(name, on));

@@ -123,7 +123,7 @@ impl Boot {
             }));
         }
         if host.program("sdbootutil") {
-            if let Some(found) = host.command_line(Counts::All, &["sdbootutil", "update-all-entries"])? {
+            if let Some(found) = host.command_line(Counts::First, &["sdbootutil", "update-all-entries"])? {
                 return Ok(Some(found));
             }
         }

@@ -36,7 +36,7 @@ pub(super) fn run(
         let vms = counting.found.select(arguments.watch.wanted())?;
         let running = Running { found: &counting.found, vms: &vms, counted: Some(&counted) };
         print(&running, arguments.json)?;
-        Ok(ExitCode::from(exit_code(&running)))
+        Ok(ExitCode::from(exit_code(&running, arguments.watch.wanted())))
     };
     if let Some(workload) = Workload::start(&arguments.command)? {
         let status = workload.wait(stop, || ())?;
