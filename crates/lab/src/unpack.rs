@@ -63,7 +63,12 @@ pub(crate) fn unpack_one(file: &Path, root: &Path, left_out: &[&str]) -> Result<
         .stderr(Stdio::piped())
         .spawn()
         .map_err(Error::file("Could not start", "dpkg-deb"))?;
-    let unpacked = child.stdout.take().map_or(Ok(()), |stdout| unpack_archive(stdout, root, left_out));
+    let unpacked = child.stdout.take().map_or(Ok(()), |mut stdout| {
+        let unpacked = unpack_archive(&mut stdout, root, left_out);
+        // dpkg-deb fails if nobody reads the rest, which would hide the cause.
+        let drained = io::copy(&mut stdout, &mut io::sink());
+        unpacked.and(drained.map(drop))
+    });
     let output = child.wait_with_output().map_err(Error::file("Could not wait for", "dpkg-deb"))?;
     succeeded("dpkg-deb", &output)?;
     unpacked.map_err(Error::file("Could not unpack", file))

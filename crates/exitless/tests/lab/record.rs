@@ -72,7 +72,13 @@ fn what_was_recorded_survives_a_kill_a_signal_and_a_full_disk() {
     for word in ["killed ", "ended ", "full "] {
         let (status, report) = shown(word);
         let whole = word == "ended ";
-        assert_eq!(status, if word == "killed " { 4 } else { status }, "{word}: {}", report["files"]);
+        // 1: nothing could be read.
+        let expected: &[u64] = match word {
+            "killed " => &[4],
+            "ended " => &[0],
+            _ => &[1, 4],
+        };
+        assert!(expected.contains(&status), "{word}: {status}, {}", report["files"]);
         assert_eq!(report["files"][0]["damage"].is_null(), whole, "{word}: {}", report["files"]);
         let by_reason = counts(&report["rows"], "reason");
         let cpuid = by_reason.iter().find(|(reason, _)| reason == "cpuid").map_or(0, |(_, exits)| *exits);
