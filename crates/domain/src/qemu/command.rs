@@ -107,6 +107,30 @@ fn is_program(word: &str) -> bool {
     }
 }
 
+/// Indices of words that may be QEMU's program, by the names that `name` finds in the words.
+///
+/// The argument of an option is none, such as `kvm` in `-accel kvm`. Options of a wrapper may have the name of one
+/// of QEMU's, as in `perf record -g qemu-system-x86_64`, and nothing else is called so.
+fn programs(arguments: &[Argument], name: fn(&str) -> &str) -> impl Iterator<Item = usize> + '_ {
+    let awaits = |word: &Argument| options::name(&word.text).and_then(options::takes_argument) == Some(true);
+    (0..arguments.len()).filter(move |&at| {
+        let word = name(&arguments[at].text);
+        is_program(word) && (at == 0 || !awaits(&arguments[at - 1]) || word.contains("qemu-system-"))
+    })
+}
+
+/// The index of QEMU's program: the first such word with an option behind it, or else the first one. In
+/// `sudo -u qemu qemu-kvm -m 4G` the first is a user.
+fn program(arguments: &[Argument], name: fn(&str) -> &str) -> Option<usize> {
+    let followed = |&at: &usize| arguments.get(at + 1).is_some_and(is_option);
+    programs(arguments, name).find(followed).or_else(|| programs(arguments, name).next())
+}
+
+/// Tests whether a word is an option, or a variable of the shell that may contain some.
+fn is_option(word: &Argument) -> bool {
+    word.text.starts_with('$') || options::name(&word.text).is_some()
+}
+
 /// Finds the QEMU command.
 ///
 /// # Errors
@@ -120,9 +144,14 @@ pub(super) fn find(text: &Text) -> Result<Command, Error> {
         }
         return process(&text.bytes).ok_or_else(|| missing(text));
     }
-    let mut found = statements(text)?;
+    let bare = bare_options(&text.bytes);
+    // Options alone have words such as `kvm`, which would begin a command on a line of their own.
+    let alone = bare.as_ref().is_some_and(|command| {
+        !command.images.iter().any(|&image| is_program(&command.arguments[image].text))
+    });
+    let mut found = if alone { Found::default() } else { statements(text)? };
     if found.best.is_none() {
-        found.best = bare_options(&text.bytes);
+        found.best = bare;
     }
     let mut command = found.best.ok_or_else(|| missing(text))?;
     for line in found.others {
@@ -216,7 +245,7 @@ fn process(bytes: &[u8]) -> Option<Command> {
         arguments.push(argument);
         start += part.len() + 1;
     }
-    let named = arguments.iter().position(|argument| is_program(&argument.text));
+    let named = program(&arguments, |word| word);
     // A wrapper such as `sudo` or `sh -c` has QEMU's name among its arguments; QEMU itself may have any name.
     let command = Command::of(arguments, Some(named.unwrap_or(0)), true);
     let telling =
@@ -281,7 +310,7 @@ fn mentions_program(line: &[u8]) -> bool {
 fn statement(words: &mut Words<'_>, bytes: &[u8]) -> Result<Vec<Command>, (&'static str, usize)> {
     let mut found = Vec::new();
     let mut arguments: Vec<Argument> = Vec::new();
-    let own = |arguments: &[Argument]| arguments.iter().any(|argument| is_program(bare(&argument.text)));
+    let own = |arguments: &[Argument]| programs(arguments, bare).next().is_some();
     loop {
         match words.next() {
             // More arguments than allowed.
@@ -327,7 +356,7 @@ fn bare(word: &str) -> &str {
 
 /// The command in a statement's words, if it is QEMU's.
 fn command(mut arguments: Vec<Argument>, bytes: &[u8]) -> Option<Command> {
-    let program = arguments.iter().position(|argument| is_program(bare(&argument.text)))?;
+    let program = program(&arguments, bare)?;
     let word = &arguments[program].text;
     let extra = word.len() - bare(word).len();
     if extra > 0 {
@@ -335,7 +364,7 @@ fn command(mut arguments: Vec<Argument>, bytes: &[u8]) -> Option<Command> {
     }
     let arguments = arrays::expanded(arguments, bytes);
     let follows = arguments.get(program + 1)?;
-    let option = follows.text.starts_with('$') || options::name(&follows.text).is_some();
+    let option = is_option(follows);
     let image = program == 0 && !option && arguments.len() == 2;
     if !option && !image {
         return None;

@@ -160,6 +160,17 @@ fn interrupts_are_remapped_with_a_split_irqchip() {
         after("kvm -M q35,kernel-irqchip=split -device '{\"driver\":\"intel-iommu\"}'", change()),
         "kvm -M q35,kernel-irqchip=split -device '{\"driver\":\"intel-iommu\",\"intremap\":\"on\",\"eim\":\"on\"}'"
     );
+    // An assigned device needs its caching mode too.
+    let assigned =
+        |iommu: &str| format!("kvm -M q35,kernel-irqchip=split -device {iommu} -device vfio-pci,host=1:0.0");
+    assert_eq!(
+        after(&assigned("intel-iommu,intremap=on,eim=on"), change()),
+        assigned("intel-iommu,intremap=on,eim=on,caching-mode=on")
+    );
+    let json = |more: &str| {
+        assigned(&format!("'{{\"driver\":\"intel-iommu\",\"intremap\":\"on\",\"eim\":\"on\"{more}}}'"))
+    };
+    assert_eq!(after(&json(""), change()), json(",\"caching-mode\":true"));
 }
 
 #[test]

@@ -48,6 +48,12 @@ fn every_refusal_says_what_to_do() {
         (passed, DefinitionChange::Queues { device: 0, queues: 8 }, "fds="),
         ("kvm -nic tap,model=virtio", DefinitionChange::Queues { device: 0, queues: 8 }, "-netdev"),
         ("kvm -device ide-hd", thread(), "virtio-blk-pci first"),
+        (
+            "kvm -object iothread,id=a -drive if=none,id=d,file=f \
+             -device '{\"driver\":\"virtio-blk-pci\",\"drive\":\"d\",\"iothread-vq-mapping\":[{\"iothread\":\"a\"}]}'",
+            thread(),
+            "iothread-vq-mapping",
+        ),
         ("kvm -hda x", DefinitionChange::Queues { device: 0, queues: 3 }, "virtio"),
         ("kvm -drive file=a,if=ide", DefinitionChange::Aio { device: 0, aio: "fast".into() }, "io_uring"),
         (

@@ -210,3 +210,27 @@ fn a_property_that_is_given_twice_has_the_last_value() {
         assert_eq!(pairs(&vm(&line)), expected, "{line}");
     }
 }
+
+#[test]
+fn the_program_is_no_argument_of_an_option_and_no_user() {
+    let kind = |text: &str| {
+        let vm = read(&Text::new("test", text), &NoFiles).map_err(|error| error.to_string())?;
+        assert_eq!(vm.doubts, [] as [String; 0], "{text}");
+        Ok::<_, String>(vm.machine.kind.map(|set| set.value))
+    };
+    for text in [
+        "-machine q35 -accel kvm -cpu host -m 4G",
+        "-machine q35\n-accel kvm\n-cpu host\n-m 4G\n",
+        "-machine\nq35\n-accel\nkvm\n-cpu\nhost\n",
+        "vmm\0-machine\0q35\0-accel\0kvm\0-m\x004G\0",
+        "sudo -u qemu qemu-system-x86_64 -machine q35 -m 4G",
+        "runuser -u qemu -- qemu-kvm -machine q35 -m 4G",
+        "sudo\0-u\0qemu\0qemu-kvm\0-machine\0q35\0",
+        "perf record -g qemu-system-x86_64 -machine q35 -m 4G",
+    ] {
+        assert_eq!(kind(text), Ok(Some("q35".to_owned())), "{text}");
+    }
+    // The shell alone knows the program, and what it is.
+    let unknown = kind("\"$VMM\" -machine q35 -accel kvm -m 4G").unwrap_err();
+    assert!(unknown.contains("nor a QEMU command line"), "{unknown}");
+}

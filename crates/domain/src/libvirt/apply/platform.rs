@@ -1,5 +1,6 @@
 //! Interrupt controllers, timers and the IOMMU.
 
+use super::holds::assigned;
 use super::order::{DEVICES, DOMAIN, FEATURES, before};
 use super::{Made, Step};
 use crate::change::SPLIT_NOTE;
@@ -71,12 +72,14 @@ impl Step<'_> {
             ));
         }
         let devices = self.domain.child("devices").ok_or("The domain has no <devices>.")?;
-        let assigned = devices.children().any(|device| {
-            device.name() == "hostdev"
-                || device.name() == "interface" && device.get("type") == Some("hostdev")
-        });
         let made = match devices.children().find(|device| device.name() == "iommu") {
             None => {
+                if let Some(iommu) = self.definition.iommus.first() {
+                    return Err(format!(
+                        "The domain has an IOMMU already, {} in <qemu:commandline> (line {}). Change it there.",
+                        iommu.model, iommu.place.line
+                    ));
+                }
                 let driver =
                     New::named("driver").with("intremap", "on").with("caching_mode", "on").with("eim", "on");
                 let iommu = New::named("iommu").with("model", "intel").holding(driver);
@@ -96,7 +99,7 @@ impl Step<'_> {
                 }
                 Some(driver) => {
                     let mut edits = self.style.set_attribute(driver, "intremap", "on");
-                    if assigned {
+                    if assigned(self.definition) {
                         edits.extend(self.style.set_attribute(driver, "caching_mode", "on"));
                     }
                     edits.extend(self.style.set_attribute(driver, "eim", "on"));

@@ -163,6 +163,31 @@ fn interrupt_remapping_brings_what_it_needs() {
 }
 
 #[test]
+fn an_iommu_gets_caching_mode_for_assigned_devices_and_there_is_one() {
+    let with = |devices: &str| {
+        domain(&format!(
+            "  <os><type machine='pc-q35-9.0'>hvm</type></os>\n  <features>\n    <ioapic driver='qemu'/>\n  \
+             </features>\n  <devices>\n    {devices}\n  </devices>"
+        ))
+    };
+    let change = || DefinitionChange::InterruptRemapping;
+    let iommu = "<iommu model='intel'>\n      <driver intremap='on' eim='on'/>\n    </iommu>";
+    assert_eq!(difference(&with(iommu), change()), "", "no device is assigned");
+    let assigned = format!("{iommu}\n    <hostdev mode='subsystem' type='pci'/>");
+    assert_eq!(
+        difference(&with(&assigned), change()),
+        "-<driver intremap='on' eim='on'/>\n+<driver intremap='on' eim='on' caching_mode='on'/>"
+    );
+    let arguments = "  <q:commandline>\n    <q:arg value='-device'/>\n    <q:arg value='intel-iommu,intremap=on'/>\n  \
+                     </q:commandline>\n</domain>";
+    let text = with("<memballoon model='none'/>")
+        .replace("<domain ", "<domain xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0' ")
+        .replace("</domain>", arguments);
+    let reason = refused(&text, change());
+    assert!(reason.contains("an IOMMU already, intel-iommu in <qemu:commandline> (line "), "{reason}");
+}
+
+#[test]
 fn a_disk_moves_to_virtio_with_its_name_and_without_its_address() {
     let text = domain(
         "  <os><type machine='pc-i440fx-9.0'>hvm</type></os>\n  <devices>\n    <disk type='file' device='disk'>\n      \

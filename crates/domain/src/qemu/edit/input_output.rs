@@ -2,7 +2,7 @@
 
 use super::super::backends::{Backends, lowest_property};
 use super::super::devices::controller;
-use super::super::properties::switch;
+use super::super::properties::{Property, switch};
 use super::conversion;
 use super::editor::{Editor, Outcome, Value};
 use crate::{Backend, DeviceKind};
@@ -119,12 +119,6 @@ pub(super) fn iothread(editor: &mut Editor<'_>, device: usize, iothread: &str) -
     if this.iothreads.iter().any(|set| set.value == iothread) {
         return Ok(());
     }
-    if this.iothreads.len() > 1 {
-        return Err(
-            "The disk has several I/O threads, one for each of its queues. Change that list yourself."
-                .to_owned(),
-        );
-    }
     let device = if this.model.starts_with("scsi-") {
         let controller = controller(editor.reading, this).ok_or_else(|| {
             "The disk's SCSI controller has no I/O threads. Put it on a virtio-scsi-pci.".to_owned()
@@ -143,6 +137,14 @@ pub(super) fn iothread(editor: &mut Editor<'_>, device: usize, iothread: &str) -
     else {
         return conversion::longer(editor, device);
     };
+    // QEMU refuses both properties together (`hw/block/virtio-blk.c`).
+    let maps = |property: &Property| property.key.replace('_', "-").starts_with("iothread-vq-mapping");
+    if editor.item(number).properties.list.iter().any(maps) {
+        return Err(
+            "A list says which I/O thread serves which queue (iothread-vq-mapping). Change that list yourself."
+                .to_owned(),
+        );
+    }
     if !editor.reading.definition.iothreads.iter().any(|thread| thread.id == iothread) {
         if editor.reading.items.iter().any(|item| item.name == "object" && item.value("id") == Some(iothread))
         {

@@ -173,6 +173,7 @@ pub(super) fn interrupt_remapping(editor: &mut Editor<'_>) -> Outcome {
         irqchip(editor, Irqchip::Split)?;
         editor.notes.push("The irqchip is split now: QEMU remaps interrupts with no other.".to_owned());
     }
+    let assigned = definition.devices.iter().any(|device| device.kind == DeviceKind::Assigned);
     let position = |driver: Option<&str>| driver.and_then(iommu_model) == Some("intel-iommu");
     let present =
         editor.reading.items.iter().rposition(|item| item.name == "device" && position(item.value("driver")));
@@ -183,9 +184,11 @@ pub(super) fn interrupt_remapping(editor: &mut Editor<'_>) -> Outcome {
                 editor.set(number, key, Value::Text("on"))?;
             }
         }
+        if assigned && editor.item(number).value("caching-mode").and_then(switch) != Some(true) {
+            editor.set(number, "caching-mode", Value::Switch(true))?;
+        }
         return Ok(());
     }
-    let assigned = definition.devices.iter().any(|device| device.kind == DeviceKind::Assigned);
     let caching = if assigned { ",caching-mode=on" } else { "" };
     let value = format!("intel-iommu,intremap=on,eim=on{caching}");
     // Devices behind an IOMMU must come after it.
