@@ -165,13 +165,10 @@ fn machine(definition: &Definition) -> Vec<Fact> {
         let (name, value) = &set.value;
         name == "mem-merge" && matches!(value.as_str(), "off" | "no")
     });
-    let huge = definition.other.iter().any(|set| {
-        let (name, argument) = &set.value;
-        name == "mem-path"
-            || argument.contains("hugetlb=on")
-            || argument.contains("/hugepages")
-            || name.contains("hugepages")
-    });
+    let huge = definition.huge_pages.as_ref().is_some_and(|set| set.value);
+    let locked = option("overcommit", "mem-lock=on")
+        || option("overcommit", "mem-lock=yes")
+        || option("memoryBacking/locked", "");
     those([
         (definition.is_q35(), Fact::Q35),
         (definition.is_i440fx(), Fact::I440fx),
@@ -183,7 +180,7 @@ fn machine(definition: &Definition) -> Vec<Fact> {
         (option("overcommit", "cpu-pm=on") || option("overcommit", "cpu-pm=yes"), Fact::CpuPm),
         (huge, Fact::HugePages),
         (is_not_merged, Fact::NoMerge),
-        (option("overcommit", "mem-lock=on") || option("overcommit", "mem-lock=yes"), Fact::MemoryLocked),
+        (locked, Fact::MemoryLocked),
     ])
 }
 
@@ -203,13 +200,10 @@ fn processor(definition: &Definition) -> Vec<Fact> {
         (clock, Fact::KvmClock),
         (hyperv_clock, Fact::HypervTime),
         (definition.hyperv("stimer"), Fact::HypervStimer),
-        (definition.hyperv("avic") || definition.hyperv("apicv"), Fact::HypervAvic),
+        (definition.hyperv("avic"), Fact::HypervAvic),
         (pv_eoi, Fact::PvEoi),
         // KVM offers it on any host CPU: kvm_arch_get_supported_cpuid in target/i386/kvm/kvm.c.
-        (
-            on("tsc-deadline") || on("tsc_deadline") || kvm && host && not_off("tsc-deadline"),
-            Fact::TscDeadline,
-        ),
+        (on("tsc-deadline") || kvm && host && not_off("tsc-deadline"), Fact::TscDeadline),
         (kvm && host, Fact::HostCpu),
         (kvm && definition.x2apic_in_force(), Fact::X2apic),
         (on("invtsc"), Fact::Invtsc),
@@ -223,12 +217,17 @@ fn processor(definition: &Definition) -> Vec<Fact> {
     ])
 }
 
+/// The property's name in QEMU: libvirt has those of QEMU's drivers in `<driver>`, and any in `<qemu:override>`.
+fn of_qemu(property: &str) -> &str {
+    ["driver@", "override@"].iter().find_map(|path| property.strip_prefix(path)).unwrap_or(property)
+}
+
 fn devices(definition: &Definition) -> Vec<Fact> {
     let devices = &definition.devices;
     let any = |is: &dyn Fn(&Device) -> bool| devices.iter().any(is);
     let model = |device: &Device, start: &str| device.model.starts_with(start);
     let property = |device: &Device, name: &str, value: &str| {
-        device.properties.iter().any(|(one, given)| one == name && given == value)
+        device.properties.iter().any(|(one, given)| of_qemu(one) == name && given == value)
     };
     let is_virtio_pci = |device: &Device| {
         model(device, "virtio-")

@@ -65,3 +65,24 @@ fn what_shows_that_a_cure_is_in_place_is_read() {
     assert!(tuned.all(&[Fact::PvIpi, Fact::PvUnhalt, Fact::VirtioInOtherProcess, Fact::PackedRings]));
     assert!(!tuned.has(Fact::PollControl));
 }
+
+#[test]
+fn memory_and_devices_of_libvirt_are_read_as_those_of_qemu() {
+    let facts_of = |parts: &str| {
+        let text = Text::new("a test", format!("<domain type='kvm'>{parts}</domain>").into_bytes());
+        Facts::of(&domain::libvirt::read(&text, &NoFiles).unwrap())
+    };
+    let disk = |driver: &str| {
+        format!("<devices><disk><driver {driver}/><target dev='vda' bus='virtio'/></disk></devices>")
+    };
+    let memory = "<memoryBacking><hugepages/><nosharepages/><locked/></memoryBacking>";
+    let tuned = facts_of(&format!("{memory}{}", disk("packed='on' ioeventfd='off'")));
+    let wanted = [Fact::HugePages, Fact::NoMerge, Fact::MemoryLocked, Fact::PackedRings, Fact::IoeventfdOff];
+    assert!(tuned.all(&wanted), "{tuned:?}");
+    let plain = facts_of(&disk("name='qemu'"));
+    assert!(wanted.iter().all(|&fact| !plain.has(fact)), "{plain:?}");
+    // The cure's own line.
+    let cured = facts("-accel kvm -object memory-backend-memfd,id=m,size=1G,hugetlb=on -M memory-backend=m");
+    assert!(cured.has(Fact::HugePages));
+    assert!(!facts("-accel kvm -m 1G -mem-path /dev/shm").has(Fact::HugePages));
+}

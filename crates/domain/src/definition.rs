@@ -70,6 +70,9 @@ pub struct Definition {
     /// True if the guest's memory is a file that other processes can map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_memory: Option<Set<bool>>,
+    /// True if all of the guest's memory is backed by huge pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_pages: Option<Set<bool>>,
     /// The CPU that the guest sees.
     pub cpu: GuestCpu,
     /// IOMMUs that the guest sees.
@@ -106,6 +109,7 @@ impl Definition {
             vcpus: Vcpus::default(),
             memory_mib: None,
             shared_memory: None,
+            huge_pages: None,
             cpu: GuestCpu::default(),
             iommus: Vec::new(),
             iothreads: Vec::new(),

@@ -132,6 +132,7 @@ fn merge(ours: &mut Definition, theirs: &Definition, arguments: &Arguments<'_>) 
     arguments.over(&mut ours.timers.kvm_clock, theirs.timers.kvm_clock.as_ref());
     arguments.over(&mut ours.timers.hyperv_clock, theirs.timers.hyperv_clock.as_ref());
     arguments.over(&mut ours.memory_mib, theirs.memory_mib.as_ref());
+    arguments.over(&mut ours.huge_pages, theirs.huge_pages.as_ref());
     arguments.over(&mut ours.vcpus.count, theirs.vcpus.count.as_ref());
     arguments.over(&mut ours.vcpus.maximum, theirs.vcpus.maximum.as_ref());
     arguments.over(&mut ours.vcpus.sockets, theirs.vcpus.sockets.as_ref());

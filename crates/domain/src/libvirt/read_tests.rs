@@ -233,6 +233,16 @@ fn shared_memory_is_read_from_its_access_and_its_source() {
 }
 
 #[test]
+fn huge_pages_and_pages_that_stay_are_read() {
+    let vm = domain("<memoryBacking><hugepages/><nosharepages/><locked/></memoryBacking>");
+    assert!(vm.huge_pages.unwrap().value);
+    assert_eq!(vm.machine.properties[0].value, ("mem-merge".to_owned(), "off".to_owned()));
+    assert_eq!(vm.other[0].value, ("memoryBacking/locked".to_owned(), String::new()));
+    let vm = domain("<memoryBacking><source type='memfd'/></memoryBacking>");
+    assert_eq!((vm.huge_pages, vm.machine.properties, vm.other), (None, Vec::new(), Vec::new()));
+}
+
+#[test]
 fn iommus_are_read() {
     let definition = devices(
         "<iommu model='intel'><driver intremap='on' caching_mode='on' eim='off' iotlb='on'/></iommu>",

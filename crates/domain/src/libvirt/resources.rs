@@ -16,6 +16,7 @@ impl<'t> Reading<'t> {
             self.definition.memory_mib = self.mebibytes(&memory, domain.find("memory@unit"));
         }
         self.definition.shared_memory = self.shared_memory();
+        self.memory_backing();
         self.vcpus();
         self.iothreads();
         self.pins();
@@ -33,6 +34,20 @@ impl<'t> Reading<'t> {
         let cells: Vec<Option<Set<bool>>> = cells.collect();
         let private = cells.iter().find(|cell| cell.as_ref().is_none_or(|shared| !shared.value));
         private.or(cells.first()).unwrap_or(&of_domain).clone()
+    }
+
+    /// Huge pages, and the settings that QEMU has as `-machine mem-merge=off` and `-overcommit mem-lock=on`.
+    fn memory_backing(&mut self) {
+        let Some(backing) = self.domain.child("memoryBacking") else { return };
+        self.definition.huge_pages = backing.child("hugepages").map(|node| Set::new(true, node.place()));
+        if let Some(node) = backing.child("nosharepages") {
+            let property = ("mem-merge".to_owned(), "off".to_owned());
+            self.definition.machine.properties.push(Set::new(property, node.place()));
+        }
+        if let Some(node) = backing.child("locked") {
+            let setting = ("memoryBacking/locked".to_owned(), String::new());
+            self.definition.other.push(Set::new(setting, node.place()));
+        }
     }
 
     /// Memory in libvirt's units (`virScaleInteger`): KiB by default.

@@ -91,7 +91,7 @@ fn device(reading: &Reading<'_>, number: usize, backends: &Backends) -> Option<(
     let mut origin = Origin { item: Some(number), ..Origin::default() };
     let mut device = of_option(item, models::kind(model), model);
     device.iothreads = iothreads(reading, item);
-    device.queues = reading.number(item, "num-queues").or_else(|| reading.number(item, "num_queues"));
+    device.queues = reading.number(item, "num-queues");
     match device.kind {
         DeviceKind::Assigned => {
             device.source = reading.set(item, "host").or_else(|| reading.set(item, "sysfsdev"));

@@ -42,6 +42,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
     irqchip_of_accelerator(reading);
     memory_of_backend(reading);
     shared_memory(reading);
+    huge_pages(reading);
     encryption(reading);
     iommu_globals(reading);
 }
@@ -243,6 +244,29 @@ fn shared_memory(reading: &mut Reading<'_>) {
     let all = backends.iter().all(|&number| shared(&reading.items[number]));
     let place = reading.items[first].place.clone();
     reading.definition.shared_memory = Some(Set::new(all, place));
+}
+
+/// Reads whether huge pages back the memory, that is, all of its backends, or else the file of `-mem-path`.
+fn huge_pages(reading: &mut Reading<'_>) {
+    // The file system is not in the text. It is mounted at such a directory by all distributions, and by libvirt.
+    let named = |path: &str| path.contains("hugepages") || path.contains("hugetlbfs");
+    let huge = |item: &Item| match item.value("qom-type") {
+        Some("memory-backend-memfd") => item.properties.switch("hugetlb") == Some(true),
+        Some("memory-backend-file") => item.value("mem-path").is_some_and(named),
+        _ => false,
+    };
+    let backends = memory_backends(reading);
+    let set = match backends.first() {
+        Some(&first) => {
+            let all = backends.iter().all(|&number| huge(&reading.items[number]));
+            Some(Set::new(all, reading.items[first].place.clone()))
+        }
+        None => {
+            let path = reading.items.iter().rev().find(|item| item.name == "mem-path");
+            path.map(|item| Set::new(named(&item.said), item.place.clone()))
+        }
+    };
+    reading.definition.huge_pages = set;
 }
 
 /// The type of the object that encrypts the guest's memory; its name if there is no such object.

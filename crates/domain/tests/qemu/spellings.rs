@@ -79,6 +79,26 @@ fn memory() {
 }
 
 #[test]
+fn huge_pages() {
+    let huge = |vm: &Definition| vm.huge_pages.as_ref().map(|set| set.value);
+    let lines = [
+        "-M memory-backend=m -object memory-backend-memfd,id=m,size=1G,hugetlb=on",
+        "-M memory-backend=m -object '{\"qom-type\":\"memory-backend-file\",\"id\":\"m\",\"mem-path\":\"/dev/hugepages/a\",\"size\":1073741824}'",
+        "-numa node,memdev=m -object memory-backend-file,id=m,mem-path=/dev/hugepages,size=1G",
+        "-m 1G -mem-path /dev/hugepages",
+    ];
+    all(&lines, huge, &Some(true));
+    let lines = [
+        "-M memory-backend=m -object memory-backend-memfd,id=m,size=1G",
+        "-m 1G -mem-path /dev/shm",
+        "-numa node,memdev=a -numa node,memdev=b -object memory-backend-memfd,id=a,size=1G,hugetlb=on \
+         -object memory-backend-ram,id=b,size=1G",
+    ];
+    all(&lines, huge, &Some(false));
+    all(&["-m 1G"], huge, &None);
+}
+
+#[test]
 fn signs_win_over_values_and_minus_over_plus() {
     let x2apic = |vm: &Definition| vm.cpu.feature("x2apic");
     let on = [
