@@ -74,7 +74,8 @@ impl Loads {
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         let first = Mark { at: self.began.ticks, ..Mark::default() };
         let kept = marks.entry(worker).or_insert([first; 2]);
-        if u128::from(now.at.wrapping_sub(kept[1].at)) >= window {
+        // Another reader may have made a mark since `now`.
+        if now.at > kept[1].at && u128::from(now.at - kept[1].at) >= window {
             *kept = [kept[1], now];
         }
         share(kept[0], now)
@@ -93,10 +94,10 @@ impl Loads {
 }
 
 fn share(from: Mark, to: Mark) -> [f64; 2] {
-    let passed = to.at.wrapping_sub(from.at).max(1);
+    let passed = to.at.saturating_sub(from.at).max(1);
     // Work is counted when it ends, so a share could exceed 100 %.
     let percent = |part: u64| (part as f64 * 100.0 / passed as f64).min(100.0);
-    [percent(to.useful.wrapping_sub(from.useful)), percent(to.awake.wrapping_sub(from.awake))]
+    [percent(to.useful.saturating_sub(from.useful)), percent(to.awake.saturating_sub(from.awake))]
 }
 
 #[cfg(test)]
@@ -111,6 +112,15 @@ mod tests {
         assert_eq!(share(to, Mark { useful: 9000, ..to })[0], 100.0);
         let loads = Loads::default();
         assert_eq!(loads.of(0, &WorkerFigures::default()), [0.0; 2]);
+    }
+
+    #[test]
+    fn a_mark_that_another_reader_made_meanwhile_stays() {
+        let loads = Loads::default();
+        let later = Mark { at: u64::MAX, useful: 7, awake: 7 };
+        loads.marks.lock().unwrap().insert(1, [later; 2]);
+        assert_eq!(loads.of(1, &WorkerFigures::default()), [0.0; 2]);
+        assert_eq!(loads.marks.lock().unwrap()[&1], [later; 2]);
     }
 
     #[test]
