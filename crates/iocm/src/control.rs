@@ -27,6 +27,6 @@ pub use endpoints::{ControlEndpoints, ControlServer, EndpointsError};
 pub use error::{ControlError, Errno};
 pub use facts::{Control, DaemonFacts, DeviceFacts, FactSource, Operation, QueueFacts, WorkerFacts};
 pub use object::{Object, QueueName};
-pub use request::{ControlRequest, LONGEST_LINE, RequestLine, answer};
+pub use request::{ControlRequest, LONGEST_LINE, RequestLine, WATCH_INTERVALS_MS, answer};
 pub use table::{attributes, of as attributes_of};
 pub use tree::{DirectoryEntry, Node, NodeKind, list, read, write};

@@ -40,7 +40,7 @@ pub struct RequestLine {
 }
 
 /// Intervals of watching that are allowed, milliseconds.
-const INTERVALS: std::ops::RangeInclusive<u64> = 10..=86_400_000;
+pub const WATCH_INTERVALS_MS: std::ops::RangeInclusive<u64> = 10..=86_400_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,7 +109,7 @@ impl Fields {
             }
             "watch" => {
                 let interval = interval_ms.unwrap_or(1000);
-                if !INTERVALS.contains(&interval) {
+                if !WATCH_INTERVALS_MS.contains(&interval) {
                     return Err(ControlError::invalid(format!(
                         "`interval_ms` is {interval}, expected 10 to 86400000"
                     )));

@@ -10,11 +10,12 @@ use clap::{Args, ValueEnum};
 use iocm::config::SOCKET;
 use iocm::control::client::Client;
 use iocm::control::rates::Rates;
-use iocm::control::{flat, plain};
+use iocm::control::{WATCH_INTERVALS_MS, flat, plain};
 use serde_json::{Value, json};
 
 use crate::commands::quantity;
 use crate::console;
+use crate::status::Usage;
 
 /// The daemon.
 #[derive(Debug, Args)]
@@ -203,7 +204,7 @@ pub(crate) fn move_to(arguments: &MoveArguments) -> anyhow::Result<ExitCode> {
 pub(crate) struct WatchArguments {
     /// An attribute or a directory to print each time; by default the rates of all workers, devices and queues.
     path: Option<String>,
-    /// The interval: 1s, 200ms.
+    /// The interval, from 10ms to 24h: 1s, 200ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     every: u64,
     /// Stop after this many times.
@@ -218,12 +219,16 @@ pub(crate) struct WatchArguments {
 
 /// Prints rates, or attributes, repeatedly.
 pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
+    let every = Duration::from_nanos(arguments.every);
+    if !u64::try_from(every.as_millis()).is_ok_and(|interval| WATCH_INTERVALS_MS.contains(&interval)) {
+        return Err(Usage("--every expects a time from 10ms to 24h".to_owned()).into());
+    }
     let mut client = arguments.at.connect()?;
     // A rate needs two readings.
     let extra = u64::from(arguments.path.is_none());
     let count = arguments.count.map(|count| count.saturating_add(extra));
     let path = arguments.path.as_deref().unwrap_or_default();
-    client.watch(path, Duration::from_nanos(arguments.every), count)?;
+    client.watch(path, every, count)?;
     let mut before = None;
     let mut told_times = 0;
     while count.is_none_or(|count| told_times < count) {
