@@ -15,7 +15,10 @@ pub struct Recorder<W: Write> {
     groups: BTreeSet<String>,
     /// The group's name of each VM, by process, and its number among the VMs of the same name.
     members: BTreeMap<i32, (String, u32)>,
-    begun: f64,
+    /// The start of the phase; `None` until something is seen.
+    begun: Option<f64>,
+    /// The time of the last figures.
+    last: f64,
     sums: BTreeMap<String, Sum>,
     periods: u32,
     phases: u64,
@@ -32,7 +35,7 @@ struct Sum {
 }
 
 impl<W: Write> Recorder<W> {
-    /// A recorder whose phases are at least this many seconds long.
+    /// A recorder whose phases are at least this many seconds long, except those that end because nothing is seen.
     #[must_use]
     pub fn new(to: W, seconds: f64) -> Self {
         Self {
@@ -41,14 +44,17 @@ impl<W: Write> Recorder<W> {
             seconds,
             groups: BTreeSet::new(),
             members: BTreeMap::new(),
-            begun: 0.0,
+            begun: None,
+            last: 0.0,
             sums: BTreeMap::new(),
             periods: 0,
             phases: 0,
         }
     }
 
-    /// Adds the figures up to `time`, in seconds since an arbitrary start.
+    /// Adds the figures up to `time`, in seconds since an arbitrary start; `None` if nothing could be seen.
+    ///
+    /// The first figures, and the first after such a gap, are of no time and just begin a phase.
     ///
     /// Only the served load can be seen, not the offered one. The recorder assumes that vCPUs submit requests in
     /// proportion to the time that they run, so waiting vCPUs would have submitted more.
@@ -56,11 +62,19 @@ impl<W: Write> Recorder<W> {
     /// # Errors
     ///
     /// Those of the writer.
-    pub fn take(&mut self, time: f64, seen: &Seen) -> io::Result<()> {
+    pub fn take(&mut self, time: f64, seen: Option<&Seen>) -> io::Result<()> {
+        let Some(seen) = seen else {
+            let begun = self.begun.take().filter(|_| self.periods > 0);
+            return begun.map_or(Ok(()), |begun| self.end_phase(self.last - begun));
+        };
         if let Some(to) = self.to.take() {
             self.writer = Some(TraceWriter::begin(to, machine(&seen.view))?);
-            self.begun = time;
         }
+        self.last = time;
+        let Some(begun) = self.begun else {
+            self.begun = Some(time);
+            return Ok(());
+        };
         let present: BTreeMap<i32, String> = seen.vms.iter().map(|vm| (vm.pid, group_of(vm))).collect();
         self.members.retain(|pid, member| present.get(pid) == Some(&member.0));
         for vm in &seen.vms {
@@ -68,11 +82,11 @@ impl<W: Write> Recorder<W> {
             self.sums.entry(group).or_default().add(vm, &seen.view);
         }
         self.periods += 1;
-        if time - self.begun < self.seconds {
+        let lasted = time - begun;
+        if lasted < self.seconds {
             return Ok(());
         }
-        let lasted = time - self.begun;
-        self.begun = time;
+        self.begun = Some(time);
         self.end_phase(lasted)
     }
 
@@ -188,7 +202,7 @@ mod tests {
             for (vm, queue) in both.vms.iter_mut().zip([0, 2]) {
                 (vm.name, vm.queues) = ("a".to_owned(), vec![queue]);
             }
-            recorder.take(f64::from(period) / 10.0, &both).unwrap();
+            recorder.take(f64::from(period) / 10.0, Some(&both)).unwrap();
         }
         let (trace, _) = Trace::parse(&bytes).unwrap();
         assert_eq!(trace.groups.iter().map(|group| group.vms * group.queues).sum::<u32>(), 2);
@@ -206,7 +220,7 @@ mod tests {
             let vm = seen.vms.pop().unwrap();
             seen.vms =
                 pids.iter().map(|&pid| VmSeen { pid, computing: f64::from(pid), ..vm.clone() }).collect();
-            recorder.take(period as f64, &seen).unwrap();
+            recorder.take(period as f64, Some(&seen)).unwrap();
         }
         let (trace, _) = Trace::parse(&bytes).unwrap();
         let phases: Vec<Vec<_>> = trace.phases.iter().map(|phase| phase.loads.keys().collect()).collect();
@@ -215,11 +229,37 @@ mod tests {
     }
 
     #[test]
+    fn the_first_figures_and_the_time_in_which_nothing_was_seen_are_in_no_phase() {
+        let mut bytes = Vec::new();
+        let mut recorder = Recorder::new(&mut bytes, 1.0);
+        let mut record = |begin: f64, periods: u32| {
+            // The first look has nothing to compare with.
+            recorder.take(begin, Some(&seen(0.0, 0.0))).unwrap();
+            for period in 1..=periods {
+                recorder.take(begin + f64::from(period) / 10.0, Some(&seen(0.2, 0.0))).unwrap();
+            }
+            let end = begin + f64::from(periods) / 10.0;
+            recorder.take(end + 0.1, None).unwrap();
+            recorder.take(end + 0.2, None).unwrap();
+        };
+        record(0.0, 15);
+        record(3600.0, 10);
+        record(7200.0, 0);
+        let (trace, damage) = Trace::parse(&bytes).unwrap();
+        assert!(damage.is_empty(), "{damage:?}");
+        assert_eq!(trace.phases.iter().map(|phase| phase.seconds).collect::<Vec<_>>(), [1.0, 0.5, 1.0]);
+        for phase in &trace.phases {
+            let load = phase.loads["web/2"];
+            assert!((load.requests - 2e5).abs() < 1.0, "{phase:?}");
+        }
+    }
+
+    #[test]
     fn what_was_seen_can_be_replayed() {
         let mut bytes = Vec::new();
         let mut recorder = Recorder::new(&mut bytes, 1.0);
         for (period, (useful, waiting)) in [(0.2, 0.0); 11].into_iter().chain([(0.4, 1.0); 10]).enumerate() {
-            recorder.take(period as f64 / 10.0, &seen(useful, waiting)).unwrap();
+            recorder.take(period as f64 / 10.0, Some(&seen(useful, waiting))).unwrap();
         }
         let (trace, damage) = Trace::parse(&bytes).unwrap();
         assert!(damage.is_empty(), "{damage:?}");

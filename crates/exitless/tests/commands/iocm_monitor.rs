@@ -2,10 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use iocm_monitor::State;
 use serde_json::Value;
 
 fn exitless(arguments: &[&str]) -> Command {
@@ -284,6 +285,23 @@ fn without_a_daemon_and_without_a_monitor_there_is_no_status() {
     let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (status, _, err) = run(&["iocm", "status", "--socket", &file("none"), "--state", &file("state")]);
     assert!(status == Some(125) && err.contains("iocm serve"), "{err}");
+    // The state of a monitor that was killed is no answer, and one of another version may be of one that runs.
+    let killed = State::new(Path::new("/nowhere"), "vhost".to_owned(), false, 0.1);
+    killed.write(Path::new(&file("state"))).unwrap();
+    let (status, _, err) = run(&["iocm", "status", "--socket", &file("none"), "--state", &file("state")]);
+    assert!(status == Some(125) && err.contains("iocm serve"), "{err}");
+    State { format: 9, ..killed }.write(Path::new(&file("state"))).unwrap();
+    for command in ["status", "monitor"] {
+        let (status, _, err) = run(&["iocm", command, "--socket", &file("none"), "--state", &file("state")]);
+        assert!(status == Some(125) && err.contains("format 9"), "{command}: {err}");
+    }
+    // The duration ends the wait for the next decision.
+    let mut short =
+        exitless(&["iocm", "monitor", "--no-exits", "--every", "1h", "--for", "10ms", "--socket"]);
+    let short = short.arg(file("none")).arg("--state").arg(file("other")).output().unwrap();
+    assert_eq!(short.status.code(), Some(0), "{}", String::from_utf8_lossy(&short.stderr));
+    let (status, _, err) = run(&["iocm", "watch", "--every", "5ms", "--socket", &file("none")]);
+    assert!(status == Some(2) && err.contains("--every"), "{err}");
     let (status, _, err) = run(&["iocm", "monitor", "--apply"]);
     assert!(status == Some(2) && err.contains("--vhost"), "{err}");
     std::fs::write(file("settings"), "add-above = 0.5\n").unwrap();

@@ -113,12 +113,12 @@ impl<A: Actions> Pinning<A> {
         self.back(|what| what.is_of(thread))
     }
 
-    /// Restores the CPUs of all interrupts.
+    /// Restores the CPUs of all interrupts but those with these numbers.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub(super) fn interrupts_back(&mut self) -> Result<(), Error> {
-        self.back(|what| matches!(what, Pinned::Interrupt(_)))
+    pub(super) fn interrupts_back_but(&mut self, kept: &BTreeSet<u32>) -> Result<(), Error> {
+        self.back(|what| matches!(what, Pinned::Interrupt(number) if !kept.contains(number)))
     }
 
     fn back(&mut self, which: impl Fn(&Pinned) -> bool) -> Result<(), Error> {

@@ -93,6 +93,12 @@ impl<A: Actions> Vhost<A> {
                 self.layout.remove(&number);
             }
         }
+        if let Some(pinning) = &mut self.pinning {
+            // The interrupts of VMs that have gone would stay on CPUs that may not be I/O cores for long, as those of
+            // threads above.
+            let all = self.found.vms.iter().flat_map(|vm| &vm.interrupts);
+            let _ = pinning.interrupts_back_but(&all.map(|interrupt| interrupt.number).collect());
+        }
         self.taps.keep(self.found.vms.iter().flat_map(|vm| &vm.taps));
         Ok(())
     }
@@ -145,7 +151,7 @@ impl<A: Actions> Vhost<A> {
         let interrupts: BTreeSet<_> =
             self.found.vms.iter().flat_map(|vm| vm.interrupts.iter().cloned()).collect();
         if self.io_cores.is_empty() {
-            take(pinning.interrupts_back(), told)?;
+            take(pinning.interrupts_back_but(&BTreeSet::new()), told)?;
             return Ok(());
         }
         let cores: CpuSet = self.io_cores.iter().copied().collect();

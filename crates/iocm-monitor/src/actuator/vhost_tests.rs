@@ -328,6 +328,8 @@ fn vms_that_come_are_placed_and_without_those_that_go_it_goes_on() {
     monitor.step(0.0);
     run(root, &[(4000, 4004), (4000, 4003)], 1);
     assert!(monitor.step(1.0).layout.cores() > 0);
+    let interrupt = || fs::read_to_string(root.join("proc/irq/40/smp_affinity_list")).unwrap();
+    assert_ne!(interrupt().trim(), "0-3");
 
     unpack(&format!("\n{}", vm(5000, "db", false, "0-3")), root).unwrap();
     until_looked_for();
@@ -351,6 +353,7 @@ fn vms_that_come_are_placed_and_without_those_that_go_it_goes_on() {
     let [one] = &said[..] else { panic!("{said:?}") };
     assert!(one.trouble.as_ref().unwrap().contains("no VM that may be placed"), "{one:?}");
     assert!(one.actions.is_empty());
+    assert_eq!(interrupt().trim(), "0-3", "no VM has the adapter any more");
     let _ = monitor.end();
     let restored = restore(root, &mut Kernel { root: root.to_owned() }, Restore::default()).unwrap();
     assert!(!restored.incomplete(), "{restored:?}");

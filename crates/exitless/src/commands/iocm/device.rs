@@ -112,7 +112,7 @@ fn serve(running: &Running, stop: &AtomicBool) -> anyhow::Result<bool> {
     }
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 

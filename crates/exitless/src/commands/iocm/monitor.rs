@@ -12,7 +12,7 @@ use files::Replacement;
 use host::CpuSet;
 use iocm::config::SOCKET;
 use iocm_monitor::actuator::{Actuator, Pinning, Vhost, Workers};
-use iocm_monitor::{Monitor, Recorder, STATE, State};
+use iocm_monitor::{Monitor, NoState, Recorder, STATE, State};
 use knobs::RunningHost;
 use live::pause;
 
@@ -117,16 +117,18 @@ impl<'a, A: Actuator> Session<'a, A> {
     ) -> anyhow::Result<Self> {
         let settings = arguments.settings.read()?;
         // Two monitors would undo each other's decisions.
-        if let Some(other) =
-            State::read(&arguments.state).ok().filter(|state| state.is_alive(Path::new(HOST)))
-        {
-            bail!(
+        match State::read(&arguments.state) {
+            Ok(other) if other.is_alive(Path::new(HOST)) => bail!(
                 "A monitor runs already (process {}, of {}), by its state {}: end it first, or use another --state if this \
                  one is for other workers",
                 other.pid,
                 other.target,
                 arguments.state.display()
-            );
+            ),
+            Err(error @ NoState::Format { .. }) => bail!(
+                "{error}. A monitor of another version may run: end it and remove the file, or use another --state"
+            ),
+            _ => {}
         }
         let record = |path: &PathBuf| {
             let begin = || {
@@ -171,16 +173,18 @@ impl<'a, A: Actuator> Session<'a, A> {
     fn until(&mut self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
         let begun = Instant::now();
         let interval = Duration::from_nanos(self.arguments.every);
+        let end = self.arguments.duration.map(|ns| begun + Duration::from_nanos(ns));
         let mut next = begun;
         self.manager.ready();
         while !stop.load(Ordering::Relaxed) {
             self.step(begun)?;
             self.manager.tell(|_| true);
-            let is_over =
-                self.arguments.duration.is_some_and(|ns| begun.elapsed().as_nanos() >= u128::from(ns));
+            let now = Instant::now();
             // Do not make up for periods that took too long.
-            next = (next + interval).max(Instant::now());
-            if is_over || !pause(next, stop) {
+            next = (next + interval).max(now);
+            // The last period ends with the duration.
+            let until = end.map_or(next, |end| next.min(end));
+            if end.is_some_and(|end| now >= end) || !pause(until, stop) {
                 break;
             }
         }
@@ -209,8 +213,9 @@ impl<'a, A: Actuator> Session<'a, A> {
             };
             self.printer.print(lines)?;
         }
-        if let (Some(recorder), Some(seen)) = (&mut self.recorder, &step.seen) {
-            recorder.take(begun.elapsed().as_secs_f64(), seen).context("Could not write the trace")?;
+        if let Some(recorder) = &mut self.recorder {
+            let time = begun.elapsed().as_secs_f64();
+            recorder.take(time, step.seen.as_ref()).context("Could not write the trace")?;
         }
         Ok(())
     }
