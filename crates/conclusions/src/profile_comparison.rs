@@ -163,8 +163,7 @@ impl ProfileComparison {
         let none = Sums::default();
         let one = |side: usize, sums| OneSide { side: &sides[side], sums, units: units[side] };
         let row = |subject, before, after| {
-            let over_time = per != Per::Recording;
-            let pair = Pair { subject, before: one(0, before), after: one(1, after), over_time };
+            let pair = Pair { subject, before: one(0, before), after: one(1, after), per };
             ComparedRow::new(&pair, [&sides[0].total, &sides[1].total])
         };
         let total = row(Subject::default(), &sides[0].total, &sides[1].total);

@@ -162,6 +162,46 @@ fn operations_go_before_time() {
 }
 
 #[test]
+fn runs_of_the_same_work_vary_as_their_counts_do_whatever_their_times() {
+    // Exits come at a constant rate, and runs of the same work take different times.
+    let side = |lengths: [u64; 3]| {
+        lengths.map(|cells| {
+            profile(1, cells, &(0..cells).map(|cell| (MSR, cell, 10, 1000)).collect::<Vec<Some>>())
+        })
+    };
+    let (before, after) = (side([100, 120, 140]), side([110, 130, 150]));
+    let compared = |operations| {
+        let [before, after] = [&before, &after].map(|side| side.each_ref().map(Recording::from));
+        let options = ComparisonOptions { operations, ..ComparisonOptions::default() };
+        ProfileComparison::new(&before, &after, &options)
+    };
+    let found = compared(Some((3, 3)));
+    for estimate in [found.total.rate, found.total.time.unwrap()] {
+        assert_eq!(estimate.basis, Some(Basis::Recordings { before: 3, after: 3 }));
+        assert_eq!(estimate.effect(), Effect::Indistinguishable, "{estimate:?}");
+    }
+    // Rates by time are alike.
+    let interval = compared(None).total.rate.interval.unwrap();
+    assert!(interval.high - interval.low < 1e-6, "{interval:?}");
+}
+
+#[test]
+fn runs_without_a_duration_vary_by_operation() {
+    let side = |counts: [u64; 3]| {
+        counts.map(|count| {
+            let mut run = profile(1, 1, &[(MSR, 0, count, 1000)]);
+            run.span = None;
+            run
+        })
+    };
+    let (before, after) = (side([1000, 1200, 1400]), side([1100, 1300, 1500]));
+    let [before, after] = [&before, &after].map(|side| side.each_ref().map(Recording::from));
+    let options = ComparisonOptions { operations: Some((3, 3)), ..ComparisonOptions::default() };
+    let found = ProfileComparison::new(&before, &after, &options);
+    assert_eq!(found.total.rate.basis, Some(Basis::Recordings { before: 3, after: 3 }));
+}
+
+#[test]
 fn accesses_have_intervals_by_their_own_slices() {
     let exits = even(IO, 200, 5, 2000);
     let (before, after) = (profile(1, 200, &exits), profile(1, 200, &exits));
@@ -204,6 +244,12 @@ fn doubts_are_said() {
     let found = compared(&before, &after);
     assert_eq!(found.per, Per::Recording);
     assert!(found.doubts.contains(&Doubt::NoTime { side: Which::Before }));
+    // One recording without a duration is enough, whatever the others last.
+    let sides = [[&after, &before], [&after, &after]].map(|side| side.map(Recording::from));
+    let found = ProfileComparison::new(&sides[0], &sides[1], &ComparisonOptions::default());
+    assert_eq!(found.per, Per::Recording);
+    assert!(found.doubts.contains(&Doubt::NoTime { side: Which::Before }));
+    assert!(!found.doubts.contains(&Doubt::NoTime { side: Which::After }));
     let found = compared(&Profile::new(), &after);
     assert!(found.doubts.contains(&Doubt::Empty { side: Which::Before }));
     assert_eq!(compared(&Profile::new(), &Profile::new()).verdict, Overall::Nothing);

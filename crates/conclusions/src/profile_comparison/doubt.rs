@@ -38,7 +38,7 @@ pub enum Doubt {
     },
     /// Rows are by VM, and no VM was found on both sides.
     NoCommonVm,
-    /// The duration of a recording is unknown, so the unit is a recording.
+    /// The duration of a recording is unknown, or it has no selected time, so the unit is a recording.
     NoTime {
         /// The side.
         side: Which,
@@ -85,7 +85,7 @@ pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doub
         if sums.total.count == 0 {
             continue;
         }
-        if comparison.per == Per::Recording && summary.seconds == 0.0 {
+        if comparison.per == Per::Recording && sums.observed_ns.contains(&0.0) {
             doubts.push(Doubt::NoTime { side });
         } else if sums.time.as_ref().is_some_and(|time| time.draws.is_none()) {
             doubts.push(Doubt::Short { side });

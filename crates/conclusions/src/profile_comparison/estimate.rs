@@ -5,6 +5,7 @@ use stats::blocks::{BLOCKS, FEWEST_CELLS, Resampling, offsets};
 use stats::poisson::{self, dispersion};
 use stats::student::{self, ratio_variance};
 
+use super::Per;
 use super::cells::{Cells, tenths};
 use super::interval::{Basis, Estimate};
 use super::side::{RecordingSums, Side, Sums, Time};
@@ -25,8 +26,8 @@ pub(super) struct Pair<'a> {
     pub(super) subject: Subject,
     pub(super) before: OneSide<'a>,
     pub(super) after: OneSide<'a>,
-    /// True if rates are per second or operation, false if they are per recording.
-    pub(super) over_time: bool,
+    /// The unit of its rates.
+    pub(super) per: Per,
 }
 
 #[derive(Clone, Copy)]
@@ -128,13 +129,15 @@ impl Pair<'_> {
             return None;
         }
         let variance = |one: &OneSide<'_>| {
-            let observed = one.side.observed_ns.iter().map(|&ns| if self.over_time { ns } else { 1.0 });
+            // The operations of a single recording are unknown: they count as equal shares, so that recordings of the
+            // same work that take different times do not seem alike.
+            let units = one.side.observed_ns.iter().map(|&ns| if self.per == Per::Second { ns } else { 1.0 });
             let parts: Vec<(f64, f64)> = one
                 .sums
                 .recordings
                 .iter()
-                .zip(observed)
-                .map(|(sums, ns)| ratio.of_recording(sums, ns))
+                .zip(units)
+                .map(|(sums, units)| ratio.of_recording(sums, units))
                 .collect();
             ratio_variance(&parts)
         };
@@ -143,7 +146,9 @@ impl Pair<'_> {
     }
 
     fn by_blocks(&self, ratio: Ratio) -> Option<(Interval, Basis)> {
-        if !self.over_time || self.both(|one| one.sums.count).into_iter().min() < Some(FEWEST_EXITS) {
+        if self.per == Per::Recording
+            || self.both(|one| one.sums.count).into_iter().min() < Some(FEWEST_EXITS)
+        {
             return None;
         }
         let before = self.before.resampled(self.subject, ratio)?;
@@ -232,10 +237,11 @@ impl<'a> OneSide<'a> {
 }
 
 impl Ratio {
-    fn of_recording(self, sums: &RecordingSums, observed: f64) -> (f64, f64) {
+    /// The numerator and denominator of a recording with so many units of its rates.
+    fn of_recording(self, sums: &RecordingSums, units: f64) -> (f64, f64) {
         match self {
-            Self::ExitsByTime => (sums.count, observed),
-            Self::HandlingByTime => (sums.time_ns, observed),
+            Self::ExitsByTime => (sums.count, units),
+            Self::HandlingByTime => (sums.time_ns, units),
             Self::HandlingByExits => (sums.time_ns, sums.timed),
         }
     }

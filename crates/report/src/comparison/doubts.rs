@@ -4,6 +4,7 @@ use conclusions::profile_comparison::{Doubt, SideSummary, Which};
 
 use super::compared::Compared;
 use crate::format::{count, counted, share, time};
+use crate::recordings::words::lost_percent;
 
 fn side(which: Which) -> &'static str {
     match which {
@@ -54,7 +55,8 @@ fn sentence(doubt: &Doubt, compared: &Compared<'_>) -> String {
                 .to_owned()
         }
         Doubt::NoTime { side: which } => format!(
-            "{}: how long a recording lasted is not known, so exits are counted by recording.",
+            "{}: how long a recording lasted is not known, or none of its time is selected, so exits are counted by \
+             recording.",
             side(which)
         ),
         Doubt::Durations => {
@@ -91,8 +93,8 @@ fn lost_share(which: Which, compared: &Compared<'_>) -> String {
         Which::Before => compared.before,
         Which::After => compared.after,
     };
-    let seen: u64 = recordings.iter().flat_map(|one| one.profile.events.values()).sum();
-    let lost: u64 = recordings.iter().map(|one| one.profile.losses.lost_events).sum();
-    let all = seen.saturating_add(lost);
-    if seen == 0 { String::new() } else { format!(" ({} of all)", share(lost as f64 / all as f64 * 100.0)) }
+    let has_events = recordings.iter().any(|one| one.profile.events.values().any(|&count| count > 0));
+    lost_percent(recordings.iter().map(|one| &one.profile))
+        .filter(|_| has_events)
+        .map_or_else(String::new, |percent| format!(" ({} of all)", share(percent)))
 }

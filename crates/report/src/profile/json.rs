@@ -54,7 +54,7 @@ impl Totals {
             vms: vms.len(),
             vcpus: profile.vcpus().len(),
             lost_events: profile.losses.lost_events,
-            lost_percent: lost_percent(recordings),
+            lost_percent: lost_percent([&recordings.profile]),
         }
     }
 }

@@ -61,8 +61,8 @@ fn lost(recordings: &Recordings) -> Option<String> {
     if lost_events == 0 {
         return None;
     }
-    let of_all =
-        lost_percent(recordings).map_or_else(String::new, |percent| format!(" ({} of all)", share(percent)));
+    let of_all = lost_percent([&recordings.profile])
+        .map_or_else(String::new, |percent| format!(" ({} of all)", share(percent)));
     let exits =
         if lost_exits == 0 { String::new() } else { format!(", {} of them exits", count(lost_exits)) };
     Some(format!(

@@ -130,8 +130,8 @@ fn lost(recordings: &Recordings) -> String {
     if lost_events == 0 {
         return "nothing".to_owned();
     }
-    let of_all =
-        lost_percent(recordings).map_or_else(String::new, |percent| format!(" ({} of all)", share(percent)));
+    let of_all = lost_percent([&recordings.profile])
+        .map_or_else(String::new, |percent| format!(" ({} of all)", share(percent)));
     let exits = match lost_exits {
         0 => String::new(),
         exits => format!(", {} of them exits", count(exits)),

@@ -1,6 +1,8 @@
 //! Facts of recordings in words, the same in every medium.
 
-use exits::{Losses, Nested, Profile};
+use std::collections::BTreeSet;
+
+use exits::{Losses, Nested, Profile, Vcpu, Whose};
 use traces::{Options, Recordings};
 
 use crate::format::{NONE, count, counted, whole_time};
@@ -116,12 +118,23 @@ fn losses(profile: &Profile) -> Vec<String> {
     notes
 }
 
-/// The share of all events that the recorders lost, in percent; `None` without events.
-pub(crate) fn lost_percent(recordings: &Recordings) -> Option<f64> {
-    let lost = recordings.profile.losses.lost_events as f64;
-    let seen =
-        recordings.profile.events.values().fold(0, |sum: u64, &count| sum.saturating_add(count)) as f64;
+/// The share of all events that the recorders lost, in percent; `None` without events. Sums of counts from files may
+/// exceed 64 bits.
+pub(crate) fn lost_percent<'a>(profiles: impl IntoIterator<Item = &'a Profile>) -> Option<f64> {
+    let (lost, seen) = profiles.into_iter().fold((0_u64, 0_u64), |(lost, seen), profile| {
+        let lost = lost.saturating_add(profile.losses.lost_events);
+        (lost, profile.events.values().fold(seen, |sum, &count| sum.saturating_add(count)))
+    });
+    let (lost, seen) = (lost as f64, seen as f64);
     (lost + seen > 0.0).then(|| lost / (lost + seen) * 100.0)
+}
+
+/// The number of different vCPUs of a row of a timeline, at least 1.
+pub(crate) fn vcpus_of(whose: Whose, profile: &Profile) -> f64 {
+    let numbers = profile.vcpus().iter().map(|exits| exits.vcpu);
+    let is_one = |vcpu: &Vcpu| whose == Whose::Everyone || vcpu.vm == whose.vm();
+    let different: BTreeSet<_> = numbers.filter(is_one).collect();
+    different.len().max(1) as f64
 }
 
 /// The VM of a row: its process or domain ID, with its name.

@@ -1,6 +1,6 @@
 //! Each row of a timeline as a chart with its own scale.
 
-use exits::{Dimension, Grouping, Key, Slice, Table, TimelineFigure, TimelineRows};
+use exits::{Dimension, Grouping, Key, Slice, Table, TimelineFigure, TimelineRows, Whose};
 use maud::{Markup, html};
 use traces::Recordings;
 
@@ -8,7 +8,7 @@ use crate::format::{counted, per_second, share};
 use crate::page::chart::{self, chart};
 use crate::page::round;
 use crate::profile::page as profile;
-use crate::recordings::words::vm;
+use crate::recordings::words::{vcpus_of, vm};
 use crate::text::printable;
 
 const HEIGHT: u32 = 64;
@@ -43,16 +43,17 @@ fn section(
         return html! {};
     };
     let columns = rows.columns(COLUMNS, observed);
-    let vcpus = recordings.profile.vcpus().len().max(1) as f64;
-    let value = |sum: u64, ns: u64| match figure {
-        TimelineFigure::Exits => sum as f64 / ns.max(1) as f64 * 1e9,
-        TimelineFigure::Time => sum as f64 / ns.max(1) as f64 / vcpus * 100.0,
-    };
     let shown = |value: f64| match figure {
         TimelineFigure::Exits => per_second(value),
         TimelineFigure::Time => share(value),
     };
-    let one = |name: &str, slices: &[Slice], total: Slice| {
+    let one = |name: &str, whose: Whose, slices: &[Slice], total: Slice| {
+        let vcpus = vcpus_of(whose, &recordings.profile);
+        // A rate, or a share of the time of the row's vCPUs.
+        let value = |sum: u64, ns: u64| match figure {
+            TimelineFigure::Exits => sum as f64 / ns.max(1) as f64 * 1e9,
+            TimelineFigure::Time => sum as f64 / ns.max(1) as f64 / vcpus * 100.0,
+        };
         let values: Vec<f64> =
             columns.iter().map(|column| value(column.sum(slices, figure), column.observed_ns)).collect();
         let peak = values.iter().copied().fold(0.0, f64::max);
@@ -79,14 +80,19 @@ fn section(
             p.muted {
                 @match figure {
                     TimelineFigure::Exits => { "Exits a second." }
-                    TimelineFigure::Time => { "Share of the time of all vCPUs; in HLT they sleep." }
+                    TimelineFigure::Time => { "Share of the time of its vCPUs; in HLT they sleep." }
                 }
                 " Each has its own scale, up to its peak."
             }
             div.multiples {
-                @for row in rows.rows() { (one(&name(row.key), &row.slices, row.total)) }
+                @for row in rows.rows() { (one(&name(row.key), row.key.whose, &row.slices, row.total)) }
                 @if let Some(rest) = rows.rest() {
-                    (one(&format!("other ({})", counted(rest.rows as u64, "row")), &rest.slices, rest.total))
+                    (one(
+                        &format!("other ({})", counted(rest.rows as u64, "row")),
+                        Whose::Everyone,
+                        &rest.slices,
+                        rest.total,
+                    ))
                 }
             }
         }

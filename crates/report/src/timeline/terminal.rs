@@ -7,7 +7,7 @@ use traces::Recordings;
 
 use crate::format::{counted, per_second, share, whole_time};
 use crate::recordings::terminal::head;
-use crate::recordings::words::{notes, vm, window};
+use crate::recordings::words::{notes, vcpus_of, vm, window};
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::curve::{curve, levels, to_ascii};
 use crate::terminal::labels::listed;
@@ -159,10 +159,11 @@ fn draw(
     figure: TimelineFigure,
     screen: Screen,
 ) -> Drawn {
+    let vcpus = vcpus_of(line.whose, &recordings.profile);
     // A rate, or a share of the time of the line's vCPUs.
     let scaled = |sum: u64, ns: u64| match figure {
         TimelineFigure::Exits => sum as f64 / ns as f64 * 1e9,
-        TimelineFigure::Time => sum as f64 / ns as f64 / vcpus(recordings, line.whose) * 100.0,
+        TimelineFigure::Time => sum as f64 / ns as f64 / vcpus * 100.0,
     };
     let shown = |value: f64| match figure {
         TimelineFigure::Exits => per_second(value),
@@ -197,14 +198,6 @@ fn name_columns(lines: &[Line], grouping: &Grouping) -> Vec<(&'static str, Vec<S
 
 fn widest(cells: &[String]) -> usize {
     cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0)
-}
-
-/// The number of vCPUs of a line.
-fn vcpus(recordings: &Recordings, whose: Whose) -> f64 {
-    let numbers = recordings.profile.vcpus().iter().map(|exits| exits.vcpu);
-    let is_one = |vcpu: &exits::Vcpu| whose == Whose::Everyone || vcpu.vm == whose.vm();
-    let different: BTreeSet<_> = numbers.filter(is_one).collect();
-    different.len().max(1) as f64
 }
 
 /// The time axis, from zero to the duration.

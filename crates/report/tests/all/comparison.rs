@@ -1,8 +1,8 @@
 //! The output of `exitless diff`, against snapshots and limits of width.
 
-use crate::pairs::{Pair, doubtful, empty, repeated, virtualized};
+use crate::pairs::{OFF, Pair, REASON, doubtful, empty, reading, recordings, repeated, virtualized};
 use conclusions::profile_comparison::ComparisonOrder;
-use report::comparison::{csv, json, terminal};
+use report::comparison::{csv, doubts, json, terminal};
 
 fn shown(pair: &Pair, width: usize) -> String {
     let text = terminal(&pair.compared(), width, false);
@@ -28,6 +28,19 @@ fn whatever_is_doubtful_is_said() {
 #[test]
 fn repeated_recordings_by_operation() {
     insta::assert_snapshot!(shown(&repeated(), 80));
+}
+
+#[test]
+fn a_share_of_lost_events_does_not_overflow() {
+    let side = || {
+        let mut one = reading(1, 20, OFF);
+        one.profile.events = [("a".to_owned(), u64::MAX), ("b".to_owned(), 1)].into();
+        one.profile.losses.lost_events = u64::MAX;
+        vec![recordings("x.profile", one)]
+    };
+    let pair = Pair::new(side(), side(), REASON, None);
+    let doubts = doubts(&pair.compared());
+    assert!(doubts.iter().any(|doubt| doubt.contains("lost (50")), "{doubts:?}");
 }
 
 #[test]
