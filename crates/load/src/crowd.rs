@@ -10,6 +10,9 @@ use super::reactor::{Reactor, Ready};
 
 /// The most connections being opened at a time: fewer than the usual backlog of a listening socket.
 const OPENING: usize = 128;
+/// The most unsent bytes of a connection when a reply is due, 262,144 acknowledgements: more would pile up for a server that
+/// goes on sending but does not read.
+const MOST_UNREAD: usize = 1 << 20;
 /// The longest time without progress before opening is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -165,7 +168,15 @@ impl<S: Session> Crowd<S> {
             let mut happened = std::mem::take(&mut self.happened);
             for what in happened.drain(..) {
                 match what {
-                    Happened::Reply(bytes) => self.send(event.connection, &bytes),
+                    Happened::Reply(bytes) => {
+                        if self.waiting(event.connection).is_some_and(|waiting| waiting > MOST_UNREAD) {
+                            // Closing removes it from the epoll instance.
+                            self.members[event.connection].connection = None;
+                            on(event.connection, Happened::Gone("does not read the replies".to_owned()));
+                        } else {
+                            self.send(event.connection, &bytes);
+                        }
+                    }
                     other => on(event.connection, other),
                 }
             }
@@ -232,5 +243,52 @@ fn watch(reactor: &Reactor, index: usize, connection: &mut Connection) {
     let wanted = connection.waiting() > 0;
     if wanted != connection.watched && reactor.modify(connection.stream(), index, wanted).is_ok() {
         connection.watched = wanted;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    /// Replies to whatever comes with more than the kernel keeps for a connection.
+    struct Talkative;
+
+    impl Session for Talkative {
+        fn greeting(&mut self) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn take(&mut self, incoming: &[u8], happened: &mut Vec<Happened>) -> Result<usize, String> {
+            if !incoming.is_empty() {
+                happened.push(Happened::Reply(vec![0; 32 << 20]));
+            }
+            Ok(incoming.len())
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_read_loses_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut crowd = Crowd::new(&[listener.local_addr().unwrap()], [Talkative].into_iter()).unwrap();
+        assert_eq!(crowd.open(&[]).unwrap(), 0);
+        let (mut server, _) = listener.accept().unwrap();
+        let mut gone = Vec::new();
+        for _ in 0..6 {
+            if gone.is_empty() {
+                server.write_all(b"x").unwrap();
+            }
+            let until = Instant::now() + if gone.is_empty() { PATIENCE } else { Duration::ZERO };
+            crowd
+                .poll(until, &mut |_, what| {
+                    if let Happened::Gone(why) = what {
+                        gone.push(why);
+                    }
+                })
+                .unwrap();
+        }
+        assert_eq!(gone, ["does not read the replies"]);
+        assert_eq!(crowd.waiting(0), None);
     }
 }
