@@ -223,21 +223,24 @@ fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Begins a recording of single exits in `output`, and starts `course`. Returns the file's place, a second handle of the
-/// file, and its writer.
-fn begin(
+/// Begins a recording of single exits in `output`, and starts `course`. `attach` gets the writer and begins to observe: if it
+/// fails, neither the command is started nor an older recording replaced, and the command's first exits are not missed.
+/// Returns the file's place, a second handle of the file, and the result of `attach`.
+fn begin<T>(
     output: &Path,
     header: &Header,
     course: &mut Course,
-) -> anyhow::Result<(Replacement, File, Writer<File>)> {
+    attach: impl FnOnce(Writer<File>) -> anyhow::Result<T>,
+) -> anyhow::Result<(Replacement, File, T)> {
     let cannot = || format!("Could not write {}", output.display());
     let mut place = Replacement::begin(output, 0o666).with_context(cannot)?;
     let file = place.file().try_clone().with_context(cannot)?;
     let writer = Writer::new(file.try_clone().with_context(cannot)?, header).with_context(cannot)?;
+    let attached = attach(writer)?;
     course.start()?;
     // Replace an older recording only now. From here on this recording exists, however the process ends.
     place.place().with_context(cannot)?;
-    Ok((place, file, writer))
+    Ok((place, file, attached))
 }
 
 /// The facts of this host at the start of a recording.
@@ -304,7 +307,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (done, output) = (folder.path().join("done"), folder.path().join("none/x.exits"));
         let mut course = course(&["touch", &done.display().to_string()]);
-        let error = begin(&output, &Header::default(), &mut course).unwrap_err();
+        let error = begin(&output, &Header::default(), &mut course, Ok).unwrap_err();
         assert!(error.to_string().starts_with("Could not write"), "{error}");
         assert!(course.workload.is_none() && !done.exists());
     }
@@ -314,7 +317,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("x.exits");
         std::fs::write(&output, "older").unwrap();
-        begin(&output, &Header::default(), &mut course(&["/no/such/program"])).unwrap_err();
+        begin(&output, &Header::default(), &mut course(&["/no/such/program"]), Ok).unwrap_err();
+        assert_eq!(std::fs::read(&output).unwrap(), b"older");
+    }
+
+    #[test]
+    fn a_recorder_that_cannot_start_leaves_the_older_recording_and_starts_no_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let (done, output) = (folder.path().join("done"), folder.path().join("x.exits"));
+        std::fs::write(&output, "older").unwrap();
+        let mut course = course(&["touch", &done.display().to_string()]);
+        let attach = |_| -> anyhow::Result<()> { anyhow::bail!("there is no xentrace") };
+        let error = begin(&output, &Header::default(), &mut course, attach).unwrap_err();
+        assert_eq!(error.to_string(), "there is no xentrace");
+        assert!(course.workload.is_none() && !done.exists());
         assert_eq!(std::fs::read(&output).unwrap(), b"older");
     }
 }

@@ -110,6 +110,19 @@ fn a_program_that_fails_is_told_with_its_words() {
 }
 
 #[test]
+fn without_xentrace_the_older_recording_stays_and_no_command_is_started() {
+    let host = Host::new("qemu10-a-all");
+    fs::write(host.path("old"), "older").unwrap();
+    for words in [&["record"][..], &["record", "--profile"]] {
+        let output =
+            host.run(&[words, &["-o", "old", "--xentrace", "./none", "--", "touch", "done"]].concat());
+        assert!(!output.status.success());
+        assert_eq!(fs::read(host.path("old")).unwrap(), b"older", "{words:?}");
+        assert!(!host.path("done").exists(), "{words:?}");
+    }
+}
+
+#[test]
 fn what_steers_kvms_programs_is_refused() {
     let host = Host::new("qemu10-a-all");
     for arguments in [&["stat", "--self-cost"][..], &["record", "--no-accesses"], &["record", "--vm", "1"]] {

@@ -30,7 +30,7 @@ struct Recording {
 /// Records until `course` ends, or until the file cannot grow.
 pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
     // The second handle is for truncating an incomplete record when the disk is full.
-    let (place, file, writer) = begin(output, &header(recorder.isa())?, course)?;
+    let (place, file, writer) = begin(output, &header(recorder.isa())?, course, Ok)?;
     let mut recording = Recording {
         writer,
         names: VmNames::default(),

@@ -73,9 +73,11 @@ impl<W: Write + Send> Keeper<W> {
 
 /// Records every exit until `course` ends.
 pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
-    let (place, file, writer) = begin(output, &about(&host)?, course)?;
-    let keeper = Keeper::new(writer);
-    let following = host.follow(Keeper(Arc::clone(&keeper.0)))?;
+    let (place, file, (keeper, following)) = begin(output, &about(&host)?, course, |writer| {
+        let keeper = Keeper::new(writer);
+        let following = host.follow(Keeper(Arc::clone(&keeper.0)))?;
+        Ok((keeper, following))
+    })?;
     let (mut flushed, mut failure) = (Instant::now(), None);
     let seconds = wait(&following, course, || {
         if flushed.elapsed() >= FLUSH {
@@ -119,8 +121,9 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     let mut about = about(&host)?;
     // Create the file now: an error should not come after hours.
     let new = Replacement::begin(output, 0o666).with_context(cannot)?;
-    course.start()?;
+    // Attach before the command starts, or its first exits would be missed.
     let following = host.follow(Sums::default())?;
+    course.start()?;
     let seconds = wait(&following, course, || true)?;
     let (reading, sums) = following.finish()?;
     warn(&reading.warnings);
