@@ -19,6 +19,10 @@ use crate::{AccessRecord, ExitRecord, Options, Sink};
 const MOST_WAITING: usize = 1 << 20;
 /// The most threads that are counted separately, each with a few kilobytes; further ones share one row.
 const MOST_THREADS: usize = 65_536;
+/// The number that no process reaches (`PID_MAX_LIMIT` in `include/linux/threads.h` of Linux 6.12).
+pub(crate) const PID_MAX_LIMIT: u32 = 1 << 22;
+/// The most characters of a name (`TASK_COMM_LEN` in `include/linux/sched.h`, without the zero).
+const MOST_CHARACTERS: usize = 15;
 /// The size of the table that finds the thread of an event without hashing; a power of two.
 const RECENT: usize = 256;
 
@@ -101,9 +105,12 @@ impl<'s, S: Sink> Assembly<'s, S> {
         self.shared.whole_exits = true;
     }
 
-    /// Sets the name of a VM.
+    /// Sets the name of a VM. Only a corrupt recording has names longer than the kernel's, or names of numbers that no
+    /// process has.
     pub(crate) fn name(&mut self, vm: u32, name: &str) {
-        self.names.insert(vm, name.to_owned());
+        if vm < PID_MAX_LIMIT {
+            self.names.insert(vm, name.chars().take(MOST_CHARACTERS).collect());
+        }
     }
 
     /// Counts events by name, of interest or not.

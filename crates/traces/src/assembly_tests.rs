@@ -218,6 +218,16 @@ proptest! {
 }
 
 #[test]
+fn names_are_no_longer_and_no_more_than_the_kernels() {
+    let mut sink = ();
+    let mut assembly = Assembly::new(Options::default(), &mut sink);
+    assembly.name(PID_MAX_LIMIT - 1, &"ä".repeat(65_000));
+    assembly.name(PID_MAX_LIMIT, "none");
+    let names = std::collections::BTreeMap::from([(PID_MAX_LIMIT - 1, "ä".repeat(MOST_CHARACTERS))]);
+    assert_eq!(assembly.names, names);
+}
+
+#[test]
 fn threads_beyond_the_limit_share_a_row_without_times() {
     const BEYOND: u32 = 100;
     let feed = |assembly: &mut Assembly<'_, ()>| {

@@ -108,7 +108,7 @@ fn records(
                 counted(samples as u64, "sample")
             ));
         }
-        schema.learn(formats);
+        schema.learn(&formats);
     }
     let mut records = records_at(schema)?;
     for (feature, section) in &sections {

@@ -18,7 +18,7 @@ fn schema() -> Schema {
 fn schema_of(sample_type: u64, identities: &[u64]) -> Schema {
     let mut schema = Schema::new();
     schema.add(attribute_of(sample_type, 1635), identities.iter().copied());
-    schema.learn(vec![("kvm".into(), EventFormat::parse(EXIT).unwrap())]);
+    schema.learn(&[("kvm".into(), EventFormat::parse(EXIT).unwrap())]);
     schema
 }
 
@@ -166,7 +166,7 @@ fn an_event_is_found_by_its_identity_whatever_the_end_of_records_holds() {
         let other = attribute_of(sample_type, 1);
         schema.add(other, [8].into_iter());
         schema.add(attribute_of(sample_type, 1635), [9].into_iter());
-        schema.learn(vec![("kvm".into(), EventFormat::parse(EXIT).unwrap())]);
+        schema.learn(&[("kvm".into(), EventFormat::parse(EXIT).unwrap())]);
         let body: Vec<u8> = [4].iter().chain(&words).flat_map(|word: &u64| word.to_le_bytes()).collect();
         for batch in decoded_by(&schema.shared(), &[record(kind::LOST_SAMPLES, &body)]) {
             assert_eq!(batch.notes, [(0, Note::LostSamples { exits: true, count: 4 })], "{sample_type:#x}");

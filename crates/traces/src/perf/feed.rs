@@ -224,7 +224,7 @@ impl Records {
             return;
         }
         match self.change() {
-            Ok(()) => self.schema.learn(data.formats),
+            Ok(()) => self.schema.learn(&data.formats),
             Err(what) => self.damaged(self.position, what.into()),
         }
     }

@@ -34,7 +34,6 @@ pub(super) struct Schema {
     pub(super) short_way: Option<ShortWay>,
     /// True if [`Self::sampled`] is not empty. Only set in the copies that [`Self::shared`] returns.
     pub(super) is_sampled: bool,
-    pub(super) formats: Vec<(String, EventFormat)>,
 }
 
 impl Schema {
@@ -49,7 +48,6 @@ impl Schema {
             decoder: Arc::new(Decoder::new()),
             short_way: None,
             is_sampled: false,
-            formats: Vec::new(),
         }
     }
 
@@ -114,13 +112,12 @@ impl Schema {
     }
 
     /// Adds the tracepoints' formats.
-    pub(super) fn learn(&mut self, formats: Vec<(String, EventFormat)>) {
+    pub(super) fn learn(&mut self, formats: &[(String, EventFormat)]) {
         if formats.is_empty() {
             return;
         }
         let decoder = Arc::make_mut(&mut self.decoder);
         formats.iter().for_each(|(system, format)| decoder.add(system, format));
-        self.formats.extend(formats);
     }
 
     /// The fast path, if all tracepoints have the same layout and it is suitable.

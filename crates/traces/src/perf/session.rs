@@ -7,7 +7,7 @@ use super::batch::{Batch, Member, Note};
 use super::chunk::{self, Chunk};
 use super::features::Features;
 use super::schema::Schema;
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, PID_MAX_LIMIT};
 use crate::run::Run;
 use crate::{Error, Format, Options, Origin, Reading, Sink, pipeline};
 
@@ -127,6 +127,8 @@ fn take<S: Sink>(batch: &mut Batch, assembly: &mut Assembly<'_, S>, tally: &mut 
                 tally.lost_samples = tally.lost_samples.saturating_add(*count);
                 tally.lost_exits = tally.lost_exits.saturating_add(if *exits { *count } else { 0 });
             }
+            // Ignored by the assembly as well.
+            Note::Name { process, .. } if *process >= PID_MAX_LIMIT => {}
             Note::Name { process, name, time_ns } => {
                 // The files of a directory have names in no common order.
                 let known_ns = tally.named_ns.entry(*process).or_insert(0);
