@@ -7,11 +7,11 @@
 use exits::{Losses, Profile, Span, Timeline, Vcpu};
 use rustc_hash::FxHashMap;
 
-use crate::bounded::AccessRoom;
+use crate::bounded::{AccessRoom, ReasonRoom};
 use crate::event::{Event, Kind};
 use crate::losses::LossMarks;
 use crate::pairing::{Closed, Pairing, Shared};
-use crate::rows;
+use crate::rows::{self, ReasonRows};
 use crate::thread::Thread;
 use crate::{AccessRecord, ExitRecord, Options, Sink};
 
@@ -58,6 +58,8 @@ impl<'s, S: Sink> Assembly<'s, S> {
             losses: Losses::default(),
             marks: LossMarks::default(),
             access_room: AccessRoom::default(),
+            reason_room: ReasonRoom::default(),
+            beyond: ReasonRows::default(),
             whole_exits: false,
             note_accesses: S::WANTS_ACCESSES,
             from_ns: 0,
@@ -259,6 +261,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
                 rows::add_to(profile.vcpu(who), &reasons, &accesses);
             }
         }
+        rows::add_beyond(&mut profile, &shared.beyond, warnings);
         // Recorders name every process of the host, so keep only those with exits.
         let vms: std::collections::BTreeSet<_> =
             profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();

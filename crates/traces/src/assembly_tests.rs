@@ -218,6 +218,24 @@ proptest! {
 }
 
 #[test]
+fn reasons_beyond_the_limit_share_rows_without_times() {
+    let (profile, warnings) = profile_and_warnings(Options::default(), |assembly| {
+        assembly.shared.reason_room = ReasonRoom(1);
+        for thread in [1, 2, 3] {
+            assembly.introduce(thread, Vcpu { vm: Some(thread), number: None, thread: Some(thread) });
+            assembly.push(&event(Kind::Exit, 10, thread, 0));
+            assembly.push(&event(Kind::Entry, 15, thread, 0));
+        }
+    });
+    assert!(warnings[0].contains("; 2 exits of further ones"), "{warnings:?}");
+    let [others, own] = profile.vcpus() else { unreachable!() };
+    assert_eq!((others.vcpu, own.vcpu.vm), (Vcpu::default(), Some(1)));
+    let figures = [others, own].map(|of| &of.reasons[&CPUID]);
+    assert_eq!(figures.map(|exits| exits.count), [2, 1]);
+    assert_eq!(figures.map(|exits| exits.handling.total_ns()), [0, 5]);
+}
+
+#[test]
 fn names_are_no_longer_and_no_more_than_the_kernels() {
     let mut sink = ();
     let mut assembly = Assembly::new(Options::default(), &mut sink);

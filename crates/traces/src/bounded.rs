@@ -1,10 +1,37 @@
-//! The limit of different accesses: a guest that accesses all MSRs or addresses must not exhaust the memory of a
-//! process that counts for hours.
+//! The limits of rows: a guest that accesses all MSRs or addresses must not exhaust the memory of a process that counts for
+//! hours, nor a corrupt recording that of a reader.
 
 use exits::{Access, Exits, Profile};
 
 /// The most different accesses that are counted separately, for all vCPUs together; a row takes a few hundred bytes.
 pub(crate) const MOST_ACCESSES: usize = 16_384;
+
+/// The most rows by vCPU and exit reason that are counted separately: those of 6,000 vCPUs with 20 reasons. A row takes a few
+/// kilobytes, and 15 KiB if its times are a nanosecond and centuries.
+pub(crate) const MOST_REASONS: usize = 1 << 17;
+
+/// The rows by exit reason that can still be created, for all vCPUs together.
+#[derive(Debug)]
+pub(crate) struct ReasonRoom(pub(crate) usize);
+
+impl Default for ReasonRoom {
+    fn default() -> Self {
+        Self(MOST_REASONS)
+    }
+}
+
+impl ReasonRoom {
+    /// Takes one row, if there is any left.
+    pub(crate) fn take(&mut self) -> bool {
+        take(&mut self.0)
+    }
+}
+
+fn take(left: &mut usize) -> bool {
+    let fits = *left > 0;
+    *left -= usize::from(fits);
+    fits
+}
 
 /// The rows of accesses that can still be created. Without one, an access is counted as [`Access::Other`] of its
 /// vCPU.
@@ -20,9 +47,7 @@ impl Default for AccessRoom {
 impl AccessRoom {
     /// Takes one row, if there is any left.
     pub(crate) fn take(&mut self) -> bool {
-        let fits = self.0 > 0;
-        self.0 -= usize::from(fits);
-        fits
+        take(&mut self.0)
     }
 
     /// The row in which to count `access`: its own if it has one or can get one.

@@ -12,7 +12,7 @@
 use exits::{Access, ExitReason, Losses, Timeline};
 
 use crate::AccessRecord;
-use crate::bounded::AccessRoom;
+use crate::bounded::{AccessRoom, ReasonRoom};
 use crate::event::{Event, Kind};
 use crate::losses::LossMarks;
 use crate::rows::{AccessRows, ReasonRows};
@@ -25,6 +25,10 @@ pub(crate) struct Shared {
     pub(crate) marks: LossMarks,
     /// The number of rows of accesses that can still be created.
     pub(crate) access_room: AccessRoom,
+    /// The number of rows by reason that can still be created.
+    pub(crate) reason_room: ReasonRoom,
+    /// The exits for which there was no room; their rows have no times.
+    pub(crate) beyond: ReasonRows,
     /// Accesses have no times of their own and take as long as their exit.
     pub(crate) whole_exits: bool,
     /// The sink wants all accesses of the exits.
@@ -50,11 +54,13 @@ pub(crate) struct Open {
     pub(crate) cpu: u16,
     pub(crate) reason: ExitReason,
     row: u16,
+    /// The row is in [`Shared::beyond`].
+    beyond: bool,
 }
 
 impl Default for Open {
     fn default() -> Self {
-        Self { time_ns: 0, guest_rip: 0, cpu: 0, reason: ExitReason::vmx(0), row: 0 }
+        Self { time_ns: 0, guest_rip: 0, cpu: 0, reason: ExitReason::vmx(0), row: 0, beyond: false }
     }
 }
 
@@ -169,10 +175,20 @@ impl Pairing {
             return;
         }
         let reason = event.reason();
-        let timeline = &mut shared.timeline;
-        let row = self.reasons.find(reason, || timeline.series(exits::SeriesKey { vm, reason }));
+        let Shared { timeline, reason_room, beyond, .. } = &mut *shared;
+        let own = self.reasons.find(reason, reason_room, || timeline.series(exits::SeriesKey { vm, reason }));
+        let row = own.unwrap_or_else(|| {
+            beyond.find_without_times(reason, || timeline.series(exits::SeriesKey { vm: None, reason }))
+        });
         self.mmio_start_ns = Some(event.time_ns);
-        self.exit = Open { time_ns: event.time_ns, guest_rip: event.extra, cpu: event.cpu, reason, row };
+        self.exit = Open {
+            time_ns: event.time_ns,
+            guest_rip: event.extra,
+            cpu: event.cpu,
+            reason,
+            row,
+            beyond: own.is_none(),
+        };
         self.open = true;
         if !self.early.is_empty() {
             self.end_early(Some(event), shared);
@@ -228,7 +244,7 @@ impl Pairing {
             return true;
         }
         self.open = false;
-        self.reasons.row(self.exit.row).add(self.exit.time_ns, None, &mut shared.timeline);
+        self.add(None, shared);
         closed(&Closed { exit: self.exit, access: self.last_access(), handling_ns: None }, &self.noted);
         false
     }
@@ -254,12 +270,23 @@ impl Pairing {
             }
             paired => paired,
         };
-        self.reasons.row(open.row).add(open.time_ns, handling_ns, &mut shared.timeline);
+        self.add(handling_ns, shared);
         if self.waiting.used != 0 {
             self.end_waiting(end.time_ns, handling_ns.is_some());
         }
         self.mmio_start_ns = None;
         closed(&Closed { exit: self.exit, access: self.last_access(), handling_ns }, &self.noted);
+    }
+
+    /// Counts the last exit in its row.
+    #[inline(always)]
+    fn add(&mut self, handling_ns: Option<u64>, shared: &mut Shared) {
+        let Open { time_ns, row, beyond, .. } = self.exit;
+        if beyond {
+            shared.beyond.row(row).add(time_ns, None, &mut shared.timeline);
+        } else {
+            self.reasons.row(row).add(time_ns, handling_ns, &mut shared.timeline);
+        }
     }
 
     #[inline]

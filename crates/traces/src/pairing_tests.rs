@@ -23,6 +23,8 @@ fn run_with(events: &[Event], marks: LossMarks, time: std::ops::Range<u64>) -> R
         losses: Losses::default(),
         marks,
         access_room: AccessRoom(10),
+        reason_room: ReasonRoom::default(),
+        beyond: ReasonRows::default(),
         whole_exits: false,
         note_accesses: true,
         from_ns: time.start,

@@ -1,9 +1,9 @@
 //! The exits of one vCPU during counting, in rows that are found quickly.
 
-use exits::{Access, ExitReason, Exits, SeriesIndex, Slice, Timeline, VcpuExits};
+use exits::{Access, ExitReason, Exits, Profile, SeriesIndex, Slice, Timeline, Vcpu, VcpuExits, counted};
 use rustc_hash::FxHashMap;
 
-use crate::bounded::AccessRoom;
+use crate::bounded::{AccessRoom, MOST_REASONS, ReasonRoom};
 use crate::event::{Event, Kind};
 
 /// Exit codes below this are looked up in a table; the highest common ones, AVIC's, end at 0x403.
@@ -42,34 +42,57 @@ pub(crate) struct ReasonRows {
 }
 
 impl ReasonRows {
-    /// The index of this reason's row; `series` creates the timeline's series for a new one.
-    pub(crate) fn find(&mut self, reason: ExitReason, series: impl FnOnce() -> SeriesIndex) -> u16 {
+    /// The index of this reason's row; `None` if it has none and there is no `room`. `series` creates the timeline's series
+    /// for a new one.
+    pub(crate) fn find(
+        &mut self,
+        reason: ExitReason,
+        room: &mut ReasonRoom,
+        series: impl FnOnce() -> SeriesIndex,
+    ) -> Option<u16> {
         if let Some(&row) = self.direct.get(reason.code as usize) {
             if self.rows.get(usize::from(row)).is_some_and(|row| row.reason == reason) {
-                return row;
+                return Some(row);
             }
         }
-        self.find_elsewhere(reason, series)
+        self.find_elsewhere(reason, room, series)
+    }
+
+    /// The index of this reason's row if rows get no times, so that they are small and need no room. Reasons beyond those
+    /// that 16 bits can count share the last row.
+    #[cold]
+    pub(crate) fn find_without_times(
+        &mut self,
+        reason: ExitReason,
+        series: impl FnOnce() -> SeriesIndex,
+    ) -> u16 {
+        self.find(reason, &mut ReasonRoom(1), series).unwrap_or(NONE - 1)
     }
 
     #[cold]
-    fn find_elsewhere(&mut self, reason: ExitReason, series: impl FnOnce() -> SeriesIndex) -> u16 {
-        let row = self.others.get(&reason).copied().unwrap_or_else(|| {
-            // Only a corrupt file has more reasons than 16 bits can count; they are counted in the last row.
-            let next = self.rows.len().min(usize::from(NONE) - 1) as u16;
-            if usize::from(next) == self.rows.len() {
+    fn find_elsewhere(
+        &mut self,
+        reason: ExitReason,
+        room: &mut ReasonRoom,
+        series: impl FnOnce() -> SeriesIndex,
+    ) -> Option<u16> {
+        let row = match self.others.get(&reason) {
+            Some(&row) => row,
+            None => {
+                // Only a corrupt file has more reasons than 16 bits can count.
+                let next = u16::try_from(self.rows.len()).ok().filter(|&next| next < NONE && room.take())?;
                 self.rows.push(ReasonRow { reason, exits: Exits::default(), series: series() });
+                self.others.insert(reason, next);
+                next
             }
-            self.others.insert(reason, next);
-            next
-        });
+        };
         if self.direct.is_empty() && self.rows.len() > 1 {
             self.direct = vec![NONE; DIRECT];
         }
         if let Some(direct) = self.direct.get_mut(reason.code as usize).filter(|direct| **direct == NONE) {
             *direct = row;
         }
-        row
+        Some(row)
     }
 
     /// The number of exits of all reasons.
@@ -179,6 +202,19 @@ pub(crate) fn add_to(vcpu: &mut VcpuExits, reasons: &ReasonRows, accesses: &Acce
     }
 }
 
+/// Adds the exits of vCPUs and reasons that got no row for lack of room to a vCPU that is not known, and a warning.
+pub(crate) fn add_beyond(profile: &mut Profile, beyond: &ReasonRows, warnings: &mut Vec<String>) {
+    if beyond.is_empty() {
+        return;
+    }
+    add_to(profile.vcpu(Vcpu::default()), beyond, &AccessRows::default());
+    warnings.push(format!(
+        "It has more than {MOST_REASONS} pairs of a vCPU and an exit reason; {} of further ones count for no VM and have no \
+         times: make shorter recordings",
+        counted(beyond.count(), "exit")
+    ));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +224,7 @@ mod tests {
     fn reasons_of_the_same_code_stay_apart() {
         let mut timeline = Timeline::default();
         let mut rows = ReasonRows::default();
+        let mut room = ReasonRoom(4);
         let reasons = [
             ExitReason::vmx(0x20),
             ExitReason::svm(0x20),
@@ -196,12 +233,29 @@ mod tests {
         ];
         for _ in 0..2 {
             for reason in reasons {
-                let number = rows.find(reason, || timeline.series(SeriesKey { vm: None, reason }));
+                let series = || timeline.series(SeriesKey { vm: None, reason });
+                let number = rows.find(reason, &mut room, series).unwrap();
                 rows.row(number).add(1, Some(5), &mut timeline);
             }
         }
         let found: Vec<_> = rows.rows.iter().map(|row| (row.reason, row.exits.count)).collect();
         assert_eq!(found, reasons.map(|reason| (reason, 2)));
+        let further = ExitReason::vmx(1);
+        let series = || -> SeriesIndex { unreachable!("there is no room") };
+        assert_eq!((rows.find(further, &mut room, series), room.0), (None, 0));
+    }
+
+    #[test]
+    fn more_reasons_than_a_row_can_number_share_the_last_row() {
+        let mut timeline = Timeline::default();
+        let mut rows = ReasonRows::default();
+        for code in 0..u32::from(NONE) + 10 {
+            let reason = ExitReason::vmx(code);
+            let row = rows.find_without_times(reason, || timeline.series(SeriesKey { vm: None, reason }));
+            rows.row(row).exits.count += 1;
+        }
+        assert_eq!((rows.rows.len(), rows.others.len()), (NONE.into(), NONE.into()));
+        assert_eq!((rows.row(NONE - 2).exits.count, rows.row(NONE - 1).exits.count), (1, 11));
     }
 
     #[test]

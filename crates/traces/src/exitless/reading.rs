@@ -228,7 +228,7 @@ impl<'s, S: Sink> Session<'s, S> {
 
     fn finish(self) -> (exits::Profile, Vec<String>) {
         let mut warnings = Vec::new();
-        let mut profile = self.tally.finish();
+        let mut profile = self.tally.finish(&mut warnings);
         match self.summary {
             Some(summary) => {
                 if summary.exits != self.exits {
