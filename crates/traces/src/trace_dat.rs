@@ -65,6 +65,13 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
         flaws.push(Flaw::new(format!("what it was packed with ends early ({error})"), length));
     }
     let mut warnings = std::mem::take(&mut layout.warnings);
+    if layout.facts.further_buffers > 0 {
+        warnings.push(format!(
+            "{} beyond the first {} left out",
+            exits::counted(layout.facts.further_buffers as u64, "buffer"),
+            options::MOST_BUFFERS
+        ));
+    }
     let buffers = of_one_clock(&layout, &mut warnings);
     let mut assembly = Assembly::new(options, sink);
     let mut tally = Tally { flaws, ..Tally::new(&buffers) };

@@ -20,6 +20,13 @@ const VERSION: u16 = 9;
 const TIME_SHIFT: u16 = 12;
 const TSC_TO_NANOSECONDS: u16 = 14;
 
+/// The most bytes of all options together; those of 8192 CPUs take about two megabytes for each buffer.
+const MOST_OPTIONS: usize = 16 << 20;
+/// The most buffers; each is an instance that somebody made in tracefs.
+pub(super) const MOST_BUFFERS: usize = 4096;
+/// The most CPUs (`NR_CPUS` is at most 8192 on x86).
+pub(super) const MOST_PROCESSORS: u32 = 8192;
+
 /// Converts TSC counts to nanoseconds: multiply by `multiplier`, and shift right by `shift`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TscRate {
@@ -67,11 +74,29 @@ pub(super) struct Facts {
     /// The contents of `per_cpu/cpu*/stats`, with a title before those of an instance.
     pub(super) statistics: String,
     pub(super) buffers: Vec<BufferOption>,
+    /// The number of buffers beyond [`MOST_BUFFERS`].
+    pub(super) further_buffers: usize,
     /// The offsets of sections by ID (version 7).
     pub(super) sections: BTreeMap<u16, u64>,
+    /// The bytes of all options so far.
+    pub(super) bytes: usize,
 }
 
 impl Facts {
+    /// Counts the bytes of options at this offset, which a packed file may have any number of.
+    pub(super) fn count(&mut self, bytes: usize, offset: u64) -> Result<(), Flaw> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.is_full() {
+            return Err(Flaw::new(format!("more than {MOST_OPTIONS} bytes of options"), offset));
+        }
+        Ok(())
+    }
+
+    /// Tests whether there were more bytes than the limit.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > MOST_OPTIONS
+    }
+
     /// Reads one option; `sections` is true in version 7.
     pub(super) fn take(&mut self, option: u16, data: &[u8], sections: bool) {
         match option {
@@ -92,6 +117,7 @@ impl Facts {
                 let rate = rate.map(|(multiplier, shift)| TscRate { multiplier, shift });
                 self.tsc_rate = rate.filter(|rate| rate.multiplier > 0 && rate.shift < 64).or(self.tsc_rate);
             }
+            id::BUFFER | id::BUFFER_TEXT if self.buffers.len() >= MOST_BUFFERS => self.further_buffers += 1,
             id::BUFFER | id::BUFFER_TEXT => {
                 let mut fields = Fields::new(data, 0);
                 self.buffers.extend(buffer(option == id::BUFFER_TEXT, &mut fields, sections).ok());
@@ -116,7 +142,9 @@ fn buffer(text: bool, fields: &mut Fields<impl Read>, sections: bool) -> Result<
         buffer.clock = Some(fields.text()?).filter(|clock| !clock.is_empty());
         if !text {
             buffer.page_size = fields.u32()?;
-            for _ in 0..fields.u32()? {
+            let count = fields.u32()?;
+            check_processors(count, fields.at)?;
+            for _ in 0..count {
                 let (cpu, offset, length) = (fields.u32()?, fields.u64()?, fields.u64()?);
                 if let Ok(cpu) = u16::try_from(cpu) {
                     buffer.processors.push(Processor { cpu, offset, length });
@@ -125,6 +153,14 @@ fn buffer(text: bool, fields: &mut Fields<impl Read>, sections: bool) -> Result<
         }
     }
     Ok(buffer)
+}
+
+/// Refuses a buffer with more CPUs than a machine can have, whose table is at `offset`.
+pub(super) fn check_processors(count: u32, offset: u64) -> Result<(), Flaw> {
+    if count > MOST_PROCESSORS {
+        return Err(Flaw::new(format!("a buffer of {count} CPUs"), offset));
+    }
+    Ok(())
 }
 
 /// A decimal or hexadecimal number, as `strtoll` parses it; zero if it is not a number.

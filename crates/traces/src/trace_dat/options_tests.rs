@@ -51,6 +51,20 @@ fn buffers_of_both_versions() {
     assert!(facts(&[(id::BUFFER, &data)], true).buffers.is_empty());
 }
 
+#[test]
+fn options_and_buffers_have_a_limit() {
+    let mut facts = Facts::default();
+    assert!(facts.count(MOST_OPTIONS, 7).is_ok() && !facts.is_full());
+    assert_eq!(facts.count(1, 8).unwrap_err().offset, 8);
+    assert!(facts.is_full());
+    let mut data = 4096u64.to_le_bytes().to_vec();
+    data.push(0);
+    (0..MOST_BUFFERS + 2).for_each(|_| facts.take(id::BUFFER, &data, false));
+    assert_eq!((facts.buffers.len(), facts.further_buffers), (MOST_BUFFERS, 2));
+    assert!(check_processors(MOST_PROCESSORS, 0).is_ok());
+    assert!(check_processors(MOST_PROCESSORS + 1, 0).is_err());
+}
+
 proptest! {
     #[test]
     fn no_bytes_panic(option in 0..30u16, data in proptest::collection::vec(any::<u8>(), 0..60), sections: bool) {

@@ -1,19 +1,16 @@
 //! Finds the data of each CPU in a file without its end, where trace-cmd writes the offsets.
 
 use super::file::Recorded;
-use super::options::Processor;
+use super::options::{MOST_PROCESSORS, Processor};
 use super::page::{HEADER, Page};
 use super::section::Section;
-
-/// The most CPUs (`NR_CPUS` is at most 8192 on x86).
-const MOST_PROCESSORS: usize = 8192;
 
 /// The data in a section of pages, CPU by CPU. CPUs without data cannot be recognized.
 pub(super) fn processors(recorded: &Recorded, section: &Section, page_size: u64) -> Vec<Processor> {
     let end = section.end(recorded);
     let mut found = Vec::new();
     let mut offset = section.start;
-    while found.len() < MOST_PROCESSORS {
+    while found.len() < MOST_PROCESSORS as usize {
         // trace-cmd aligns each CPU's data to a page.
         offset = offset.next_multiple_of(page_size);
         let length = if section.packed {

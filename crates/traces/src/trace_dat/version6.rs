@@ -16,6 +16,9 @@ const FLYRECORD: &[u8] = b"flyrecord";
 /// The longest option; options are numbers and short texts.
 const LONGEST_OPTION: u32 = 16 << 20;
 
+/// The bytes of an option before its contents.
+const OPTION_HEADER: usize = 6;
+
 /// The data of a buffer.
 enum Data {
     Pages(Vec<Processor>),
@@ -31,15 +34,16 @@ pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error
         return Err(Flaw::new(what, header.end - 4).error(recorded));
     };
     let clock = layout.clock();
-    let mut add = |name: String, data: Data| match data {
+    let add = |layout: &mut Layout, name: String, data: Data| match data {
         Data::Text if name.is_empty() => Err(text_only(recorded)),
         Data::Text => Ok(()),
         Data::Pages(processors) => {
-            layout.buffers.push(Buffer { name, clock: clock.clone(), page_size, packed: false, processors });
+            let buffer = Buffer { name, clock: clock.clone(), page_size, packed: false, processors };
+            layout.add(buffer, recorded);
             Ok(())
         }
     };
-    add(String::new(), top)?;
+    add(&mut layout, String::new(), top)?;
     let count = layout.facts.cpu_count.unwrap_or(0);
     for BufferOption { name, offset, .. } in layout.facts.buffers.clone() {
         // An instance that was described but never written.
@@ -47,7 +51,7 @@ pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error
             continue;
         }
         match data(&mut recorded.fields(offset), count) {
-            Ok(data) => add(name, data)?,
+            Ok(data) => add(&mut layout, name, data)?,
             Err(flaw) => layout.flaws.push(flaw),
         }
     }
@@ -80,6 +84,7 @@ fn beginning(recorded: &Recorded, header: &Header, layout: &mut Layout) -> Resul
             if length > LONGEST_OPTION {
                 return Err(Flaw::new(format!("an option of {length} bytes"), at));
             }
+            layout.facts.count(length as usize + OPTION_HEADER, at)?;
             let content = fields.block(u64::from(length))?;
             layout.facts.take(option, &content, header.has_sections());
         }
@@ -104,6 +109,7 @@ fn marked(mark: [u8; 10], fields: &mut Fields<impl Read>, count: u32) -> Result<
             fields.at - 10,
         ));
     }
+    options::check_processors(count, fields.at)?;
     let mut processors = Vec::new();
     for cpu in 0..count {
         let (offset, length) = (fields.u64()?, fields.u64()?);

@@ -7,7 +7,7 @@ use super::descriptions::Descriptions;
 use super::file::{Fields, Flaw, Recorded};
 use super::header::Header;
 use super::layout::{Buffer, Layout, text_only};
-use super::options::{self, BufferOption};
+use super::options::{self, BufferOption, MOST_BUFFERS};
 use super::recovery;
 use super::section::{self, Section, id};
 use crate::Error;
@@ -20,12 +20,16 @@ pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error
     let lost = chain.is_err() || layout.facts.buffers.is_empty();
     let walked = if lost { section::walk(recorded, header.end) } else { Vec::new() };
     for section in walked.iter().filter(|section| section.id == id::OPTIONS && seen.insert(section.start)) {
+        // Ignore an error: options behind a broken section may be whole.
         let _ = section_options(recorded, header, &mut layout, section);
+        if layout.facts.is_full() {
+            break;
+        }
     }
     describe(recorded, header, &mut layout, &walked).map_err(|flaw| flaw.error(recorded))?;
     for option in layout.facts.buffers.clone().into_iter().filter(|buffer| !buffer.text) {
         match buffer(recorded, header, &layout, option) {
-            Ok(buffer) => layout.buffers.push(buffer),
+            Ok(buffer) => layout.add(buffer, recorded),
             Err(flaw) => layout.flaws.push(flaw),
         }
     }
@@ -80,6 +84,7 @@ fn section_options(
     section: &Section,
 ) -> Result<u64, Flaw> {
     let content = section.content(recorded, header.compression)?;
+    layout.facts.count(content.len(), section.start)?;
     let mut fields = Fields::new(&content[..], section.start);
     loop {
         let (option, length) = (fields.u16()?, fields.u32()?);
@@ -153,7 +158,7 @@ fn recover(recorded: &Recorded, header: &Header, layout: &mut Layout, walked: &[
         layout.facts.buffers.iter().map(|buffer| buffer.offset.saturating_add(section::HEADER)).collect();
     let Some(page_size) = layout.page_size(0, header) else { return };
     let is_lost = |section: &&Section| section.id == id::BUFFER && !told.contains(&section.start);
-    for (number, section) in walked.iter().filter(is_lost).enumerate() {
+    for (number, section) in walked.iter().filter(is_lost).take(MOST_BUFFERS).enumerate() {
         let processors = recovery::processors(recorded, section, page_size);
         if processors.is_empty() {
             continue;
@@ -163,12 +168,13 @@ fn recover(recorded: &Recorded, header: &Header, layout: &mut Layout, walked: &[
              its order",
             processors.len()
         ));
-        layout.buffers.push(Buffer {
+        let buffer = Buffer {
             name: if number == 0 { String::new() } else { format!("number {}", number + 1) },
             clock: layout.clock(),
             page_size,
             packed: section.packed,
             processors,
-        });
+        };
+        layout.add(buffer, recorded);
     }
 }
