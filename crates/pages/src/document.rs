@@ -31,7 +31,8 @@ pub fn styled(title: &str, styles: &[&str], sections: &Markup) -> String {
     framed(title, POLICY, &[&[RECORDINGS], styles].concat(), &body)
 }
 
-/// A page that follows the reader's dark mode, fits a phone and loads what `policy` allows.
+/// A page that follows the reader's dark mode, fits a phone and loads what `policy` allows. Harmful characters of names and
+/// messages are replaced, which escaping of markup leaves.
 pub fn framed(title: &str, policy: &str, styles: &[&str], body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -47,7 +48,12 @@ pub fn framed(title: &str, policy: &str, styles: &[&str], body: &Markup) -> Stri
             body { (body) }
         }
     };
-    page.into_string()
+    page.into_string().replace(is_unfit, "\u{fffd}")
+}
+
+/// Tests whether a page must not contain a character; it has lines.
+fn is_unfit(character: char) -> bool {
+    exits::is_harmful(character) && character != '\n'
 }
 
 /// A figure with its title and a note.
@@ -79,6 +85,21 @@ mod tests {
         assert_eq!(base64(b"any car"), "YW55IGNhcg==");
         let hash = format!("'sha256-{}'", base64(&Sha256::digest(SCRIPT)));
         assert!(POLICY.contains(&hash), "The script has changed; its hash is {hash}");
+    }
+
+    #[test]
+    fn no_text_reverses_what_stands_beside_it() {
+        let named = |name: &str| document(name, &html! { p title=(name) { (name) } });
+        let page = named("a\u{202e}b\u{9b}2J\u{1b}c");
+        assert_eq!(page, named("a\u{fffd}b\u{fffd}2J\u{fffd}c"));
+        assert!(!page.contains(is_unfit));
+    }
+
+    #[test]
+    fn the_style_and_the_script_are_not_changed() {
+        for text in [STYLE, RECORDINGS, ARMS, SCRIPT, POLICY] {
+            assert!(!text.contains(is_unfit), "{text}");
+        }
     }
 
     #[test]
