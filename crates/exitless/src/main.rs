@@ -9,6 +9,7 @@ mod examples;
 mod help;
 mod interrupt;
 mod journal_lines;
+mod json;
 #[cfg(test)]
 mod named_commands;
 mod service_manager;

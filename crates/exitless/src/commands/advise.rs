@@ -279,9 +279,9 @@ fn print(
         let document = report::advice::json(recordings, advice, audits);
         match hot {
             Some(hot) => {
-                serde_json::to_writer_pretty(&mut out, &report::hot_advice::json(document, advice, hot))?;
+                crate::json::write_pretty(&mut out, &report::hot_advice::json(document, advice, hot))?;
             }
-            None => serde_json::to_writer_pretty(&mut out, &document)?,
+            None => crate::json::write_pretty(&mut out, &document)?,
         }
         writeln!(out)?;
         return Ok(out.flush()?);

@@ -187,7 +187,7 @@ fn unlike(before: &[Recordings], after: &[Recordings], arguments: &Arguments) ->
 fn print(compared: &Compared<'_>, arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::comparison::json(compared))?;
+        crate::json::write_pretty(&mut out, &report::comparison::json(compared))?;
         writeln!(out)?;
     } else if arguments.csv {
         // CSV has no room for doubts.

@@ -186,7 +186,7 @@ impl AssumedArguments {
 fn print(recordings: &Recordings, prediction: &Prediction, json: bool) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if json {
-        serde_json::to_writer_pretty(&mut out, &report::prediction::json(recordings, prediction))?;
+        crate::json::write_pretty(&mut out, &report::prediction::json(recordings, prediction))?;
         writeln!(out)?;
     } else {
         let text = report::prediction::terminal(recordings, prediction, console::width(), console::colour());

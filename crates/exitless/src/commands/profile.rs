@@ -220,10 +220,7 @@ fn print(hot: &Hot, selection: &Selection, arguments: &Arguments) -> anyhow::Res
     let summary = Summary::of(&hot.recording, selection);
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(
-            &mut out,
-            &report::hot_spots::json(&hot.name, &hot.recording, &summary),
-        )?;
+        crate::json::write_pretty(&mut out, &report::hot_spots::json(&hot.name, &hot.recording, &summary))?;
         writeln!(out)?;
         return Ok(out.flush()?);
     }

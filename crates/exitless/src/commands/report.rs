@@ -84,7 +84,7 @@ fn read_and_write(arguments: &RecordingArguments, file: &Path) -> anyhow::Result
 fn print(recordings: &Recordings, table: &Table, arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::profile::json(recordings, table))?;
+        crate::json::write_pretty(&mut out, &report::profile::json(recordings, table))?;
         writeln!(out)?;
     } else if arguments.csv {
         warn_of_doubts(recordings);

@@ -178,7 +178,7 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer(&mut out, &report::counting::json(recordings, table, cost))?;
+        crate::json::write(&mut out, &report::counting::json(recordings, table, cost))?;
         writeln!(out)?;
     } else {
         let text = report::profile::terminal(recordings, table, console::width(), console::colour());

@@ -71,7 +71,7 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer(&mut out, &report::timeline::json(recordings, rows, grouping))?;
+        crate::json::write(&mut out, &report::timeline::json(recordings, rows, grouping))?;
         writeln!(out)?;
     } else if arguments.csv {
         warn_of_doubts(recordings);

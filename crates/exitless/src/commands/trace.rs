@@ -137,7 +137,7 @@ impl<W: Write> Output<W> {
 
     fn json(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
         // Not written by serde_json, whose errors hide that the reader closed the pipe.
-        let text = serde_json::to_string(line)?;
+        let text = crate::json::line(line)?;
         Ok(writeln!(self.out, "{text}")?)
     }
 }

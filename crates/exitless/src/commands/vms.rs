@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let running = Running { found: &found, vms: &vms, counted: counted.as_deref() };
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::vms::json(&running))?;
+        crate::json::write_pretty(&mut out, &report::vms::json(&running))?;
         writeln!(out)?;
     } else {
         let text = report::vms::terminal(&running, console::width(), console::colour());

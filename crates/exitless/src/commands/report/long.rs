@@ -60,10 +60,7 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let recordings = arguments.recordings.read(&mut longest)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(
-            &mut out,
-            &long::document(&longest.exits, &recordings.profile, bound_ns),
-        )?;
+        crate::json::write_pretty(&mut out, &long::document(&longest.exits, &recordings.profile, bound_ns))?;
         writeln!(out)?;
     } else {
         let (width, colour) = (console::width(), console::colour());

@@ -90,7 +90,7 @@ impl<'a> Counting<'a> {
 fn print(running: &Running<'_>, json: bool) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if json {
-        serde_json::to_writer(&mut out, &report::vms::json(running))?;
+        crate::json::write(&mut out, &report::vms::json(running))?;
         writeln!(out)?;
     } else {
         out.write_all(report::vms::terminal(running, console::width(), console::colour()).as_bytes())?;
