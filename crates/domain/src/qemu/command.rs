@@ -109,21 +109,25 @@ fn is_program(word: &str) -> bool {
 
 /// Indices of words that may be QEMU's program, by the names that `name` finds in the words.
 ///
-/// The argument of an option is none, such as `kvm` in `-accel kvm`. Options of a wrapper may have the name of one
-/// of QEMU's, as in `perf record -g qemu-system-x86_64`, and nothing else is called so.
+/// The argument of an option is none, such as `kvm` in `-accel kvm`. Some options of wrappers have the name of one of
+/// QEMU's, as in `perf record -g qemu-kvm`; in QEMU's own, the argument of these is a resolution, log items, a size or a
+/// keyboard.
 fn programs(arguments: &[Argument], name: fn(&str) -> &str) -> impl Iterator<Item = usize> + '_ {
-    let awaits = |word: &Argument| options::name(&word.text).and_then(options::takes_argument) == Some(true);
-    (0..arguments.len()).filter(move |&at| {
-        let word = name(&arguments[at].text);
-        is_program(word) && (at == 0 || !awaits(&arguments[at - 1]) || word.contains("qemu-system-"))
-    })
+    let awaits = |word: &Argument| {
+        let option = options::name(&word.text).filter(|option| !matches!(*option, "g" | "d" | "m" | "k"));
+        option.and_then(options::takes_argument) == Some(true)
+    };
+    (0..arguments.len())
+        .filter(move |&at| is_program(name(&arguments[at].text)) && (at == 0 || !awaits(&arguments[at - 1])))
 }
 
-/// The index of QEMU's program: the first such word with an option behind it, or else the first one. In
-/// `sudo -u qemu qemu-kvm -m 4G` the first is a user.
+/// The index of QEMU's program: the first such word with an option behind it, or else the first one. Those that can be
+/// the name of a user or a group come last: `sudo -u qemu -g kvm qemu-system-x86_64 -m 4G`.
 fn program(arguments: &[Argument], name: fn(&str) -> &str) -> Option<usize> {
-    let followed = |&at: &usize| arguments.get(at + 1).is_some_and(is_option);
-    programs(arguments, name).find(followed).or_else(|| programs(arguments, name).next())
+    let followed = |at: &usize| arguments.get(at + 1).is_some_and(is_option);
+    let is_plain = |at: &usize| matches!(name(&arguments[*at].text), "qemu" | "kvm");
+    let first = programs(arguments, name).find(|at| followed(at) && !is_plain(at));
+    first.or_else(|| programs(arguments, name).find(followed)).or_else(|| programs(arguments, name).next())
 }
 
 /// Tests whether a word is an option, or a variable of the shell that may contain some.
@@ -147,7 +151,9 @@ pub(super) fn find(text: &Text) -> Result<Command, Error> {
     let bare = bare_options(&text.bytes);
     // Options alone have words such as `kvm`, which would begin a command on a line of their own.
     let alone = bare.as_ref().is_some_and(|command| {
-        !command.images.iter().any(|&image| is_program(&command.arguments[image].text))
+        // The word behind an unknown option may be an argument of it, or the program.
+        let behind = command.unknown.iter().filter_map(|given| given.argument);
+        !command.images.iter().copied().chain(behind).any(|at| is_program(&command.arguments[at].text))
     });
     let mut found = if alone { Found::default() } else { statements(text)? };
     if found.best.is_none() {
@@ -245,7 +251,9 @@ fn process(bytes: &[u8]) -> Option<Command> {
         arguments.push(argument);
         start += part.len() + 1;
     }
-    let named = program(&arguments, |word| word);
+    // A disk image may be the first argument.
+    let is_first = arguments.first().is_some_and(|first| is_program(&first.text));
+    let named = if is_first { Some(0) } else { program(&arguments, |word| word) };
     // A wrapper such as `sudo` or `sh -c` has QEMU's name among its arguments; QEMU itself may have any name.
     let command = Command::of(arguments, Some(named.unwrap_or(0)), true);
     let telling =

@@ -247,6 +247,11 @@ fn the_program_is_no_argument_of_an_option_and_no_user() {
         "runuser -u qemu -- qemu-kvm -machine q35 -m 4G",
         "sudo\0-u\0qemu\0qemu-kvm\0-machine\0q35\0",
         "perf record -g qemu-system-x86_64 -machine q35 -m 4G",
+        "perf record -g /usr/libexec/qemu-kvm -machine q35 -m 4G",
+        "sudo -u qemu -g kvm qemu-system-x86_64 -machine q35 -m 4G",
+        "-bash\nqemu-system-x86_64 -machine q35 -m 4G\n",
+        "qemu-system-x86_64\0disk.img\0-machine\0q35\0-pidfile\0/run/qemu-system-x86_64.pid\0-daemonize\0",
+        "vmm\0-machine\0q35\0-pidfile\0/run/qemu-system-a.pid\0-m\x004G\0",
     ] {
         assert_eq!(kind(text), Ok(Some("q35".to_owned())), "{text}");
     }
