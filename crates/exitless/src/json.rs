@@ -28,6 +28,10 @@ struct Harmless<F>(F);
 
 impl<F: Formatter> Formatter for Harmless<F> {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> Result<()> {
+        // Most texts are plain, and `serde_json` has escaped the controls below the space.
+        if fragment.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return writer.write_all(fragment.as_bytes());
+        }
         let mut rest = fragment;
         while let Some((at, harmful)) = rest.char_indices().find(|&(_, one)| exits::is_harmful(one)) {
             writer.write_all(&rest.as_bytes()[..at])?;

@@ -51,9 +51,9 @@ pub fn framed(title: &str, policy: &str, styles: &[&str], body: &Markup) -> Stri
     page.into_string().replace(is_unfit, "\u{fffd}")
 }
 
-/// Tests whether a page must not contain a character; it has lines.
+/// Tests whether a page must not contain a character; it has lines and tabs.
 fn is_unfit(character: char) -> bool {
-    exits::is_harmful(character) && character != '\n'
+    exits::is_harmful(character) && !matches!(character, '\n' | '\r' | '\t')
 }
 
 /// A figure with its title and a note.

@@ -224,7 +224,7 @@ fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
 }
 
 /// Begins a recording of single exits in `output`, and starts `course`. `attach` gets the writer and begins to observe: if it
-/// fails, neither the command is started nor an older recording replaced, and the command's first exits are not missed.
+/// fails, neither the command is started nor an older recording replaced.
 /// Returns the file's place, a second handle of the file, and the result of `attach`.
 fn begin<T>(
     output: &Path,

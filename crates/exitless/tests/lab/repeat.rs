@@ -3,8 +3,6 @@
 
 use std::fs;
 
-use serde_json::Value;
-
 use crate::command::run;
 use crate::devices::DEVICES;
 use crate::experiment::{shortened, study};

@@ -12,7 +12,7 @@ use crate::Error;
 const PAGE_SIZES: std::ops::RangeInclusive<u64> = 4096..=1 << 20;
 
 /// The most CPUs of all buffers together whose data is read: each step of reading looks at all of them.
-const MOST_RUNS: usize = 65_536;
+const MOST_RUNS: usize = 16_384;
 
 /// The pages of one ring buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
