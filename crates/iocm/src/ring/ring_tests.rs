@@ -379,6 +379,34 @@ proptest! {
     }
 }
 
+/// The buffer that is available at the end looks like the rest of the used one before it.
+#[test]
+fn a_new_buffer_with_the_id_of_the_one_before_is_not_skipped() {
+    let add = |pieces| Step::Add { pieces, indirect: false };
+    let turn = |count| Step::Turn { popped: count, used: count, written: 0 };
+    let kill = |count| Step::Kill { popped: count, used: count, written: 0, kept: false, base: 0 };
+    let mut at_rest = AtRest::new(3, RingFeatures { packed: true, ..PLAIN });
+    let begin =
+        [add(1), turn(1), add(2), Step::Take(1), turn(1), Step::Take(1), add(3), kill(1), Step::Take(1)];
+    let kills =
+        [add(2), kill(1), Step::Take(1), add(1), turn(1), add(2), kill(1), Step::Take(2), add(2), kill(1)];
+    let end = [
+        Step::Take(1),
+        add(1),
+        add(2),
+        turn(2),
+        Step::Take(1),
+        add(1),
+        turn(1),
+        Step::Take(2),
+        add(1),
+        kill(0),
+    ];
+    for step in begin.into_iter().chain(kills).chain(end) {
+        at_rest.step(3, true, step);
+    }
+}
+
 #[test]
 fn a_ring_that_tells_no_place_goes_on_where_the_front_end_says() {
     let features = RingFeatures { packed: true, ..PLAIN };

@@ -193,7 +193,8 @@ impl PackedRing {
     }
 
     /// Tests whether all from the descriptor `count` after a place on are of the last lap: used, the rest of a used chain, or
-    /// never used. If so, tells whether there is such a rest.
+    /// never used. If so, tells whether there is such a rest. That of the last chain does not count: the driver may have taken
+    /// the buffer before back, and made available a new one with its id, where the next used entry belongs then.
     fn is_of_last_lap(&self, place: Lap, mut count: u16) -> Option<bool> {
         let mut has_chains = false;
         while count < self.size {
@@ -202,8 +203,8 @@ impl PackedRing {
                 return None;
             }
             let rest = self.rest_of_chain(Lap { at, wrap: !wrap }, self.size - count - 1);
-            has_chains |= rest > 0;
             count += 1 + rest;
+            has_chains |= rest > 0 && count < self.size;
         }
         Some(has_chains)
     }
