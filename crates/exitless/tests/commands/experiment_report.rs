@@ -114,25 +114,29 @@ fn what_is_no_result_is_refused_and_what_is_damaged_is_told() {
 /// The results of `docs/published.md` have every figure of every run.
 #[test]
 fn the_results_that_are_kept_are_whole_and_of_the_suite() {
-    let folder = tempfile::tempdir().unwrap();
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let kept = docs.join("results/seeds.tar.gz");
-    let unpacked = Command::new("tar").arg("-xzf").arg(kept).arg("-C").arg(folder.path()).status().unwrap();
-    assert!(unpacked.success());
-    let kept = folder.path().join("seeds");
-    let output = experiment(&["report", kept.to_str().unwrap(), "--json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let page = std::fs::read_to_string(docs.join("published.md")).unwrap();
-    let suite = study::suite::ShippedSuite::find("seeds").unwrap().suite().unwrap();
-    let studies = outcome["studies"].as_array().unwrap();
-    let of = |field: &str| studies.iter().map(|study| study[field].as_str().unwrap()).collect::<Vec<_>>();
-    assert_eq!(of("name"), suite.studies.iter().map(|study| study.name.as_str()).collect::<Vec<_>>());
-    assert_eq!(of("target"), suite.studies.iter().map(|study| study.target.as_str()).collect::<Vec<_>>());
-    for study in studies {
-        assert!(study["runs"].as_u64() > Some(0) && study["failed"] == 0, "{study:#}");
-        let figures = study["figures"].as_array().unwrap();
-        assert!(figures.iter().all(|figure| figure["measured"].is_object()), "{study:#}");
+    for shipped in study::suite::SUITES {
+        let folder = tempfile::tempdir().unwrap();
+        let packed = format!("results/{}.tar.gz", shipped.name);
+        let kept = docs.join(&packed);
+        let unpacked =
+            Command::new("tar").arg("-xzf").arg(kept).arg("-C").arg(folder.path()).status().unwrap();
+        assert!(unpacked.success());
+        let kept = folder.path().join(shipped.name);
+        let output = experiment(&["report", kept.to_str().unwrap(), "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let suite = shipped.suite().unwrap();
+        let studies = outcome["studies"].as_array().unwrap();
+        let of = |field: &str| studies.iter().map(|study| study[field].as_str().unwrap()).collect::<Vec<_>>();
+        assert_eq!(of("name"), suite.studies.iter().map(|study| study.name.as_str()).collect::<Vec<_>>());
+        assert_eq!(of("target"), suite.studies.iter().map(|study| study.target.as_str()).collect::<Vec<_>>());
+        for study in studies {
+            assert!(study["runs"].as_u64() > Some(0) && study["failed"] == 0, "{study:#}");
+            let figures = study["figures"].as_array().unwrap();
+            assert!(figures.iter().all(|figure| figure["measured"].is_object()), "{study:#}");
+        }
+        assert!(page.contains(&packed));
     }
-    assert!(page.contains("results/seeds.tar.gz"));
 }
