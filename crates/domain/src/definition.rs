@@ -1,7 +1,7 @@
 //! A VM as described by its definition.
 
 use super::cpu::GuestCpu;
-use super::device::{Device, GuestIommu};
+use super::device::{Device, DeviceKind, GuestIommu};
 use super::machine::{Machine, Timers};
 use super::place::Set;
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,12 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// Tests whether the guest has a device of the host, such as a PCI device by VFIO: QEMU then wants the IOMMU's caching mode.
+    #[must_use]
+    pub fn has_assigned_device(&self) -> bool {
+        self.devices.iter().any(|device| device.kind == DeviceKind::Assigned)
+    }
+
     /// A definition without any settings.
     #[must_use]
     pub fn empty(form: Form) -> Self {

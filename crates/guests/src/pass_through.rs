@@ -2,7 +2,7 @@
 
 use doctor::lint::{HostSide, lint};
 use doctor::{Fix, State};
-use domain::{DeviceKind, Text};
+use domain::Text;
 use host::Root;
 
 /// The rule of `vm lint` that checks the devices.
@@ -13,7 +13,7 @@ const RULE: &str = "xl-pass-through";
 pub fn pass_through_obstacle(root: &Root, name: &str, definition: &str) -> Option<String> {
     let vm = domain::xl::read(&Text::new(name, definition)).ok()?;
     // Without devices, skip the slow call of xl.
-    vm.devices.iter().find(|device| device.kind == DeviceKind::Assigned)?;
+    vm.has_assigned_device().then_some(())?;
     let found = lint(&vm, &HostSide::of_xen(root));
     let failed = found.into_iter().find(|one| one.rule == RULE && one.state == State::Fail)?;
     let cure = failed.fixes.iter().find_map(|fix| match fix {

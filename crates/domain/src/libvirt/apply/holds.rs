@@ -1,6 +1,6 @@
 //! Tests whether a definition already contains a change.
 
-use crate::{Backend, Definition, DefinitionChange, DeviceKind};
+use crate::{Backend, Definition, DefinitionChange};
 
 pub(super) fn holds(definition: &Definition, change: &DefinitionChange) -> bool {
     let device = |position: usize| definition.devices.get(position);
@@ -20,7 +20,7 @@ pub(super) fn holds(definition: &Definition, change: &DefinitionChange) -> bool 
             iommu.model == "intel-iommu"
                 && value(iommu.interrupt_remapping.as_ref()) == Some(&true)
                 && value(iommu.extended_interrupt_mode.as_ref()) == Some(&true)
-                && (value(iommu.caching_mode.as_ref()) == Some(&true) || !assigned(definition))
+                && (value(iommu.caching_mode.as_ref()) == Some(&true) || !definition.has_assigned_device())
         }),
         DefinitionChange::SharedMemory => value(definition.shared_memory.as_ref()) == Some(&true),
         DefinitionChange::Reconnect { device: position } => {
@@ -48,11 +48,6 @@ pub(super) fn holds(definition: &Definition, change: &DefinitionChange) -> bool 
             device(*position).is_some_and(|device| value(device.aio.as_ref()) == Some(aio))
         }
     }
-}
-
-/// Tests whether the VM has a device that needs the IOMMU's caching mode.
-pub(super) fn assigned(definition: &Definition) -> bool {
-    definition.devices.iter().any(|device| device.kind == DeviceKind::Assigned)
 }
 
 /// Disks on a SCSI controller are served by the controller's thread.

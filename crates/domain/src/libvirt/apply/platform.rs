@@ -1,6 +1,5 @@
 //! Interrupt controllers, timers and the IOMMU.
 
-use super::holds::assigned;
 use super::order::{DEVICES, DOMAIN, FEATURES, before};
 use super::{Made, Step};
 use crate::change::SPLIT_NOTE;
@@ -99,7 +98,7 @@ impl Step<'_> {
                 }
                 Some(driver) => {
                     let mut edits = self.style.set_attribute(driver, "intremap", "on");
-                    if assigned(self.definition) {
+                    if self.definition.has_assigned_device() {
                         edits.extend(self.style.set_attribute(driver, "caching_mode", "on"));
                     }
                     edits.extend(self.style.set_attribute(driver, "eim", "on"));

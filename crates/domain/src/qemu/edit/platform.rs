@@ -4,7 +4,7 @@ use super::super::machine::{global_parts, iommu_model};
 use super::super::properties::{same_name, switch};
 use super::editor::{Editor, Outcome, Value};
 use crate::change::SPLIT_NOTE;
-use crate::{Accelerator, DeviceKind, Irqchip, TickPolicy};
+use crate::{Accelerator, Irqchip, TickPolicy};
 
 /// The effective item for a property of the machine or the accelerator.
 fn deciding(editor: &Editor<'_>, names: &[&str], key: &str) -> Option<usize> {
@@ -173,7 +173,7 @@ pub(super) fn interrupt_remapping(editor: &mut Editor<'_>) -> Outcome {
         irqchip(editor, Irqchip::Split)?;
         editor.notes.push("The irqchip is split now: QEMU remaps interrupts with no other.".to_owned());
     }
-    let assigned = definition.devices.iter().any(|device| device.kind == DeviceKind::Assigned);
+    let assigned = definition.has_assigned_device();
     let position = |driver: Option<&str>| driver.and_then(iommu_model) == Some("intel-iommu");
     let present =
         editor.reading.items.iter().rposition(|item| item.name == "device" && position(item.value("driver")));
