@@ -2,7 +2,7 @@
 
 use crate::amd_svm::STILL_GUEST;
 use crate::arms::{exits, median, near};
-use crate::command::run;
+use crate::command::{LIMIT, run};
 
 #[test]
 fn avic_takes_away_the_exits_of_interrupts_and_no_others() {
@@ -45,7 +45,7 @@ fn a_linux_guest_boots_with_avic_and_verify_has_it_from_the_kernel() {
          cat /sys/kernel/debug/kvm/$QEMU-*/irq_window_exits >&2; kill $QEMU; \
          echo virtual GIF: $(cat /sys/module/kvm_amd/parameters/vgif) >&2"
     );
-    let said = run(&["lab", "run", "amd-avic", "--timeout", "240", "--", "sh", "-c", &script]);
+    let said = run(&["lab", "run", "amd-avic", "--timeout", LIMIT, "--", "sh", "-c", &script]);
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     let seen = said.json();
     assert_eq!(seen["status"], "active", "{seen}");

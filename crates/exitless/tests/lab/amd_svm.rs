@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::command::{bare, probe_with, quick_boot, run};
+use crate::command::{LIMIT, bare, probe_with, quick_boot, run};
 use crate::top::Typist;
 
 #[test]
@@ -189,7 +189,7 @@ fn a_nested_linux_guest_boots_and_exits_are_recorded() {
     );
     let script =
         format!("trace-cmd record -q -o /tmp/trace.dat -e kvm:kvm_exit {qemu} && ls -s /tmp/trace.dat");
-    let said = run(&["lab", "run", "amd-svm", "--timeout", "240", "--", "sh", "-c", &script]);
+    let said = run(&["lab", "run", "amd-svm", "--timeout", LIMIT, "--", "sh", "-c", &script]);
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     assert!(said.out.contains("exitless guest up after"), "{}", said.out);
 }
@@ -245,7 +245,7 @@ fn a_vm_is_found_and_its_counters_are_the_kernels_from_every_source() {
     let output = folder.path().to_str().unwrap();
     let files = ["--get", "qmp.json", "taken.json", "debugfs", "--output", output];
     let command =
-        [&["lab", "run", "amd-svm", "--timeout", "240"][..], &files, &["--", "sh", "-c", &script]].concat();
+        [&["lab", "run", "amd-svm", "--timeout", LIMIT][..], &files, &["--", "sh", "-c", &script]].concat();
     let said = run(&command);
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::arms::{exits, near};
-use crate::command::{Dom0, Said, exitless, quick_boot, run, said};
+use crate::command::{Dom0, LIMIT, Said, exitless, quick_boot, run, said};
 use crate::doctor::found;
 use crate::experiment::{figure, shortened, study};
 
@@ -58,7 +58,7 @@ fn with_devices(script: &str) -> Said {
 /// Like [`with_devices`], with further options of `lab run`.
 fn with_options(options: &[&str], script: &str) -> Said {
     let machine =
-        [&["lab", "run", "amd-avic", "--timeout", "300", "--timings"], &DEVICES[..], options].concat();
+        [&["lab", "run", "amd-avic", "--timeout", LIMIT, "--timings"], &DEVICES[..], options].concat();
     let said = run(&[&machine[..], &["--", "sh", "-c", script]].concat());
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     assert_start_was_told(&said.err);
@@ -256,7 +256,7 @@ fn xen_gives_a_disk_and_a_virtual_function_to_a_guest_which_their_interrupts_rea
          until grep -q behind $LOG; do sleep 1; xl domid device > /dev/null; done; cat $LOG >&2"
     );
     let folder = tempfile::tempdir().unwrap();
-    let dom0 = Dom0 { options: &["--device", "nvme", "--device", "igb"], limit: 900, ..Dom0::default() };
+    let dom0 = Dom0 { options: &["--device", "nvme", "--device", "igb"], ..Dom0::default() };
     let said = dom0.run(&script, &[], folder.path().to_str().unwrap());
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     let after = |rounds: usize| number(&said.err, &format!("after {rounds} rounds:")).unwrap_or_default();

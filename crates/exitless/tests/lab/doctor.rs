@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::command::{bare, run};
+use crate::command::{bare, forced_avic};
 
 /// The finding of a rule, wherever it is in the tree.
 fn of_rule<'a>(findings: &'a Value, rule: &str) -> Option<&'a Value> {
@@ -30,9 +30,7 @@ fn the_pit_that_inhibits_a_running_vm_is_named_with_its_cure() {
     let script = "qemu-system-x86_64 -name pit -accel kvm -cpu host -smp 2 -m 64 -display none -nodefaults \
                   -no-user-config </dev/null >/dev/null 2>&1 & vm=$!; sleep 3; exitless doctor --json; status=$?; \
                   kill $vm; wait; exit $status";
-    let arguments = ["lab", "run", "amd-svm", "--kernel-argument", "kvm_amd.avic=1"];
-    let forced = ["--kernel-argument", "kvm_amd.force_avic=1", "--", "sh", "-c", script];
-    let said = run(&[&arguments[..], &forced].concat());
+    let said = forced_avic(script);
     assert_eq!(said.status, 1, "{}", said.err);
     let seen = said.json();
     assert_eq!((&seen["format"], &seen["subject"]), (&1.into(), &"/".into()));

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::command::run;
+use crate::command::{forced_avic, run};
 
 /// Waits until the module is gone, so that the kill comes in the middle of the change.
 const CUT: &str = "while [ -e /sys/module/kvm_intel ] && kill -0 $! 2>/dev/null; do :; done; kill -9 $!";
@@ -36,19 +36,7 @@ fn a_cpu_without_avic_is_refused_and_a_module_in_use_is_left_alone() {
         qemu-system-x86_64 -name busy -accel kvm -display none -nodefaults -S -m 64 </dev/null >/dev/null 2>&1 & \
         while [ $(cat /sys/module/kvm_amd/refcnt) = 0 ]; do sleep 0.1; done; sleep 1; \
         exitless disable --reload --apply --json; echo $?; kill $!; ls /run/exitless-journal 2>&1";
-    let said = run(&[
-        "lab",
-        "run",
-        "amd-svm",
-        "--kernel-argument",
-        "kvm_amd.avic=1",
-        "--kernel-argument",
-        "kvm_amd.force_avic=1",
-        "--",
-        "sh",
-        "-c",
-        script,
-    ]);
+    let said = forced_avic(script);
     let mut documents = serde_json::Deserializer::from_str(&said.out).into_iter::<Value>();
     let refused = documents.next().unwrap().unwrap();
     assert_eq!(refused["refusals"][0]["name"], "contradiction", "{refused}");

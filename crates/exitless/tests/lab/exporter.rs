@@ -1,7 +1,7 @@
 //! Metrics of an emulated host with a guest.
 
 use crate::amd_svm::STILL_GUEST;
-use crate::command::run;
+use crate::command::{LIMIT, run};
 
 /// The value of the series with all of these labels.
 fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
@@ -20,7 +20,7 @@ fn prometheus_is_told_of_a_guests_exits_and_of_avic() {
          {STILL_GUEST}; until grep -q virtualization.*active metrics; do sleep 2; ask; done; cat features >&2; cat metrics; \
          kill -TERM $EXPORTER; wait $EXPORTER; echo exporter ended with $? >&2; kill $QEMU"
     );
-    let said = run(&["lab", "run", "amd-avic", "--timeout", "240", "--", "sh", "-c", &script]);
+    let said = run(&["lab", "run", "amd-avic", "--timeout", LIMIT, "--", "sh", "-c", &script]);
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     assert!(said.err.contains("exporter ended with 0"), "{}", said.err);
     for feature in ["mechanism=AVIC", "enabled=true"] {

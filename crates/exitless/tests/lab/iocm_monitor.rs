@@ -73,7 +73,7 @@ fn is_apart(said: &Said, word: &str) {
 const HOWEVER_IT_ENDS: &str = r#"
 guest
 where before
-monitor dry --for 1s; wait $monitor
+monitor dry --for 1s --no-exits; wait $monitor
 where dry-run
 placed applied
 where applied
@@ -147,16 +147,16 @@ for task in /proc/$process/task/*; do
 done
 groups() { echo "$1 [$(cat $home/vcpu0/cpuset.cpus)] [$(cat $home/emulator/cpuset.cpus)]"; }
 where before; groups groups-before
-placed applied --cpusets
+placed applied --cpusets --no-exits
 where applied; groups groups-applied
 end TERM
 where ended; groups groups-ended
-placed again --cpusets
+placed again --cpusets --no-exits
 end KILL
 groups groups-killed
 exitless restore > /dev/null; echo "restore $?"
 where restored; groups groups-restored
-placed affinity
+placed affinity --no-exits
 where affinity; groups groups-affinity
 # As `virsh vcpupin` does it, while the monitor runs.
 echo 0 > $home/vcpu0/cpuset.cpus
@@ -168,7 +168,7 @@ echo 0-2 > $home/vcpu0/cpuset.cpus
 where unpinned
 # As `systemctl set-property --runtime machine-web.scope AllowedCPUs=1` does it.
 echo 1 > $home/cpuset.cpus
-monitor narrow --apply
+monitor narrow --apply --no-exits
 wait_for 60 grep 'left alone' /tmp/said-narrow
 end TERM
 sed 's/^/narrow /' /tmp/said-narrow

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::command::run;
+use crate::command::{LIMIT, run};
 
 /// The script of one kernel.
 const SCRIPT: &str = include_str!("kernels.sh");
@@ -176,7 +176,7 @@ fn check(lab: &str, kernel: &str) -> Row {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().to_str().unwrap();
     // No other test could use the snapshot.
-    let options = ["--kernel", kernel, "--boot", "--timeout", "900", "--get", "out", "--output", output];
+    let options = ["--kernel", kernel, "--boot", "--timeout", LIMIT, "--get", "out", "--output", output];
     let said = run(&[&["lab", "run", lab], &options[..], &["--", "sh", "-c", SCRIPT]].concat());
     let found = Found(folder.path().join("out"));
     let version = found.text("version");

@@ -15,14 +15,14 @@ use crate::command::run;
 const INSIDE: &str = "EXITLESS_TEST_INSIDE";
 
 /// Runs `test` of this program inside a laboratory, where it calls `look`.
-fn in_laboratory(test: &str, lab: &[&str], look: fn()) {
+fn in_laboratory(test: &str, lab: &str, look: fn()) {
     if std::env::var_os(INSIDE).is_some() {
         return look();
     }
     let own = format!("{}:tests", std::env::current_exe().unwrap().display());
     let inside = format!("{INSIDE}=1");
     let words = ["--put", &own, "--", "env", &inside, "./tests", "--nocapture", "--exact", test];
-    let said = run(&[&["lab", "run"][..], lab, &words[..]].concat());
+    let said = run(&[&["lab", "run", lab][..], &words[..]].concat());
     println!("{}", said.out);
     assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
     assert!(said.out.contains("1 passed"), "{test} is not the test's name: {}", said.out);
@@ -32,15 +32,14 @@ fn in_laboratory(test: &str, lab: &[&str], look: fn()) {
 #[test]
 fn interrupt_virtualization_goes_off_and_on_by_the_module() {
     let test = "levels::interrupt_virtualization_goes_off_and_on_by_the_module";
-    in_laboratory(test, &["intel-apicv"], switch_by_the_module);
+    in_laboratory(test, "intel-apicv", switch_by_the_module);
 }
 
-/// On emulated AMD, whose kernel is forced to use AVIC, because inhibit reasons are recorded only then. No
-/// vCPU runs.
+/// On emulated AMD, where KVM is forced to use AVIC, because inhibit reasons are recorded only then. No vCPU
+/// runs.
 #[test]
 fn qemu_sets_the_reasons_that_levels_name() {
-    let lab = ["amd-svm", "--kernel-argument", "kvm_amd.avic=1", "--kernel-argument", "kvm_amd.force_avic=1"];
-    in_laboratory("levels::qemu_sets_the_reasons_that_levels_name", &lab, look_at_vms_under_qemu);
+    in_laboratory("levels::qemu_sets_the_reasons_that_levels_name", "amd-svm", look_at_vms_under_qemu);
 }
 
 fn switch_by_the_module() {
@@ -97,6 +96,9 @@ impl Drop for Paused {
 }
 
 fn look_at_vms_under_qemu() {
+    for arguments in [&["-r", "kvm_amd"][..], &["kvm_amd", "avic=1", "force_avic=1"]] {
+        assert!(std::process::Command::new("modprobe").args(arguments).status().unwrap().success());
+    }
     let root = Path::new("/");
     let isa = host::kvm::vendor_module(root).and_then(host::kvm::isa_of).unwrap();
     // The laboratory's QEMU supports no userspace local APIC for a VM, so both machines must contradict that

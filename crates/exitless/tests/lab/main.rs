@@ -2,7 +2,6 @@
 //!
 //! The tests build the image if it is not in the cache (about 190 MiB to download). Each boots an emulator.
 
-mod advise;
 mod amd_avic;
 mod amd_svm;
 mod arms;

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::command::{quick_boot, run};
+use crate::command::{LIMIT, quick_boot, run};
 
 /// The exits of L2 by row, without rows that a table lacks.
 fn nested(table: &Value) -> Vec<(String, u64)> {
@@ -19,7 +19,7 @@ fn nested(table: &Value) -> Vec<(String, u64)> {
 fn exits_of_a_guest_in_a_guest_are_told_from_the_guests_own() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().to_str().unwrap();
-    let options = ["--timeout", "400", "--get", "out", "--output", output];
+    let options = ["--timeout", LIMIT, "--get", "out", "--output", output];
     let script = concat!("export QUICK='", quick_boot!(), "'\n", include_str!("nested.sh"));
     let said = run(&[&["lab", "run", "amd-svm"], &options[..], &["--", "sh", "-c", script]].concat());
     let text = |name: &str| fs::read_to_string(folder.path().join("out").join(name)).unwrap_or_default();

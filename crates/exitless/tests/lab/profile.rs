@@ -26,7 +26,7 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
     let script = "while [ ! -e over ]; do \
                       exitless probe --samples 20000 --warm-up 5 --blocks 1 --measure pio-user >probe.txt; \
                   done & \
-                  exitless profile --duration 6 --json --output kept --flame-graph graph.svg --folded lines >now.json; \
+                  exitless profile --duration 2 --json --output kept --flame-graph graph.svg --folded lines >now.json; \
                   echo status $?; touch over; wait; sed 's/^/now /' now.json; \
                   exitless profile kept --json | sed 's/^/kept /'; \
                   exitless profile kept --reason io | sed 's/^/text /'; \
@@ -65,17 +65,34 @@ fn samples_are_of_the_exit_that_is_handled_with_kvms_own_functions() {
 /// Firmware writes its log to a port of QEMU, with an exit for each byte, and starts over when it finds
 /// nothing to boot.
 #[test]
-fn a_device_models_part_is_told_from_kvms_and_advised_on() {
+fn ports_of_a_running_vm_come_out_with_their_devices_and_these_with_their_hot_spots() {
     let qemu = "qemu-system-x86_64 -name guest -accel kvm -M pc,hpet=off -m 32 -display none -nodefaults -vga std \
                 -boot reboot-timeout=500 -device isa-debugcon,iobase=0x402,chardev=c -chardev null,id=c";
     let script = format!(
-        "timeout 12 {qemu} >qemu.txt 2>&1 & exitless advise --profile --duration 9 --json >advice.json; \
-         echo status $?; sed 's/^/advice /' advice.json"
+        "{qemu} >qemu.txt 2>&1 & exitless advise --profile --duration 3 --json >sampled.json; echo status $?; \
+         exitless advise --duration 2 --json >advice.json; echo status $?; kill $!; \
+         sed 's/^/sampled /' sampled.json; sed 's/^/advice /' advice.json; sed 's/^/qemu /' qemu.txt"
     );
     let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", &script]);
-    assert!(said.out.contains("status 0"), "{}\n{}", said.out, said.err);
-    let advice = document(&said, "advice ");
-    let devices = advice["hot_spots"].as_array().expect("hot spots");
+    assert_eq!(said.out.matches("status 0\n").count(), 2, "{}\n{}", said.out, said.err);
+    let sampled = document(&said, "sampled ");
+    for advice in [&sampled, &document(&said, "advice ")] {
+        let vms = advice["vms"].as_array().expect("vms");
+        let vm =
+            vms.iter().find(|vm| vm["name"] == "guest").unwrap_or_else(|| panic!("no guest: {advice:#}"));
+        assert_eq!(vm["has_definition"], true);
+        let rows = vm["rows"].as_array().expect("rows");
+        let row = |device: &str| {
+            rows.iter().find(|row| row["device"] == device).unwrap_or_else(|| panic!("no {device}: {vm:#}"))
+        };
+        for device in ["debug-port", "rtc", "pci-config", "fw-cfg"] {
+            assert!(row(device)["exits"].as_u64().expect("exits") > 0, "{device}");
+        }
+        // SeaBIOS writes its log to the debug port; each byte is an exit.
+        assert!(row("debug-port")["exits"].as_u64() > Some(100), "{vm:#}");
+    }
+
+    let devices = sampled["hot_spots"].as_array().expect("hot spots");
     let device =
         |name: &str| devices.iter().find(|one| one["name"].as_str().unwrap().to_lowercase().contains(name));
     let debug = device("debug").unwrap_or_else(|| panic!("{devices:#?}"));

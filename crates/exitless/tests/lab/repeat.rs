@@ -42,14 +42,9 @@ fn a_job_is_the_same_again_on_emulated_intel() {
     the_same_twice("intel-apicv", &[], &["sh", "-c", JOB]);
 }
 
+/// Also from another snapshot: the first one is removed, so it is made again.
 #[test]
 fn a_job_is_the_same_again_on_emulated_amd() {
-    the_same_twice("amd-svm", &[], &["sh", "-c", JOB]);
-}
-
-/// A snapshot that was evicted is made again.
-#[test]
-fn a_job_is_the_same_again_from_another_snapshot_of_emulated_amd() {
     // No other test uses hosts of this shape.
     const ARGUMENT: &str = "exitless.saved=again";
     let forget = || {
@@ -104,12 +99,15 @@ fn a_network_card_is_the_same_again_on_emulated_amd() {
 fn a_study_with_a_seed_has_the_same_figures_again() {
     let folder = tempfile::tempdir().unwrap();
     let plan = include_str!("../../../../plans/ipi-cost-lab.toml");
-    let plan = shortened(plan, &[("repeats = 4", "repeats = 1\nseed = 5")], folder.path());
+    let mut workloads = plan.match_indices("[[workloads]]");
+    let more = &plan[workloads.nth(1).unwrap().0..];
+    let changes = [("repeats = 4", "repeats = 1\nseed = 5"), (more, "")];
+    let plan = shortened(plan, &changes, folder.path());
     let [first, second] = ["first", "second"].map(|name| {
         let folder = folder.path().join(name);
         std::fs::create_dir(&folder).unwrap();
-        study(plan.to_str().unwrap(), "amd-avic", 6, &folder)
+        study(plan.to_str().unwrap(), "amd-avic", 2, &folder)
     });
-    assert!(first["figures"].as_array().unwrap().len() > 20);
+    assert!(first["figures"].as_array().unwrap().len() > 7);
     assert_eq!(first["figures"], second["figures"]);
 }

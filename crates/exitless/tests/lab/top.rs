@@ -126,7 +126,11 @@ fn a_signal_gives_the_terminal_back() {
     typist.until("# ");
     typist.types("stty rows 24 cols 80; export TERM=xterm; before=$(stty -g)\n");
     typist.until("# ");
-    typist.types("(sleep 20; kill -HUP $(pidof exitless)) & exitless top --ascii; echo status=$?\n");
+    let attached = "ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q bpf.link";
+    typist.types(&format!(
+        "(until {attached}; do sleep 0.2; done; sleep 2; kill -HUP $(pidof exitless)) & \
+         exitless top --ascii; echo status=$?\n"
+    ));
     typist.until(TAKEN_OVER);
     typist.until(GIVEN_BACK);
     typist.until("status=0");

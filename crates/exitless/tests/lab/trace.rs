@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::{quick_boot, run};
+use crate::command::{LIMIT, quick_boot, run};
 
 /// The start of the scripts. `traced NAME ARGUMENT...` starts a trace and returns when it runs; `ended NAME`
 /// interrupts it and writes its status to a file.
@@ -29,7 +29,7 @@ fn in_lab(lab: &str, script: &str, folder: &Path) -> impl Fn(&str) -> String {
         "run",
         lab,
         "--timeout",
-        "300",
+        LIMIT,
         "--get",
         "out",
         "--output",

@@ -2,13 +2,7 @@
 
 use serde_json::{Deserializer, Value};
 
-use crate::command::{Said, run};
-
-fn forced_avic(script: &str) -> Said {
-    let arguments = ["lab", "run", "amd-svm", "--kernel-argument", "kvm_amd.avic=1"];
-    let forced = ["--kernel-argument", "kvm_amd.force_avic=1", "--", "sh", "-c", script];
-    run(&[&arguments[..], &forced].concat())
-}
+use crate::command::{Said, forced_avic};
 
 /// The JSON documents that a script printed in sequence.
 fn documents(said: &Said) -> Vec<Value> {

@@ -29,7 +29,7 @@ struct Arm {
 impl Arm {
     fn run(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let dom0 = Dom0 { lab: "xen-apicv", options: arguments, limit: 400, ..Dom0::default() };
+        let dom0 = Dom0 { lab: "xen-apicv", options: arguments, ..Dom0::default() };
         let said = dom0.run(RECORDED, &FILES, folder.path().to_str().unwrap());
         Self { said, folder }
     }

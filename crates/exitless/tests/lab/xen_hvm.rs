@@ -17,8 +17,6 @@ const REACH: &str = "xl unpause $1 || exit\n\
         sleep 0.5\n\
     done\n\
     xl pause $1\n";
-/// The time limit for everything, in seconds.
-const LIMIT: u32 = 900;
 
 /// Counts the exits of an HVM guest live until its firmware starts, then records those until the firmware
 /// starts the kernel, then those until user space.
@@ -62,7 +60,7 @@ fn the_exits_of_an_hvm_guests_boot_are_those_of_its_device_model() {
         "hvc0.txt",
         "serial.txt",
     ];
-    let dom0 = Dom0 { limit: LIMIT, put: &[reach.to_str().unwrap()], ..Dom0::default() };
+    let dom0 = Dom0 { put: &[reach.to_str().unwrap()], ..Dom0::default() };
     let said = dom0.run(BOOTED, &files, folder.path().to_str().unwrap());
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::command::run;
+use crate::command::{LIMIT, run};
 
 /// Prints what xl would create, without creating it.
 const DRY: &str = "for file in *.cfg; do xl create -n $file > ${file%.cfg}.json 2> ${file%.cfg}.err; \
@@ -22,7 +22,7 @@ fn xl_understands_definitions_as_the_kept_answers_say() {
     let folder = tempfile::tempdir().unwrap();
     let wanted: Vec<String> =
         names.iter().flat_map(|name| ["json", "status"].map(|kind| format!("{name}.{kind}"))).collect();
-    let mut arguments: Vec<&str> = vec!["lab", "run", "xen", "--timeout", "240"];
+    let mut arguments: Vec<&str> = vec!["lab", "run", "xen", "--timeout", LIMIT];
     arguments.extend(["--output", folder.path().to_str().unwrap(), "--put"]);
     arguments.extend(files.iter().map(|path| path.to_str().unwrap()));
     arguments.push("--get");

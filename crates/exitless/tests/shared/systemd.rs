@@ -41,11 +41,12 @@ impl Systemd {
         command.args(["--mount", "sh", "-c", begins]).stdout(Stdio::null()).stderr(Stdio::null());
         let manager = command.spawn().map_err(|error| format!("no unshare: {error}"))?;
         let mut systemd = Self { manager, directory: directory.to_owned(), unit: name };
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         while systemd.ctl(&["show", "--property=Version"]).is_none() {
-            if systemd.manager.try_wait().unwrap().is_some() || Instant::now() > end {
-                return Err("systemd does not start for a user here".to_owned());
+            if let Some(status) = systemd.manager.try_wait().unwrap() {
+                return Err(format!("systemd does not run for a user here: {status}"));
             }
+            assert!(Instant::now() < end, "systemd --user did not answer systemctl for 60 s");
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(systemd)
