@@ -51,10 +51,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let subject = arguments.root.display().to_string();
-        serde_json::to_writer_pretty(
-            &mut out,
-            &report::examination::json(&subject, &examination, &warnings),
-        )?;
+        crate::json::write_pretty(&mut out, &report::examination::json(&subject, &examination, &warnings))?;
         writeln!(out)?;
     } else {
         let view = FindingsView { width: console::width(), colour: console::colour(), passes: true, verbose };

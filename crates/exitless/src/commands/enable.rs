@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let document = report::enable::json(&plan, refused.as_deref(), applied.as_ref());
-        serde_json::to_writer_pretty(&mut out, &document)?;
+        crate::json::write_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
         let width = console::width();

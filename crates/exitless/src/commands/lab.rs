@@ -214,7 +214,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     });
     let mut out = std::io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(&mut out, &listed)?;
+        crate::json::write_pretty(&mut out, &listed)?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -253,7 +253,7 @@ fn list_kernels(json: bool) -> anyhow::Result<ExitCode> {
     });
     let mut out = std::io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(&mut out, &listed)?;
+        crate::json::write_pretty(&mut out, &listed)?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }

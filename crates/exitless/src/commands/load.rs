@@ -99,7 +99,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     };
     let mut out = std::io::stdout().lock();
     if json {
-        serde_json::to_writer(&mut out, &outcome)?;
+        crate::json::write(&mut out, &outcome)?;
         writeln!(out)?;
     } else {
         out.write_all(report::load::terminal(&outcome).as_bytes())?;

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let outcome = analyse(&recording).context("The samples cannot be analysed")?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer(&mut out, &serde_json::json!({ "result": outcome, "recording": recording }))?;
+        crate::json::write(&mut out, &serde_json::json!({ "result": outcome, "recording": recording }))?;
         writeln!(out)?;
     } else {
         out.write_all(report::probe::terminal(&outcome, &recording, console::width()).as_bytes())?;

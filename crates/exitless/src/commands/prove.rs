@@ -230,7 +230,7 @@ fn write_results(folder: &Path, recording: &Recording, outcome: &Proof) -> anyho
     fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
     write_file(&folder.join(RECORDING), |out| Ok(recording.write(out)?))?;
     write_file(&folder.join("samples.parquet"), |out| Ok(write_samples(recording, out)?))?;
-    write_file(&folder.join("result.json"), |out| Ok(serde_json::to_writer_pretty(out, outcome)?))?;
+    write_file(&folder.join("result.json"), |out| Ok(crate::json::write_pretty(out, outcome)?))?;
     write_page(&folder.join("report.html"), &report::prove::page(outcome, recording))
 }
 
@@ -250,7 +250,7 @@ fn write_file(
 fn print(outcome: &Proof, folder: &Path, json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(&mut out, outcome)?;
+        crate::json::write_pretty(&mut out, outcome)?;
         writeln!(out)?;
     } else {
         out.write_all(report::prove::terminal(outcome, console::width(), console::colour()).as_bytes())?;

@@ -209,7 +209,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
     if json {
-        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(recorded)?)?;
+        let mut out = std::io::stdout().lock();
+        crate::json::write_pretty(&mut out, recorded)?;
+        writeln!(out)?;
     } else {
         let Recorded { file, seconds, exits, not_written, bytes, losses, .. } = recorded;
         let lost = losses.lost_exits + not_written;

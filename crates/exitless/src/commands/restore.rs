@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Restore { force: arguments.force, dry_run: arguments.dry_run, run_scripts: arguments.run_scripts };
     let restored = knobs::restore(root, &mut RunningHost, how)?;
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::restore::json::restored(&restored))?;
+        crate::json::write_pretty(&mut out, &report::restore::json::restored(&restored))?;
         writeln!(out)?;
     } else {
         out.write_all(report::restore::terminal::restored(&restored, width).as_bytes())?;
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn list(root: &Path, json: bool, width: usize, out: &mut impl Write) -> anyhow::Result<u8> {
     let recorded = Journal::read(root)?;
     if json {
-        serde_json::to_writer_pretty(&mut *out, &report::restore::json::kept(&recorded))?;
+        crate::json::write_pretty(&mut *out, &report::restore::json::kept(&recorded))?;
         writeln!(out)?;
     } else {
         out.write_all(report::restore::terminal::kept(&recorded, width).as_bytes())?;

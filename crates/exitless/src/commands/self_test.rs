@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let program = program.to_string_lossy();
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::readiness::json(&readiness, &program))?;
+        crate::json::write_pretty(&mut out, &report::readiness::json(&readiness, &program))?;
         writeln!(out)?;
     } else {
         let (width, colour) = (console::width(), console::colour());

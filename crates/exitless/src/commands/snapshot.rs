@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     if arguments.json {
         let mut out = std::io::stdout().lock();
-        serde_json::to_writer_pretty(&mut out, snapshot.manifest())?;
+        crate::json::write_pretty(&mut out, snapshot.manifest())?;
         writeln!(out)?;
     } else {
         tell(&arguments.output, snapshot.manifest());

@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let tuning = steps.with_definition(&tuning)?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &tuning)?;
+        crate::json::write_pretty(&mut out, &tuning)?;
         writeln!(out)?;
     } else {
         out.write_all(report::tuning::terminal(&tuning, console::width()).as_bytes())?;
@@ -138,7 +138,7 @@ fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         let advised = &plan.rules.advised;
         let document = serde_json::json!({ "before": before, "steps": steps, "advised": advised });
-        serde_json::to_writer_pretty(&mut out, &document)?;
+        crate::json::write_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
         out.write_all(report::tuning::steps(plan, &steps, &before, console::width()).as_bytes())?;

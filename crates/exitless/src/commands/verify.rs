@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     drop(line);
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &seen)?;
+        crate::json::write_pretty(&mut out, &seen)?;
         writeln!(out)?;
     } else {
         let text = report::verify::terminal(&seen, console::width(), console::colour());

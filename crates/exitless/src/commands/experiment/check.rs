@@ -62,7 +62,7 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     }
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &listed)?;
+        crate::json::write_pretty(&mut out, &listed)?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -76,7 +76,7 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.schema {
-        serde_json::to_writer_pretty(&mut out, &schema())?;
+        crate::json::write_pretty(&mut out, &schema())?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(plan) => plan,
         Err(bad) if arguments.json => {
             let checked = Checked { plan: None, problems: bad.problems, forecast: None };
-            serde_json::to_writer_pretty(&mut out, &checked)?;
+            crate::json::write_pretty(&mut out, &checked)?;
             writeln!(out)?;
             return Ok(ExitCode::from(status::USAGE));
         }
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         || !forecast.obstacles.is_empty();
     if arguments.json {
         let checked = Checked { plan: Some(plan.name), problems: Vec::new(), forecast: Some(forecast) };
-        serde_json::to_writer_pretty(&mut out, &checked)?;
+        crate::json::write_pretty(&mut out, &checked)?;
         writeln!(out)?;
     } else {
         write(&mut out, &plan, &forecast)?;

@@ -58,7 +58,7 @@ fn warn_of(side: &Collected) {
 fn print(difference: &StudyDifference, arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, difference)?;
+        crate::json::write_pretty(&mut out, difference)?;
         writeln!(out)?;
     } else {
         out.write_all(report::study::difference::terminal(difference, console::width()).as_bytes())?;

@@ -94,7 +94,7 @@ fn way(page: &Path, folder: &Path) -> Option<String> {
 fn print(findings: &Findings, arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, findings)?;
+        crate::json::write_pretty(&mut out, findings)?;
         writeln!(out)?;
     } else if arguments.csv {
         // CSV has no room for warnings.

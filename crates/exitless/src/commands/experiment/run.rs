@@ -140,7 +140,7 @@ fn summary(
 fn print(summary: &Summary, json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(&mut out, summary)?;
+        crate::json::write_pretty(&mut out, summary)?;
         writeln!(out)?;
         return Ok(());
     }

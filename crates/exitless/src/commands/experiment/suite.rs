@@ -141,7 +141,7 @@ fn show(suite: &Suite, text: &str, folder: &Path, allow_unlike: bool, json: bool
     write_page(&folder.join(MARKDOWN), &report::suite::markdown(&outcome, &again))?;
     let mut out = std::io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(&mut out, &outcome)?;
+        crate::json::write_pretty(&mut out, &outcome)?;
         writeln!(out)?;
     } else {
         out.write_all(report::suite::terminal(&outcome, console::width()).as_bytes())?;
@@ -199,10 +199,7 @@ pub(super) fn check(suite: &Suite, json: bool) -> anyhow::Result<ExitCode> {
     }
     let mut out = std::io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(
-            &mut out,
-            &serde_json::json!({ "suite": suite.name, "studies": studies }),
-        )?;
+        crate::json::write_pretty(&mut out, &serde_json::json!({ "suite": suite.name, "studies": studies }))?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }

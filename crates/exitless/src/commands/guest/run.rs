@@ -99,7 +99,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let tried = tried(guests, arguments, &stop)?;
     if arguments.json {
-        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&tried)?)?;
+        let mut out = std::io::stdout().lock();
+        crate::json::write_pretty(&mut out, &tried)?;
+        writeln!(out)?;
     } else {
         show(&tried)?;
     }

@@ -49,7 +49,7 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     let entries = arguments.at.connect()?.list(&arguments.path)?;
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &entries)?;
+        crate::json::write_pretty(&mut out, &entries)?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -83,7 +83,7 @@ pub(crate) fn get(arguments: &GetArguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let all: Value = Value::Object(all.into_iter().collect());
-        serde_json::to_writer_pretty(&mut out, &all)?;
+        crate::json::write_pretty(&mut out, &all)?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -244,7 +244,7 @@ pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
             (None, Some(before)) => {
                 let rates = Rates::between(&before, &now);
                 if arguments.json {
-                    serde_json::to_writer(&mut out, &rates)?;
+                    crate::json::write(&mut out, &rates)?;
                     writeln!(out)?;
                 } else {
                     let text = report::iocm::rates::terminal(&rates, console::width(), console::colour());

@@ -98,7 +98,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let whole = json!({ "format": 1, "outcome": outcome, "damage": damage });
-        serde_json::to_writer_pretty(&mut out, &whole)?;
+        crate::json::write_pretty(&mut out, &whole)?;
         writeln!(out)?;
     } else {
         let text = report::iocm::simulated::terminal(&outcome, console::width(), console::colour());

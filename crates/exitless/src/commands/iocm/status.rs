@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let monitor = state.ok().map(|state| json!({ "runs": alive, "state": state }));
-        serde_json::to_writer_pretty(&mut out, &json!({ "format": 1, "daemon": rates, "monitor": monitor }))?;
+        crate::json::write_pretty(&mut out, &json!({ "format": 1, "daemon": rates, "monitor": monitor }))?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }

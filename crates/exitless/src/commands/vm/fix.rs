@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         let document =
             report::fixed::json(&subject.text.name, &subject.text.bytes, &fixed, written.is_some());
-        serde_json::to_writer_pretty(&mut out, &document)?;
+        crate::json::write_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
         let view = FixedView {

@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let document = report::findings::json(&subject.text.name, &sections, &definition.doubts);
-        serde_json::to_writer_pretty(&mut out, &document)?;
+        crate::json::write_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
         let view =
