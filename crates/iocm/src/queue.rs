@@ -2,6 +2,7 @@
 //!
 //! A queue belongs to one thread at a time. It moves as a whole, so that nothing in it needs a lock.
 
+mod eventfd;
 mod handler;
 pub mod inflight;
 mod submission;
@@ -16,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+pub(crate) use eventfd::Eventfd;
 pub(crate) use handler::BYTES_A_UNIT;
 pub use handler::{Handler, NoRoom, Submitter, Token, WorkDone};
 pub(crate) use handler::{IoEngine, completed};
@@ -49,6 +51,9 @@ pub struct QueueState {
     pub broken: AtomicBool,
     /// The limit of log lines that the driver can cause.
     pub log: LogLimit,
+    /// The time until which workers do not write to the eventfds of the device, because one of them made a worker wait:
+    /// nanoseconds of the monotonic clock. The queues of a [`Backend`](crate::session::Backend) share it.
+    pub(crate) no_writes_until: Arc<AtomicU64>,
 }
 
 /// A virtqueue that can be served.
@@ -62,7 +67,7 @@ pub struct Queue {
     /// The kick eventfd; `None` if the queue must be polled.
     pub(crate) kick: Option<OwnedFd>,
     /// The error eventfd, by which the front-end learns that the ring is broken.
-    error: Option<Arc<OwnedFd>>,
+    error: Option<Arc<Eventfd>>,
     /// The error eventfd is still to be signalled.
     error_due: bool,
     /// New requests are taken. Requests in flight complete in any case.
@@ -104,13 +109,14 @@ impl Queue {
     pub fn new(ring: Ring, notifiers: Notifiers, handler: Box<dyn Handler>, state: Arc<QueueState>) -> Self {
         let Notifiers { kick, call, error } = notifiers;
         state.broken.store(false, Ordering::Relaxed);
+        let error = error.map(|file| Eventfd::new(file, &state));
         let virtqueue = Virtqueue::new(ring, call, state);
         Self {
             key: QueueKey::fresh(),
             virtqueue,
             handler,
             kick,
-            error: error.map(Arc::new),
+            error,
             error_due: false,
             enabled: true,
             weight: DEFAULT_WEIGHT,
@@ -205,12 +211,12 @@ impl Queue {
     /// Replaces the error eventfd. If the ring is broken already, the new one is signalled.
     pub(crate) fn set_error(&mut self, error: Option<OwnedFd>) {
         self.error_due = error.is_some() && self.virtqueue.broken.is_some();
-        self.error = error.map(Arc::new);
+        self.error = error.map(|file| Eventfd::new(file, self.state()));
     }
 
     /// Passes the call and error eventfds that are due to `signal`.
     #[inline]
-    pub(crate) fn wake(&mut self, mut signal: impl FnMut(&Arc<OwnedFd>)) {
+    pub(crate) fn wake(&mut self, mut signal: impl FnMut(&Arc<Eventfd>)) {
         if let Some(call) = self.virtqueue.call() {
             signal(call);
         }

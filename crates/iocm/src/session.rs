@@ -13,7 +13,7 @@ use crate::protocol::{
 use crate::queue::QueueState;
 use crate::queue::inflight::InflightMemory;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vring::Vring;
@@ -59,7 +59,12 @@ impl Backend {
     /// A back-end without a front-end.
     #[must_use]
     pub fn new(device: Box<dyn Device>) -> Arc<Self> {
-        let queues = (0..device.queues()).map(|_| Arc::default()).collect();
+        let no_writes_until = Arc::<AtomicU64>::default();
+        let queue = || {
+            let state = QueueState { no_writes_until: Arc::clone(&no_writes_until), ..QueueState::default() };
+            Arc::new(BackendQueue { state: Arc::new(state), ..BackendQueue::default() })
+        };
+        let queues = (0..device.queues()).map(|_| queue()).collect();
         Arc::new(Self {
             device,
             queues,

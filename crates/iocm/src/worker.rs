@@ -1,6 +1,7 @@
 //! I/O workers: threads that each serve the queues of many devices.
 
 mod backoff;
+mod deadline;
 mod entry;
 pub(crate) mod mailbox;
 mod rest;

@@ -1,7 +1,7 @@
 //! A virtqueue: a ring with its inflight records, its call eventfd and its counters.
 
-use super::QueueState;
 use super::inflight::Inflight;
+use super::{Eventfd, QueueState};
 use crate::memory::GuestMemory;
 use crate::ring::{Chain, RawDescriptor, Ring, RingError};
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ pub struct Virtqueue {
     told: bool,
     /// The count of lost pages of all guests when this guest's memory was last checked for one.
     pub(super) lost_pages: u32,
-    call: Option<Arc<OwnedFd>>,
+    call: Option<Arc<Eventfd>>,
     /// Used buffers were added that the driver does not see yet.
     unpublished: bool,
     /// The driver wants a call for buffers that it sees already.
@@ -48,6 +48,7 @@ struct Again {
 
 impl Virtqueue {
     pub(crate) fn new(ring: Ring, call: Option<OwnedFd>, state: Arc<QueueState>) -> Self {
+        let call = call.map(|file| Eventfd::new(file, &state));
         Self {
             ring,
             state,
@@ -56,7 +57,7 @@ impl Virtqueue {
             lost_pages: 0,
             // The previous back-end may have ended after it published its last buffers, and before it called the driver.
             to_call: call.is_some(),
-            call: call.map(Arc::new),
+            call,
             unpublished: false,
             call_due: false,
             inflight: None,
@@ -394,12 +395,12 @@ impl Virtqueue {
     /// old one.
     pub(crate) fn set_call(&mut self, call: Option<OwnedFd>) {
         self.to_call = call.is_some();
-        self.call = call.map(Arc::new);
+        self.call = call.map(|file| Eventfd::new(file, &self.state));
     }
 
     /// The call eventfd, if it is to be signalled now.
     #[inline]
-    pub(super) fn call(&mut self) -> Option<&Arc<OwnedFd>> {
+    pub(super) fn call(&mut self) -> Option<&Arc<Eventfd>> {
         std::mem::take(&mut self.to_call).then_some(self.call.as_ref()).flatten()
     }
 }

@@ -158,7 +158,7 @@ impl Session {
 }
 
 /// Checks that a descriptor is an eventfd. The front-end shares the open file and its flags, so that reading or writing
-/// it may block: a worker does neither.
+/// it may block: a worker does not read it, and writes with a time limit only.
 pub(super) fn eventfd(what: &str, file: Option<OwnedFd>) -> Result<Option<OwnedFd>, RequestError> {
     let Some(file) = file else { return Ok(None) };
     let cannot = |error: rustix::io::Errno| RequestError::Invalid(format!("the {what} descriptor: {error}"));

@@ -11,6 +11,7 @@ use crate::clock::{now_ns, thread_cpu_ns, ticks};
 use crate::queue::{Queue, QueueKey, completed};
 use crate::statistics::WorkerCounters;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroU64;
@@ -144,12 +145,12 @@ impl Run {
                 self.execute(command);
             }
             // The driver must have been called before its queue is given back.
-            if self.draining > 0 && self.signals.flush() {
+            if self.draining > 0 && self.signals.flush(now) {
                 self.hand_back_drained();
             }
             let goes_on = |entry: &QueueEntry| entry.waiting || entry.draining.is_some();
             let is_ending = self.stopping.is_some() && !self.entries.iter().any(goes_on);
-            if is_ending && self.uring.in_flight == 0 && self.signals.flush() {
+            if is_ending && self.uring.in_flight == 0 && self.signals.flush(now) {
                 break;
             }
             let now = now_ns();
@@ -170,6 +171,7 @@ impl Run {
             }
             match self.backoff.idle(self.polling, now) {
                 Idle::Poll if self.entries.iter().any(|entry| entry.polling_now) => {
+                    self.signals.idle(now);
                     // The kernel completes some requests only when the thread enters it.
                     match self.uring.in_flight {
                         0 => std::hint::spin_loop(),
@@ -232,7 +234,7 @@ impl Run {
     /// submissions and signals.
     pub(crate) fn round(&mut self, now: u64) -> (u64, bool) {
         let found = self.sweep(now) + self.take_completions();
-        (found, self.uring.submit() & self.signals.flush())
+        (found, self.uring.submit() & self.signals.flush(now))
     }
 
     /// Serves each queue that may have requests once. Returns the number of requests found.
@@ -269,7 +271,7 @@ impl Run {
             found += requests;
         }
         self.uring.submit();
-        self.signals.flush();
+        self.signals.flush(now);
         found
     }
 
@@ -438,7 +440,12 @@ impl Run {
         self.counters.awake_ticks.stop(began);
         let files = [self.uring.file(), self.mailbox.wake()];
         let mut files = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
-        let is_over = poll(&mut files, Some(&timespec(ns))) == Ok(0);
+        let outcome = poll(&mut files, Some(&timespec(ns)));
+        self.signals.slept();
+        if outcome == Err(Errno::INTR) {
+            self.signals.interrupted();
+        }
+        let is_over = outcome == Ok(0);
         let ended = ticks();
         self.counters.awake_ticks.start(ended);
         self.counters.napped_ticks.add(ended.wrapping_sub(began));
@@ -448,21 +455,26 @@ impl Run {
             true => self.kicks_checked = 0,
             false => self.wait(Some(0)),
         }
-        !is_over
+        outcome.is_ok_and(|ready| ready > 0)
     }
 
     fn wait(&mut self, timeout: Option<u64>) {
+        if timeout != Some(0) {
+            self.signals.slept();
+        }
         // `epoll_wait` has a resolution of milliseconds only.
         if let Some(timeout) = timeout.filter(|ns| *ns > 0) {
-            if poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timespec(timeout))) == Ok(0) {
-                return;
+            match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timespec(timeout))) {
+                Ok(0) => return,
+                Err(Errno::INTR) => return self.signals.interrupted(),
+                _ => {}
             }
         }
         let timeout = timeout.map(|_| rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 });
         let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
         let (events, _) = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
             Ok(events) => events,
-            Err(rustix::io::Errno::INTR) => return,
+            Err(Errno::INTR) => return self.signals.interrupted(),
             Err(error) => {
                 tracing::warn!("An I/O worker cannot wait for events: {error}");
                 return;

@@ -57,3 +57,22 @@ fn a_queue_is_beside_others_while_another_had_requests_a_moment_ago() {
     recent.found(c, 2 * RECENT_NS);
     assert!(!recent.others(c, 2 * RECENT_NS) && recent.others(a, 2 * RECENT_NS));
 }
+
+#[test]
+fn the_time_limit_of_signals_wakes_a_worker_once() {
+    let call = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let call = crate::queue::Eventfd::new(call, &QueueState::default());
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    let mut run = Run::new(&WorkerOptions::default(), mailbox, Arc::default(), Routes::new()).unwrap();
+    let now = now_ns();
+    for _ in 0..100 {
+        run.signals.add(&call);
+        assert!(run.signals.flush(now));
+    }
+    assert!(run.signals.has_limit());
+    run.wait(Some(10_000_000_000));
+    assert!(!run.signals.has_limit());
+    let began = now_ns();
+    run.wait(Some(100_000_000));
+    assert!(now_ns() - began >= 100_000_000, "it sleeps undisturbed");
+}
