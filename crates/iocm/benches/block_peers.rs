@@ -34,11 +34,15 @@ use iocm::daemon::Daemon;
 use std::error::Error;
 use std::io::Read as _;
 use std::path::Path;
+use std::time::Duration;
 
 /// The variable that makes this program a back-end.
 pub(crate) const SERVE: &str = "IOCM_BENCH_SERVE";
-/// The duration of each load.
+/// The duration of each load, seconds.
 pub(crate) const SECONDS: u64 = 2;
+/// The time without I/O before each load on a disk, seconds. A virtual machine's disk may have a budget for bursts:
+/// without a rest, the second back-end of a round had two thirds of the I/O of the first.
+const REST_SECONDS: u64 = 8;
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -83,6 +87,9 @@ fn main() -> Outcome<()> {
             for &peer in peers.iter().filter(|peer| peer.lacks(disk).is_none()) {
                 let disks =
                     Disks { disk, devices: load.devices, directory: directory.path(), images: images(disk) };
+                if disk == Disk::Direct {
+                    std::thread::sleep(Duration::from_secs(REST_SECONDS));
+                }
                 let seen = measure(peer, disks, load)?;
                 println!("{:<30} {seen}  {:>4}", format!("{} ({})", peer.name(), round + 1), busy());
                 results.push(Measured { peer, disk, load, seen });
