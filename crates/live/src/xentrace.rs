@@ -25,6 +25,8 @@ const POLL: &str = "50";
 const BUFFER_PAGES: &str = "256";
 /// A read returns `WouldBlock` if nothing arrives for this time.
 const QUIET: Duration = Duration::from_millis(50);
+/// The time for the first records, which come with the first event on any CPU, also of the control domain.
+const FIRST: Duration = Duration::from_secs(2);
 /// The time that xentrace has to end after it was asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PIECE: usize = 64 << 10;
@@ -90,10 +92,10 @@ pub struct XentraceOutput {
 }
 
 impl Xentrace {
-    /// Starts xentrace on all CPUs, and discards older records.
+    /// Starts xentrace on all CPUs, discards older records, and waits for the first new ones: then Xen traces.
     ///
     /// # Errors
-    /// [`XentraceError::Start`].
+    /// [`XentraceError::Start`], [`XentraceError::Ended`] if it fails at once, [`XentraceError::Wait`].
     pub fn start(program: &Path) -> Result<(Self, XentraceOutput), XentraceError> {
         let failed = |source| XentraceError::Start { program: program.to_owned(), source };
         let mut child = Command::new(program)
@@ -112,8 +114,15 @@ impl Xentrace {
             .stderr
             .take()
             .map(|errors| std::thread::spawn(move || String::from_utf8_lossy(&last_of(errors)).into_owned()));
-        let running = Self { program: program.to_owned(), child, passing, said, asked: false };
-        Ok((running, XentraceOutput { pieces, rest: VecDeque::new() }))
+        let mut running = Self { program: program.to_owned(), child, passing, said, asked: false };
+        let first = pieces.recv_timeout(FIRST);
+        if first == Err(RecvTimeoutError::Disconnected) {
+            let status = running.wait()?;
+            if !status.success() {
+                return Err(running.ended(status));
+            }
+        }
+        Ok((running, XentraceOutput { pieces, rest: first.unwrap_or_default().into() }))
     }
 
     /// The CPU time so far of xentrace and of the thread that reads its output.
@@ -150,16 +159,17 @@ impl Xentrace {
     /// [`XentraceError::Ended`] if it failed without having been asked to end, [`XentraceError::Wait`].
     pub fn finish(mut self) -> Result<(), XentraceError> {
         let status = self.wait()?;
+        if self.asked || status.success() { Ok(()) } else { Err(self.ended(status)) }
+    }
+
+    fn ended(&mut self, status: ExitStatus) -> XentraceError {
         let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
-        if self.asked || status.success() {
-            return Ok(());
-        }
         let said = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-        Err(XentraceError::Ended {
+        XentraceError::Ended {
             program: self.program.clone(),
             status: status.to_string(),
             said: said.trim().to_owned(),
-        })
+        }
     }
 }
 

@@ -44,7 +44,7 @@ impl<T> Following<T> {
     /// Starts `program`, and a thread that calls `read` with its output.
     ///
     /// # Errors
-    /// [`XentraceError::Start`].
+    /// As [`Xentrace::start`].
     pub fn start(
         program: &Path,
         read: impl FnOnce(XentraceOutput) -> T + Send + 'static,
@@ -146,12 +146,15 @@ mod tests {
         }
         following.finish().unwrap();
         let bad = program("bad", "echo 'failed to bind to VIRQ port' >&2; exit 1");
-        let following = Following::start(&bad, read).unwrap();
+        let error = Following::start(&bad, read).unwrap_err().to_string();
+        assert!(error.contains("VIRQ"), "{error}");
+        let soon = program("soon", "printf records; echo 'failed to write' >&2; exit 1");
+        let following = Following::start(&soon, read).unwrap();
         while !following.has_ended() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let error = following.finish().unwrap_err().to_string();
-        assert!(error.contains("VIRQ"), "{error}");
+        assert!(error.contains("failed to write"), "{error}");
     }
 
     #[test]

@@ -110,15 +110,18 @@ fn a_program_that_fails_is_told_with_its_words() {
 }
 
 #[test]
-fn without_xentrace_the_older_recording_stays_and_no_command_is_started() {
+fn without_a_xentrace_that_works_the_older_recording_stays_and_no_command_is_started() {
     let host = Host::new("qemu10-a-all");
+    host.program("echo 'ERROR: Failed to get trace buffers' >&2; exit 1");
     fs::write(host.path("old"), "older").unwrap();
     for words in [&["record"][..], &["record", "--profile"]] {
-        let output =
-            host.run(&[words, &["-o", "old", "--xentrace", "./none", "--", "touch", "done"]].concat());
-        assert!(!output.status.success());
-        assert_eq!(fs::read(host.path("old")).unwrap(), b"older", "{words:?}");
-        assert!(!host.path("done").exists(), "{words:?}");
+        for xentrace in ["./none", "./xentrace"] {
+            let output =
+                host.run(&[words, &["-o", "old", "--xentrace", xentrace, "--", "touch", "done"]].concat());
+            assert!(!output.status.success());
+            assert_eq!(fs::read(host.path("old")).unwrap(), b"older", "{words:?} {xentrace}");
+            assert!(!host.path("done").exists(), "{words:?} {xentrace}");
+        }
     }
 }
 
