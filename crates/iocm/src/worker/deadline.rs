@@ -97,8 +97,9 @@ impl Drop for Deadline {
     }
 }
 
-fn done(result: libc::c_long) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// The result of a system call that [`libc::syscall`] made.
+pub(super) fn done(result: libc::c_long) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
 /// Gives the signal a handler that does nothing, which lets it interrupt calls, unless it has another one.
@@ -125,16 +126,14 @@ fn handles_signal() -> bool {
 mod tests {
     use super::*;
     use crate::clock::now_ns;
-    use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+    use crate::worker::run::timespec;
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
     use rustix::io::Errno;
-    use std::time::Duration;
 
     /// Waits for an eventfd that stays empty, for at most this many times the limit.
     fn wait(limits: u64) -> Result<usize, Errno> {
         let empty = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let time = Duration::from_nanos(limits * LIMIT_NS);
-        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-        poll(&mut [PollFd::new(&empty, PollFlags::IN)], Some(&time))
+        poll(&mut [PollFd::new(&empty, PollFlags::IN)], Some(&timespec(limits * LIMIT_NS)))
     }
 
     #[test]

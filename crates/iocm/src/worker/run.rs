@@ -502,7 +502,7 @@ impl Run {
     }
 }
 
-const fn timespec(ns: u64) -> rustix::event::Timespec {
+pub(super) const fn timespec(ns: u64) -> rustix::event::Timespec {
     rustix::event::Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
 }
 

@@ -10,12 +10,12 @@
 //! made the worker wait gets no write for a time that is long compared with the wait.
 
 use super::WorkerError;
-use super::deadline::{Deadline, LIMIT_NS};
+use super::deadline::{Deadline, LIMIT_NS, done};
 use crate::clock::{now_ns, ticks};
 use crate::queue::Eventfd;
 use rustix::fs::{Mode, OFlags};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -117,7 +117,7 @@ impl Signals {
         if let Err(error) = &deadline {
             tracing::info!("An I/O worker has no timer, and signals take longer: {error}");
         }
-        let request = Iocb { opcode: READ, file: number(null.as_raw_fd()), flags: SIGNAL, ..Iocb::default() };
+        let request = Iocb { opcode: READ, file: number(&null), flags: SIGNAL, ..Iocb::default() };
         let mut made = Self {
             context,
             is_mapped: false,
@@ -158,10 +158,10 @@ impl Signals {
     /// Signals all eventfds. `false` if the kernel does not take them now: try again later. `now` in nanoseconds.
     #[inline]
     pub(super) fn flush(&mut self, now: u64) -> bool {
-        let before = match &self.files[..] {
-            [] => return true,
-            _ => std::mem::replace(&mut self.last, now),
-        };
+        if self.files.is_empty() {
+            return true;
+        }
+        let before = std::mem::replace(&mut self.last, now);
         let is_soon = now.saturating_sub(before) < LIMIT_NS / 2;
         self.in_a_row = if is_soon { self.in_a_row.saturating_add(1) } else { 0 };
         if self.in_a_row >= OFTEN && self.files.len() == 1 && self.write(now) {
@@ -256,7 +256,7 @@ impl Signals {
         let mut pointers = [std::ptr::null_mut(); BATCH];
         let count = self.files.len().min(BATCH);
         for ((request, pointer), file) in self.requests.iter_mut().zip(&mut pointers).zip(&self.files) {
-            request.eventfd = number(file.as_raw_fd());
+            request.eventfd = number(file);
             *pointer = &raw mut *request;
         }
         // SAFETY: `pointers` has `count` pointers to requests. The kernel keeps none of them, because a read of no
@@ -296,12 +296,8 @@ fn waits() -> i64 {
     usage.ru_nvcsw
 }
 
-const fn number(file: RawFd) -> u32 {
-    file.unsigned_abs()
-}
-
-fn done(result: libc::c_long) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+fn number(file: impl AsFd) -> u32 {
+    file.as_fd().as_raw_fd().unsigned_abs()
 }
 
 /// The error of io_setup(2), with what to do about it.

@@ -2,7 +2,6 @@ use super::*;
 use crate::clock::now_ns;
 use crate::queue::QueueState;
 use rustix::event::{EventfdFlags, eventfd};
-use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 
 /// An eventfd that blocks, of a device.
