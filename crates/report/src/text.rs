@@ -3,6 +3,7 @@
 /// Removes control characters, with which a file could control the reader's terminal.
 pub(crate) use exits::printable;
 pub(crate) use pages::format::minus;
+use textwrap::core::display_width;
 
 /// Text from outside as one line, without Markdown or HTML syntax.
 pub(crate) fn plain(text: &str) -> String {
@@ -22,13 +23,13 @@ pub(crate) fn elided(text: &str, width: usize) -> String {
     format!("{}…{tail}", text.chars().take(head).collect::<String>())
 }
 
-/// Breaks `text` into lines of at most `width` characters, at spaces and after separators within names. Words are never
+/// Breaks `text` into lines of at most `width` columns, at spaces and after separators within names. Words are never
 /// cut.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut length = 0;
     for word in words(text) {
-        let room = word.trim_end().chars().count();
+        let room = display_width(word.trim_end());
         if length > 0 && length + room > width {
             lines.push(String::new());
             length = 0;
@@ -36,15 +37,15 @@ pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
         if let Some(line) = lines.last_mut() {
             line.push_str(word);
         }
-        length += word.chars().count();
+        length += display_width(word);
     }
     lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
     lines
 }
 
-/// The length of the longest word, which [`folded`] does not break.
+/// The width of the longest word, which [`folded`] does not break.
 pub(crate) fn longest_word(text: &str) -> usize {
-    words(text).map(|word| word.trim_end().chars().count()).max().unwrap_or(0)
+    words(text).map(|word| display_width(word.trim_end())).max().unwrap_or(0)
 }
 
 /// Words, each with its final separator.
@@ -80,6 +81,9 @@ mod tests {
         assert_eq!(folded("0xfffffffffffff000:W", 8), ["0xfffffffffffff000:W"]);
         assert_eq!(folded("HLT", 8), ["HLT"]);
         assert_eq!(longest_word("VM exits EXTERNAL_INTERRUPT"), 9);
+        // These characters take two columns each.
+        assert_eq!(folded("日本-日本", 8), ["日本-", "日本"]);
+        assert_eq!(longest_word("日本-日本"), 5);
     }
 
     #[test]

@@ -130,7 +130,8 @@ pub(crate) fn drawn(mut columns: Vec<Column>, width: usize, sum_last: bool, colo
     while total(&columns, &Column::width) > width {
         let wide = columns.iter_mut().filter(|column| column.width() > column.narrowest());
         let Some(widest) = wide.max_by_key(|column| column.width()) else { break };
-        widest.limit = widest.width() - 1;
+        // What is wider than the whole table would take a step for each column.
+        widest.limit = (widest.width() - 1).min(width.max(widest.narrowest()));
     }
     render(&columns, sum_last, colour)
 }
@@ -229,6 +230,21 @@ mod tests {
     fn half_an_address_is_never_shown() {
         let columns = vec![Column::whole_names("address", texts(&["0xfffffffffffff000:W"]))];
         assert!(drawn(columns, 12, false, false).contains("0xfffffffffffff000:W"));
+    }
+
+    #[test]
+    fn characters_of_two_columns_are_measured_as_such() {
+        let name = "虚拟机-".repeat(12);
+        let columns = |name: &str| {
+            vec![Column::names("VM", texts(&[name])), Column::figures("exits", texts(&["1,234"]))]
+        };
+        let table = drawn(columns(&name), 40, false, false);
+        assert!(table.lines().all(|line| display_width(line) <= 40), "{table}");
+        assert_eq!(table.matches("虚拟机-").count(), 12, "{table}");
+        // A name that cannot be folded is wider than the table.
+        let name = "日".repeat(40);
+        let table = drawn(columns(&name), 60, false, false);
+        assert!(table.contains(&format!("\n{name}  1,234")), "{table}");
     }
 
     #[test]

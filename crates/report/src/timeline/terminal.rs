@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use exits::{Column as Slices, Dimension, Grouping, Key, Slice, Span, TimelineFigure, TimelineRows, Whose};
+use textwrap::core::display_width;
 use traces::Recordings;
 
 use crate::format::{counted, per_second, share, whole_time};
@@ -197,7 +198,7 @@ fn name_columns(lines: &[Line], grouping: &Grouping) -> Vec<(&'static str, Vec<S
 }
 
 fn widest(cells: &[String]) -> usize {
-    cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0)
+    cells.iter().map(|cell| display_width(cell)).max().unwrap_or(0)
 }
 
 /// The time axis, from zero to the duration.
