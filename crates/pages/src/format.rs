@@ -36,7 +36,7 @@ pub fn share(percent: f64) -> String {
     }
 }
 
-/// A rate: "6,670/s", "0.250/s", "1.23 M/s".
+/// A rate: "6,670/s", "0.25/s", "0.0025/s", "1.23 M/s".
 pub fn per_second(value: f64) -> String {
     const MILLION: f64 = 1e6;
     if three_digits(value) >= MILLION {
@@ -54,11 +54,18 @@ pub fn counted(number: u64, one: &str) -> String {
     }
 }
 
-/// Three significant digits, or more if the integer part has more.
+/// A number below 0.1 with two significant digits, so that a rare event does not have the rate zero.
+pub fn small(value: f64) -> String {
+    let places = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
+    format!("{value:.places$}")
+}
+
+/// Three significant digits, or more if the integer part has more; two decimals below 10, and two digits below 0.1.
 fn digits(value: f64) -> String {
     let rounded = three_digits(value);
     match rounded {
         0.0 => "0".to_owned(),
+        rounded if rounded < 0.1 => small(rounded),
         rounded if rounded < 10.0 => format!("{rounded:.2}"),
         rounded if rounded < 100.0 => format!("{rounded:.1}"),
         _ => count(value.round() as u64),
@@ -108,6 +115,13 @@ mod tests {
     fn small_shares_are_not_rounded_to_nothing() {
         let shares = [0.0, 0.01, 0.05, 35.02, 99.94, 100.0, 103.2].map(share);
         assert_eq!(shares, ["0.0 %", "<0.1 %", "0.1 %", "35.0 %", "99.9 %", "100 %", "103 %"]);
+    }
+
+    #[test]
+    fn small_rates_are_not_rounded_to_nothing() {
+        let rates = [0.0, 0.0025, 0.000_123_4, 0.05, 0.099_999, 0.25, 6670.4].map(per_second);
+        assert_eq!(rates, ["0/s", "0.0025/s", "0.00012/s", "0.050/s", "0.10/s", "0.25/s", "6,670/s"]);
+        assert_eq!(time(0.064), "0.064 ns");
     }
 
     #[test]

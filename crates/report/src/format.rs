@@ -1,7 +1,7 @@
 //! Figures as text with their units, the same in every medium.
 
 use conclusions::RelativeChange;
-pub(crate) use pages::format::{NONE, count, counted, cycles, per_second, share, time, whole_time};
+pub(crate) use pages::format::{NONE, count, counted, cycles, per_second, share, small, time, whole_time};
 use stats::Interval;
 
 /// A percentage with its sign: "-71.3", "+2.0", "+1,234". It has no decimals from a hundred on, and no sign if it rounds to
@@ -76,7 +76,7 @@ pub(crate) fn share_of(percent: Option<f64>) -> String {
     percent.map_or_else(|| NONE.to_owned(), share)
 }
 
-/// The rate of `counted` in `ns` nanoseconds: "6,670/s", "0.250/s"; a dash if `ns` is 0.
+/// The rate of `counted` in `ns` nanoseconds: "6,670/s", "0.25/s"; a dash if `ns` is 0.
 pub(crate) fn rate_over(counted: u64, ns: u64) -> String {
     if ns == 0 {
         return NONE.to_owned();

@@ -19,11 +19,7 @@ pub(crate) fn unit(per: Per) -> &'static str {
 pub(crate) fn rate(value: f64, per: Per) -> String {
     match per {
         Per::Second => per_second(value),
-        Per::Operation if value < 0.1 && value > 0.0 => {
-            // Two significant digits: a rare exit has a small rate per operation.
-            let places = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
-            format!("{value:.places$}")
-        }
+        Per::Operation if value < 0.1 && value > 0.0 => format::small(value),
         Per::Operation if value < 10.0 => format::per_operation(value),
         Per::Operation if value < 100.0 => format!("{value:.1}"),
         Per::Operation | Per::Recording => count(value.round() as u64),
