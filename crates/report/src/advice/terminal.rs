@@ -52,7 +52,8 @@ fn devices(recordings: &Recordings, advice: &Advice<'_>, view: AdviceView) -> St
     let mut text = head(recordings, width, view.colour);
     let observed_ns = advice.observed_ns;
     if advice.vms.is_empty() {
-        text += &wrapped("\nThere is no exit to advise on.", width, "", "");
+        text.push('\n');
+        text += &wrapped("There is no exit to advise on.", width, "", "");
     }
     for vm in &advice.vms {
         text.push('\n');
@@ -232,7 +233,8 @@ fn idle(recordings: &Recordings, advice: &Advice<'_>, audits: &[Audit<'_>], view
     let width = view.width.max(NARROWEST);
     let mut text = head(recordings, width, view.colour);
     if audits.is_empty() {
-        text += &wrapped("\nNo VM had an exit: they rest, or there is none.", width, "", "");
+        text.push('\n');
+        text += &wrapped("No VM had an exit: they rest, or there is none.", width, "", "");
     }
     for (vm, audit) in advice.vms.iter().zip(audits) {
         let verdict = if audit.is_within() { "within" } else { "above" };

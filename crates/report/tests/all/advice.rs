@@ -83,6 +83,6 @@ fn advice_for_programs() {
 fn no_exits_are_no_error() {
     let (table, recordings) = (Table::load(exits::Hypervisor::Kvm).unwrap(), Recordings::default());
     let advice = advise(&table, &recordings.profile, 0, &BTreeMap::new());
-    assert!(terminal(&recordings, &advice, None, VIEW).contains("no exit to advise on"));
-    assert!(terminal(&recordings, &advice, Some(&[]), VIEW).contains("No VM had an exit"));
+    assert!(terminal(&recordings, &advice, None, VIEW).contains("\n\nThere is no exit to advise on"));
+    assert!(terminal(&recordings, &advice, Some(&[]), VIEW).contains("\n\nNo VM had an exit"));
 }
