@@ -1,9 +1,9 @@
 //! A timeline as rows: grouped, sorted, and summed into as many columns as fit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::{Grouping, Key, Slice, Span, Timeline, Vcpu};
+use crate::{Grouping, Key, Slice, Span, Timeline, Vcpu, Whose};
 
 /// Exits of one kind over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,8 @@ impl TimelineFigure {
 pub struct TimelineRest {
     /// The number of rows.
     pub rows: usize,
+    /// The vCPUs whose exits they count.
+    pub whose: BTreeSet<Whose>,
     /// Their summed slices.
     pub slices: Vec<Slice>,
     /// The sum of all slices.
@@ -105,11 +107,16 @@ impl TimelineRows {
         if self.rows.len() <= count {
             return;
         }
-        let nothing =
-            TimelineRest { rows: 0, slices: vec![Slice::default(); self.length], total: Slice::default() };
+        let nothing = TimelineRest {
+            rows: 0,
+            whose: BTreeSet::new(),
+            slices: vec![Slice::default(); self.length],
+            total: Slice::default(),
+        };
         let rest = self.rest.get_or_insert(nothing);
         for row in self.rows.drain(count..) {
             rest.rows += 1;
+            rest.whose.insert(row.key.whose);
             rest.total.merge(row.total);
             rest.slices.iter_mut().zip(row.slices).for_each(|(sum, slice)| sum.merge(slice));
         }

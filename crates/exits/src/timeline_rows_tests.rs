@@ -52,6 +52,7 @@ fn the_rest_is_one_row() {
     let rest = rows.rest().unwrap();
     assert_eq!((rest.rows, rest.total), (2, Slice { count: 3, handling_ns: 1000 }));
     assert_eq!(rest.slices[0].count, 2);
+    assert_eq!(rest.whose, BTreeSet::from([Whose::Vm(Some(1)), Whose::Vm(Some(2))]));
     rows.keep_top(1);
     assert_eq!(rows.rest().unwrap().rows, 2);
 }

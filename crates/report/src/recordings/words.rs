@@ -130,9 +130,9 @@ pub(crate) fn lost_percent<'a>(profiles: impl IntoIterator<Item = &'a Profile>) 
 }
 
 /// The number of different vCPUs of a row of a timeline, at least 1.
-pub(crate) fn vcpus_of(whose: Whose, profile: &Profile) -> f64 {
+pub(crate) fn vcpus_of(whose: &BTreeSet<Whose>, profile: &Profile) -> f64 {
     let numbers = profile.vcpus().iter().map(|exits| exits.vcpu);
-    let is_one = |vcpu: &Vcpu| whose == Whose::Everyone || vcpu.vm == whose.vm();
+    let is_one = |vcpu: &Vcpu| whose.iter().any(|one| *one == Whose::Everyone || vcpu.vm == one.vm());
     let different: BTreeSet<_> = numbers.filter(is_one).collect();
     different.len().max(1) as f64
 }

@@ -1,5 +1,7 @@
 //! Each row of a timeline as a chart with its own scale.
 
+use std::collections::BTreeSet;
+
 use exits::{Dimension, Grouping, Key, Slice, Table, TimelineFigure, TimelineRows, Whose};
 use maud::{Markup, html};
 use traces::Recordings;
@@ -47,7 +49,7 @@ fn section(
         TimelineFigure::Exits => per_second(value),
         TimelineFigure::Time => share(value),
     };
-    let one = |name: &str, whose: Whose, slices: &[Slice], total: Slice| {
+    let one = |name: &str, whose: &BTreeSet<Whose>, slices: &[Slice], total: Slice| {
         let vcpus = vcpus_of(whose, &recordings.profile);
         // A rate, or a share of the time of the row's vCPUs.
         let value = |sum: u64, ns: u64| match figure {
@@ -85,11 +87,11 @@ fn section(
                 " Each has its own scale, up to its peak."
             }
             div.multiples {
-                @for row in rows.rows() { (one(&name(row.key), row.key.whose, &row.slices, row.total)) }
+                @for row in rows.rows() { (one(&name(row.key), &BTreeSet::from([row.key.whose]), &row.slices, row.total)) }
                 @if let Some(rest) = rows.rest() {
                     (one(
                         &format!("other ({})", counted(rest.rows as u64, "row")),
-                        Whose::Everyone,
+                        &rest.whose,
                         &rest.slices,
                         rest.total,
                     ))

@@ -70,7 +70,7 @@ pub fn terminal(
 
 struct Line {
     names: [Option<String>; 2],
-    whose: Whose,
+    whose: BTreeSet<Whose>,
     total: Slice,
     slices: Vec<Slice>,
 }
@@ -85,14 +85,14 @@ fn lines(recordings: &Recordings, rows: &TimelineRows, grouping: &Grouping) -> V
         .iter()
         .map(|row| Line {
             names: names(row.key),
-            whose: row.key.whose,
+            whose: BTreeSet::from([row.key.whose]),
             total: row.total,
             slices: row.slices.clone(),
         })
         .collect();
     lines.extend(rows.rest().map(|rest| Line {
         names: [Some(format!("other ({})", counted(rest.rows as u64, "row"))), None],
-        whose: Whose::Everyone,
+        whose: rest.whose.clone(),
         total: rest.total,
         slices: rest.slices.clone(),
     }));
@@ -160,7 +160,7 @@ fn draw(
     figure: TimelineFigure,
     screen: Screen,
 ) -> Drawn {
-    let vcpus = vcpus_of(line.whose, &recordings.profile);
+    let vcpus = vcpus_of(&line.whose, &recordings.profile);
     // A rate, or a share of the time of the line's vCPUs.
     let scaled = |sum: u64, ns: u64| match figure {
         TimelineFigure::Exits => sum as f64 / ns as f64 * 1e9,

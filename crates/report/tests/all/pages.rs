@@ -71,22 +71,26 @@ fn every_chart_has_words() {
 fn a_share_of_a_vm_is_of_its_own_vcpus_as_on_a_terminal() {
     // Two VMs with the same load on two vCPUs each.
     let mut all = recordings("one", reading(3, 60, OFF));
-    let alone = mean_of_vm(&all, 3);
+    let alone = mean_of(&all, "3", 1);
     all.add("two".to_owned(), reading(3_000, 60, OFF));
-    assert_eq!(mean_of_vm(&all, 3), alone);
+    assert_eq!(mean_of(&all, "3", 2), alone);
+    // If only one has a row, the rest is the other one alone.
+    let both = [mean_of(&all, "3", 2), mean_of(&all, "3000", 2)];
+    assert!(both.contains(&mean_of(&all, "other", 1)), "{both:?}");
 }
 
-/// The mean share of the time of a VM's vCPUs, which the page and the terminal show.
-fn mean_of_vm(recordings: &traces::Recordings, vm: u32) -> String {
+/// The mean share of the time of the vCPUs of the row that begins with a word, which the page and the terminal show.
+fn mean_of(recordings: &traces::Recordings, word: &str, top: usize) -> String {
     let (by_vm, figure) = (Grouping::new([Dimension::Vm]).unwrap(), exits::TimelineFigure::Time);
-    let rows = exits::TimelineRows::new(&recordings.profile.timeline, &by_vm, figure);
+    let mut rows = exits::TimelineRows::new(&recordings.profile.timeline, &by_vm, figure);
+    rows.keep_top(top);
     let page = timeline::page(recordings, &rows, &by_vm, figure);
-    let name = format!("<strong><code>{vm} ");
+    let name = format!("<strong><code>{word} ");
     let chart = page.split("<figcaption>").find(|chart| chart.starts_with(&name)).unwrap();
     let mean = chart.split("mean ").nth(1).unwrap().split(',').next().unwrap().to_owned();
     let screen = timeline::Screen { width: 100, colour: false, ascii: false };
     let text = timeline::terminal(recordings, &rows, &by_vm, figure, screen);
-    let line = text.lines().find(|line| line.starts_with(&format!("{vm} "))).unwrap();
+    let line = text.lines().find(|line| line.starts_with(&format!("{word} "))).unwrap();
     assert!(line.trim_end().ends_with(&mean), "{mean}: {line}");
     mean
 }
