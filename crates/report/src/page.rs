@@ -5,3 +5,4 @@ pub(crate) use pages::{axis, chart, document, stacked, table};
 
 pub(crate) mod eyebrow;
 pub(crate) mod histogram;
+pub(crate) mod span;

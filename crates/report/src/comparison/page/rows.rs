@@ -7,9 +7,9 @@ use maud::{Markup, html};
 use crate::comparison::compared::Compared;
 use crate::comparison::figures;
 use crate::format::{NONE, count, counted, share_of, time, time_of, whole_time};
-use crate::page::axis::percent;
+use crate::page::span::Span;
 use crate::page::table::{Cell, Column, render};
-use crate::text::{capital, minus};
+use crate::text::capital;
 
 type Of<'a> = &'a dyn Fn(&ComparedRow) -> Option<Estimate>;
 type Shown<'a> = &'a dyn Fn(&Figures) -> (String, Option<f64>);
@@ -109,7 +109,7 @@ fn both(compared: &Compared<'_>, titles: [&str; 2], shown: Shown<'_>) -> [Column
 }
 
 fn changes(compared: &Compared<'_>, of: Of<'_>) -> Vec<Column> {
-    let span = Span::new(rows(compared).filter_map(of));
+    let span = Span::new(rows(compared).filter_map(|row| of(row)?.interval));
     let change = rows(compared).map(|row| {
         let estimate = of(row);
         let value = estimate.map(|estimate| match estimate.change {
@@ -123,76 +123,20 @@ fn changes(compared: &Compared<'_>, of: Of<'_>) -> Vec<Column> {
         let low = of(row).and_then(|estimate| estimate.interval).map(|interval| interval.low);
         Cell::figure(&figures::interval(of(row)), low)
     });
-    let plot = rows(compared).map(|row| Cell::drawing(span.plot(&compared.name(&row.subject), of(row))));
+    let plot = rows(compared).map(|row| {
+        let estimate = of(row);
+        let (name, change) = (compared.name(&row.subject), estimate.and_then(|one| one.change.percent()));
+        let label = format!("{name}: {}, {}", figures::change(estimate), figures::interval(estimate));
+        Cell::drawing(span.plot(&label, change, estimate.and_then(|one| one.interval)))
+    });
+    let title = html! { span.hidden { "Change drawn" } (span.labels(" %")) };
     let basis = rows(compared).map(|row| Cell::name(figures::basis(of(row))));
     vec![
         Column::figures("Change", change.collect()),
         Column::figures("95 % interval", interval.collect()),
-        Column::drawings(span.labels(), plot.collect()),
+        Column::drawings(title, plot.collect()),
         Column::names("By", basis.collect()),
     ]
-}
-
-/// The drawn range of changes, in percent.
-struct Span {
-    low: f64,
-    high: f64,
-}
-
-impl Span {
-    /// The range of the estimates, rounded to multiples of ten. It includes zero and ends at +100 %, because larger changes
-    /// would hide the other rows.
-    fn new(estimates: impl Iterator<Item = Estimate>) -> Self {
-        let ends: Vec<f64> = estimates
-            .filter_map(|estimate| estimate.interval)
-            .flat_map(|interval| {
-                [interval.low, if interval.high.is_finite() { interval.high } else { 100.0 }]
-            })
-            .collect();
-        let low = ends.iter().copied().fold(-10.0, f64::min).max(-100.0);
-        let high = ends.iter().copied().fold(10.0, f64::max).min(100.0);
-        Self { low: (low / 10.0).floor() * 10.0, high: (high / 10.0).ceil() * 10.0 }
-    }
-
-    fn across(&self, value: f64) -> f64 {
-        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
-    }
-
-    fn labels(&self) -> Markup {
-        html! {
-            span.hidden { "Change drawn" }
-            svg width="100%" height="14" aria-hidden="true" {
-                text.tick x="0" y="11" { (minus(&format!("{:.0} %", self.low))) }
-                @if (0.4..0.7).contains(&self.across(0.0)) {
-                    text.tick x=(percent(self.across(0.0))) y="11" text-anchor="middle" { "0" }
-                }
-                text.tick x="100%" y="11" text-anchor="end" { (format!("+{:.0} %", self.high)) }
-            }
-        }
-    }
-
-    fn plot(&self, name: &str, estimate: Option<Estimate>) -> Markup {
-        let zero = percent(self.across(0.0));
-        let label = format!("{name}: {}, {}", figures::change(estimate), figures::interval(estimate));
-        let interval = estimate.and_then(|estimate| estimate.interval);
-        let change = estimate.and_then(|estimate| estimate.change.percent());
-        html! {
-            svg role="img" width="100%" height="18" aria-label=(label) {
-                title { (label) }
-                line.axis x1=(zero) x2=(zero) y1="0" y2="18" {}
-                @if let Some(interval) = interval {
-                    line.interval x1=(percent(self.across(interval.low))) x2=(percent(self.across(interval.high))) y1="9" y2="9" {}
-                }
-                // An arrow if the interval extends beyond the range.
-                @if interval.is_some_and(|interval| interval.high > self.high) {
-                    svg x="100%" y="4" width="1" height="10" overflow="visible" { path.best d="M-7 0l7 5-7 5z" {} }
-                }
-                @if let Some(change) = change.filter(|&change| change <= self.high) {
-                    circle.best cx=(percent(self.across(change))) cy="9" r="3.5" {}
-                }
-            }
-        }
-    }
 }
 
 /// The colour of a change.

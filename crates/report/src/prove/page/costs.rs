@@ -2,7 +2,6 @@
 
 use prove::Difference;
 use prove::{ArmPair, Cost, Effect, MeasureOutcome, Proof, charged_switch, emulated_cycles};
-use stats::Interval;
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
@@ -11,7 +10,7 @@ use probe::run::Arm;
 
 use super::legend::arms;
 use crate::format::{self, NONE};
-use crate::page::axis::percent;
+use crate::page::span::Span;
 use crate::prove::words;
 use crate::text;
 
@@ -88,10 +87,23 @@ fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
     const HEIGHT: f64 = 220.0;
     const WIDTH: f64 = 700.0;
     const NAMES: f64 = 190.0;
+    const LINE: f64 = 14.0;
     let most = f64::from(costs.last().copied().unwrap_or(1).max(1));
     let x = |cycles: u32| 40.0 + f64::from(cycles) / most * (WIDTH - NAMES - 40.0);
-    // The top is no change, the bottom is -100 %.
-    let y = |change: f64| 10.0 + (-change).clamp(0.0, 100.0) / 100.0 * (HEIGHT - 35.0);
+    // The top is the largest increase, or no change; the bottom is -100 %.
+    let top = rows.iter().flat_map(|(_, points)| points).map(|&(_, change)| change).fold(0.0, f64::max);
+    let y = |change: f64| 10.0 + (top - change) / (top + 100.0) * (HEIGHT - 35.0);
+    let label = |change: f64| match change {
+        change if change > 0.0 => format!("+{change:.0} %"),
+        change => text::minus(&format!("{change:.0} %")),
+    };
+    // No labels that would overlap the one of zero.
+    let ticks = [top, 0.0, -50.0, -100.0];
+    let ticks: Vec<f64> = ticks
+        .into_iter()
+        .skip(usize::from(top == 0.0))
+        .filter(|&change| change == 0.0 || (y(change) - y(0.0)).abs() >= LINE)
+        .collect();
     let path = |points: &[(u32, f64)]| {
         let at = points.iter().map(|&(cycles, change)| format!("{:.1},{:.1}", x(cycles), y(change)));
         at.collect::<Vec<_>>().join(" ")
@@ -103,13 +115,13 @@ fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
     let mut free = 0.0;
     for end in &mut ends {
         end.0 = f64::max(end.0, free);
-        free = end.0 + 14.0;
+        free = end.0 + LINE;
     }
     html! {
         svg.curve viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label="Change of the median over the cost of a switch" {
-            @for change in [0.0, -50.0, -100.0] {
+            @for &change in &ticks {
                 line.axis x1="40" x2=(WIDTH - NAMES) y1=(y(change)) y2=(y(change)) {}
-                text x="36" y=(y(change) + 4.0) text-anchor="end" { (text::minus(&format!("{change:.0} %"))) }
+                text x="36" y=(y(change) + 4.0) text-anchor="end" { (label(change)) }
             }
             @for cycles in costs {
                 text x=(x(*cycles)) y=(HEIGHT - 5.0) text-anchor="middle" { (format::count(u64::from(*cycles))) }
@@ -125,7 +137,7 @@ fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
 }
 
 fn compared(outcome: &Proof) -> Markup {
-    let span = span(&outcome.measures);
+    let span = Span::new(outcome.measures.iter().filter_map(|row| row.difference?.interval));
     html! {
         table {
             thead {
@@ -141,7 +153,7 @@ fn compared(outcome: &Proof) -> Markup {
                 tr {
                     th scope="col" { "off" } th scope="col" { "on" }
                     th scope="col" { "estimate" } th scope="col" { "95 % interval" }
-                    th.plot scope="col" { (span_labels(span)) }
+                    th.plot scope="col" { (span.labels("")) }
                     th scope="col" { "off" } th scope="col" { "on" }
                     th scope="col" { "off" } th scope="col" { "on" }
                 }
@@ -153,7 +165,7 @@ fn compared(outcome: &Proof) -> Markup {
                         (pair(&row.cost, |cost| cost.median))
                         td class=(tone(row.effect)) { (text::minus(&bare(row.difference))) }
                         td { (text::minus(&bare_interval(row.difference))) }
-                        td.plot { (interval_plot(row, span)) }
+                        td.plot { (plot(&span, row)) }
                         (pair(&row.cost, |cost| cost.pooled.p99))
                         td { (exits(row, Arm::Off)) } td { (exits(row, Arm::On)) }
                         td { (p_value(row.p_value)) }
@@ -195,6 +207,11 @@ fn alone(outcome: &Proof) -> Markup {
             }
         }
     }
+}
+
+fn plot(span: &Span, row: &MeasureOutcome) -> Markup {
+    let label = format!("{}: change {}", row.measure.title(), words::interval_of(row.difference));
+    span.plot(&label, row.difference.map(|one| one.percent), row.difference.and_then(|one| one.interval))
 }
 
 fn pair(cost: &ArmPair<Option<Cost>>, value: fn(&Cost) -> f64) -> Markup {
@@ -239,50 +256,20 @@ fn runs(row: &MeasureOutcome) -> String {
     runs.map_or_else(|| NONE.to_owned(), |runs| runs.to_string())
 }
 
-/// The range of the intervals, including zero, rounded to multiples of ten.
-fn span(measures: &[MeasureOutcome]) -> Interval {
-    let ends = || {
-        let intervals = measures.iter().filter_map(|row| row.difference?.interval);
-        intervals.flat_map(|interval| [interval.low, interval.high])
-    };
-    // Limit it to ±100 %: an interval of hundreds of percent would make the others too small to read.
-    let low = ends().fold(-10.0, f64::min).max(-100.0);
-    let high = ends().fold(10.0, f64::max).min(100.0);
-    Interval { low: (low / 10.0).floor() * 10.0, high: (high / 10.0).ceil() * 10.0 }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn across(value: f64, span: Interval) -> f64 {
-    ((value - span.low) / (span.high - span.low)).clamp(0.0, 1.0)
-}
-
-fn span_labels(span: Interval) -> Markup {
-    html! {
-        svg width="100%" height="14" aria-hidden="true" {
-            text.tick x="0" y="11" { (text::minus(&format!("{:.0}", span.low))) }
-            text.tick x=(percent(across(0.0, span))) y="11" text-anchor="middle" { "0" }
-            // There is no room for this label if the zero is close.
-            @if across(0.0, span) < 0.7 {
-                text.tick x="100%" y="11" text-anchor="end" { (format!("+{:.0}", span.high)) }
-            }
-        }
-    }
-}
-
-fn interval_plot(row: &MeasureOutcome, span: Interval) -> Markup {
-    let zero = percent(across(0.0, span));
-    let label = format!("{}: change {}", row.measure.title(), words::interval_of(row.difference));
-    html! {
-        svg role="img" width="100%" height="18" aria-label=(label) {
-            title { (label) }
-            line.axis x1=(zero) x2=(zero) y1="0" y2="18" {}
-            @if let Some(difference) = row.difference {
-                @if let Some(interval) = difference.interval {
-                    line.interval
-                        x1=(percent(across(interval.low, span))) x2=(percent(across(interval.high, span)))
-                        y1="9" y2="9" {}
-                }
-                circle.best cx=(percent(across(difference.percent, span))) cy="9" r="3.5" {}
-            }
-        }
+    #[test]
+    fn the_curve_begins_at_the_largest_change() {
+        let costs = BTreeSet::from([100, 1_000]);
+        let drawn = |changes: [f64; 2]| {
+            let points: Vec<(u32, f64)> = costs.iter().copied().zip(changes).collect();
+            curve(&[(Measure::Eoi, points)], &costs).into_string()
+        };
+        let more = drawn([40.0, -60.0]);
+        assert!(more.contains("points=\"87.0,10.0 510.0,142.1\"") && more.contains(">+40 %<"), "{more}");
+        let fewer = drawn([0.0, -100.0]);
+        assert!(fewer.contains("points=\"87.0,10.0 510.0,195.0\"") && !fewer.contains('+'), "{fewer}");
     }
 }
