@@ -6,15 +6,15 @@ pub(crate) mod labels;
 
 use textwrap::Options;
 
-use crate::text::printable;
+use crate::text::one_line;
 
 /// The minimum width of tables, even if the terminal is narrower.
 pub(crate) const NARROWEST: usize = 72;
 
-/// The text in lines of at most `width` columns, without control characters.
+/// The text in lines of at most `width` columns, without control characters; its own line breaks are spaces.
 pub(crate) fn wrapped(text: &str, width: usize, first: &str, rest: &str) -> String {
     let options = Options::new(width).initial_indent(first).subsequent_indent(rest);
-    let mut text = textwrap::fill(&printable(text), options);
+    let mut text = textwrap::fill(&one_line(text), options);
     text.push('\n');
     text
 }

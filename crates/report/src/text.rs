@@ -5,10 +5,22 @@ pub(crate) use exits::printable;
 pub(crate) use pages::format::minus;
 use textwrap::core::display_width;
 
-/// Text from outside as one line, without Markdown or HTML syntax.
+/// Text from outside as one line, in which line breaks and tabs are spaces.
+pub(crate) fn one_line(text: &str) -> String {
+    printable(&text.replace(['\n', '\t'], " "))
+}
+
+/// Text from outside as one line of Markdown, without tables, links, images and HTML.
 pub(crate) fn plain(text: &str) -> String {
-    let harmless = printable(text);
-    harmless.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+    let mut plain = String::new();
+    for character in one_line(text).chars() {
+        match character {
+            '<' => plain.push_str("&lt;"),
+            '|' | '[' | '\\' => plain.extend(['\\', character]),
+            _ => plain.push(character),
+        }
+    }
+    plain
 }
 
 /// Shortens `text` to at most `width` characters in the middle, because names differ at their ends.
@@ -84,6 +96,12 @@ mod tests {
         // These characters take two columns each.
         assert_eq!(folded("日本-日本", 8), ["日本-", "日本"]);
         assert_eq!(longest_word("日本-日本"), 5);
+    }
+
+    #[test]
+    fn text_from_outside_is_one_line_without_syntax() {
+        assert_eq!(one_line("Is it\nfaster?\u{1b}"), "Is it faster?\u{fffd}");
+        assert_eq!(plain("a|b\n![c](d) <e> \\["), "a\\|b !\\[c](d) &lt;e> \\\\\\[");
     }
 
     #[test]

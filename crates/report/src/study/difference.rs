@@ -52,7 +52,7 @@ pub fn terminal(difference: &StudyDifference, width: usize) -> String {
     text += &listed("In one result only", &difference.only_one, width);
     let sides = ["before", "after"].into_iter().zip(&difference.warnings);
     let warnings = sides.flat_map(|(side, all)| all.iter().map(move |one| format!("{side}: {one}")));
-    text += &listed("Warnings", warnings.map(|line| text::printable(&line)), width);
+    text += &listed("Warnings", warnings, width);
     let made = &difference.multiplicity;
     if made.made == 0 {
         return text;

@@ -15,7 +15,7 @@ pub fn terminal(outcome: &SuiteOutcome, width: usize) -> String {
         text.push('\n');
         text += &wrapped(&format!("{}: {}", study.study.name, runs(study)), width, "", "   ");
         for warning in &study.warnings {
-            text += &wrapped(&printable(&format!("warning: {warning}")), width, "   ", "   ");
+            text += &wrapped(&format!("warning: {warning}"), width, "   ", "   ");
         }
         text += &match &study.why_not {
             Some(why) => wrapped(&format!("not compared: {why}"), width, "   ", "   "),

@@ -12,7 +12,7 @@ use crate::text::plain;
 /// The report: the answer, a section for each change with its figures and a link to its study, and the diff.
 pub fn markdown(tuning: &Tuning) -> String {
     let mut text =
-        format!("# {}\n\n{}\n\n{}\n", plain(&tuning.title), plain(&tuning.question), answer(tuning));
+        format!("# {}\n\n{}\n\n{}\n", plain(&tuning.title), plain(&tuning.question), plain(&answer(tuning)));
     let _ = write!(
         text,
         "\nTarget: {}. A figure is told from noise by three gates: p below 0.05 and an interval without 0, \

@@ -12,12 +12,12 @@ use crate::text::printable;
 /// The result. No line is wider than `width` columns except those of the diff.
 pub fn terminal(tuning: &Tuning, width: usize) -> String {
     let width = width.max(NARROWEST);
-    let mut text = wrapped(&printable(&format!("{}: {}", tuning.title, tuning.question)), width, "", "");
+    let mut text = wrapped(&format!("{}: {}", tuning.title, tuning.question), width, "", "");
     for (number, step) in tuning.steps.iter().enumerate() {
         let head = format!("{}. {}: {}", number + 1, step.name, ruling(step));
         text.push('\n');
-        text += &wrapped(&printable(&head), width, "", "   ");
-        text += &wrapped(&printable(&step.sentence), width, "   ", "   ");
+        text += &wrapped(&head, width, "", "   ");
+        text += &wrapped(&step.sentence, width, "   ", "   ");
         for judged in &step.judged {
             let [before, after] = values(judged);
             let line = format!(
@@ -27,7 +27,7 @@ pub fn terminal(tuning: &Tuning, width: usize) -> String {
                 finding(judged),
                 if judged.decides { ", decides" } else { "" },
             );
-            text += &wrapped(&printable(&line), width, "   - ", "     ");
+            text += &wrapped(&line, width, "   - ", "     ");
         }
     }
     let of_guests = diff::guest(&tuning.before, &tuning.after);
@@ -44,14 +44,14 @@ pub fn terminal(tuning: &Tuning, width: usize) -> String {
     let notes: Vec<&String> = carried.chain(&tuning.notes).collect();
     if !notes.is_empty() {
         text.push('\n');
-        notes.into_iter().for_each(|note| text += &wrapped(&printable(note), width, "", ""));
+        notes.into_iter().for_each(|note| text += &wrapped(note, width, "", ""));
     }
     if !tuning.left.is_empty() {
         text += "\nNot tried\n\n";
     }
     for one in &tuning.left {
-        text += &wrapped(&printable(&left(one)), width, "- ", "  ");
-        one.changes.iter().for_each(|change| text += &wrapped(&printable(change), width, "    ", "      "));
+        text += &wrapped(&left(one), width, "- ", "  ");
+        one.changes.iter().for_each(|change| text += &wrapped(change, width, "    ", "      "));
     }
     text.push('\n');
     text += &wrapped(&answer(tuning), width, "", "");
@@ -61,16 +61,11 @@ pub fn terminal(tuning: &Tuning, width: usize) -> String {
 /// The steps of a plan before it is run: each change, the reason, and its effect on the definition.
 pub fn steps(plan: &TuningPlan, steps: &[Preview], before: &[String], width: usize) -> String {
     let width = width.max(NARROWEST);
-    let mut text =
-        wrapped(&printable(&format!("{}: {}", plan.base.title, plan.base.question)), width, "", "");
+    let mut text = wrapped(&format!("{}: {}", plan.base.title, plan.base.question), width, "", "");
     for (number, Preview { name, why, after, runs }) in steps.iter().enumerate() {
         text.push('\n');
-        text += &wrapped(
-            &printable(&format!("{}. {name} ({}): {why}", number + 1, counted(*runs, "run"))),
-            width,
-            "",
-            "   ",
-        );
+        text +=
+            &wrapped(&format!("{}. {name} ({}): {why}", number + 1, counted(*runs, "run")), width, "", "   ");
         let changed = diff::guest(before, after);
         for line in changed.lines().skip(2).filter(|line| line.starts_with(['+', '-'])) {
             text += &format!("   {}\n", printable(line));

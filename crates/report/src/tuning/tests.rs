@@ -138,6 +138,15 @@ fn a_confirmation_that_failed_is_no_change_and_nothing_was_reverted() {
 }
 
 #[test]
+fn a_question_of_two_lines_is_shown_in_one() {
+    let mut made = made();
+    made.question = "Is it\nfaster?".to_owned();
+    for text in [markdown(&made), terminal(&made, 200)] {
+        assert!(text.contains("Is it faster?"), "{text}");
+    }
+}
+
+#[test]
 fn what_was_not_tried_is_told_with_who_is_to_make_it() {
     for text in [markdown(&made()), terminal(&made(), 200)] {
         for part in [
