@@ -47,8 +47,9 @@ impl Directory {
     /// # Errors
     /// [`Error::Open`], or [`Error::Link`] for a link that others may have put there.
     pub fn open(path: &Path, missing: Missing) -> Result<Self, Error> {
-        let start = if path.is_absolute() { Path::new("/") } else { Path::new(".") };
-        Self::walk(start, path, missing)
+        let root = Path::new("/");
+        let start = if path.is_absolute() { root } else { Path::new(".") };
+        Self::walk(start, root, path, missing)
     }
 
     /// Opens the directory at `path` below the trusted `start`, even if others may write to it. An absolute link starts
@@ -57,7 +58,7 @@ impl Directory {
     /// # Errors
     /// Those of [`Self::open`].
     pub fn below(start: &Path, path: &Path, missing: Missing) -> Result<Self, Error> {
-        Self::walk(start, path, missing)
+        Self::walk(start, start, path, missing)
     }
 
     /// Opens a directory below the trusted `start`, if only root and this process's user can have created entries in it
@@ -66,7 +67,7 @@ impl Directory {
     /// # Errors
     /// [`Error`].
     pub fn trusted(start: &Path, path: &Path, missing: Missing) -> Result<Self, Error> {
-        let mut directory = Self::walk(start, path, missing)?;
+        let mut directory = Self::walk(start, start, path, missing)?;
         if let Some(error) = directory.loose.take() {
             return Err(error);
         }
@@ -98,15 +99,15 @@ impl Directory {
         Ok(directory)
     }
 
-    fn walk(start: &Path, path: &Path, missing: Missing) -> Result<Self, Error> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let beginning = || {
-            rustix::fs::open(start, flags, Mode::empty())
-                .map_err(|errno| Error::Open { path: start.to_owned(), source: errno.into() })
+    /// Walks from `start`; an absolute link starts at `root`. Both are trusted.
+    fn walk(start: &Path, root: &Path, path: &Path, missing: Missing) -> Result<Self, Error> {
+        let begun = |at: &Path| -> Result<Self, Error> {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let descriptor = rustix::fs::open(at, flags, Mode::empty())
+                .map_err(|errno| Error::Open { path: at.to_owned(), source: errno.into() })?;
+            Ok(Self { descriptor, path: at.to_owned(), loose: None, made: false })
         };
-        let begun =
-            || Ok(Self { descriptor: beginning()?, path: start.to_owned(), loose: None, made: false });
-        let mut here = begun()?;
+        let mut here = begun(start)?;
         let mut left: VecDeque<OsString> = parts(path).collect();
         let mut links = 0;
         while let Some(part) = left.pop_front() {
@@ -137,7 +138,7 @@ impl Directory {
                     let target = readlinkat(&child, "", Vec::new()).map_err(cannot)?;
                     let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
                     if target.is_absolute() {
-                        here = begun()?;
+                        here = begun(root)?;
                     }
                     for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
                         left.push_front(part);

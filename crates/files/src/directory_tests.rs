@@ -99,6 +99,18 @@ fn a_link_is_followed_only_where_nobody_else_can_have_put_it() {
 }
 
 #[test]
+fn an_absolute_link_on_a_relative_path_starts_at_the_root() {
+    let root = root();
+    let place = make(&root, "place", 0o700).canonicalize().unwrap();
+    symlink(&place, root.path().join("link")).unwrap();
+    // All tests share the current directory, so another one is in its place.
+    let walk = |path: &str, missing| Directory::walk(root.path(), Path::new("/"), Path::new(path), missing);
+    assert_eq!(walk("link", Missing::Refused).unwrap().path(), place);
+    walk("link/deeper", Missing::Made(0o700)).unwrap();
+    assert!(place.join("deeper").exists());
+}
+
+#[test]
 fn what_is_exchanged_afterwards_leads_nowhere_else() {
     let root = root();
     let theirs = make(&root, "theirs", 0o777);
