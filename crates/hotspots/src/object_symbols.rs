@@ -1,7 +1,7 @@
 //! Functions of a program or library, from its ELF file or its debug file.
 //!
-//! The process of a VM can map any file, so the file is not trusted: only regular files are opened, and a file whose
-//! headers claim more than real programs have is not read.
+//! The process of a VM can map any file, and put another one or a link to a device in its place, so the file is not
+//! trusted: only regular files are opened, and a file whose headers claim more than real programs have is not read.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write as _};
@@ -168,7 +168,7 @@ impl fmt::Write for Short {
 
 /// Opens a regular file whose headers claim no more than real programs have; `None` for any other file.
 fn open(path: &Path) -> Option<ReadCache<File>> {
-    let cache = ReadCache::new(files::regular(path).ok()?);
+    let cache = ReadCache::new(files::named(path).ok()?);
     is_usual(&cache).then_some(cache)
 }
 
