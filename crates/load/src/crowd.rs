@@ -79,6 +79,8 @@ impl<S: Session> Crowd<S> {
     pub(super) fn open(&mut self, sources: &[IpAddr]) -> Result<u32, LoadError> {
         let count = self.members.len();
         let (mut next, mut ready, mut failed) = (0, 0, 0);
+        // A server can close a connection that was ready; then it has failed instead.
+        let mut is_ready = vec![false; count];
         let mut first_error: Option<Failure> = None;
         let mut give_up = Instant::now() + PATIENCE;
         while ready + failed < count {
@@ -93,9 +95,10 @@ impl<S: Session> Crowd<S> {
                 next += 1;
             }
             let before = ready + failed;
-            self.poll(give_up, &mut |_, what| match what {
-                Happened::Ready => ready += 1,
+            self.poll(give_up, &mut |index, what| match what {
+                Happened::Ready => ready += usize::from(!std::mem::replace(&mut is_ready[index], true)),
                 Happened::Gone(why) => {
+                    ready -= usize::from(std::mem::take(&mut is_ready[index]));
                     failed += 1;
                     first_error.get_or_insert(Failure::Greeting(why));
                 }
@@ -249,8 +252,8 @@ fn watch(reactor: &Reactor, index: usize, connection: &mut Connection) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
-    use std::net::TcpListener;
+    use std::io::{Read as _, Write as _};
+    use std::net::{Shutdown, TcpListener, TcpStream};
 
     /// Replies to whatever comes with more than the kernel keeps for a connection.
     struct Talkative;
@@ -266,6 +269,62 @@ mod tests {
             }
             Ok(incoming.len())
         }
+    }
+
+    /// Is ready when something comes.
+    struct Greeted {
+        ready: bool,
+    }
+
+    impl Session for Greeted {
+        fn greeting(&mut self) -> Vec<u8> {
+            b"x".to_vec()
+        }
+
+        fn take(&mut self, incoming: &[u8], happened: &mut Vec<Happened>) -> Result<usize, String> {
+            if !incoming.is_empty() && !self.ready {
+                self.ready = true;
+                happened.push(Happened::Ready);
+            }
+            Ok(incoming.len())
+        }
+    }
+
+    /// Opens four connections to a server that greets and closes three of them, waits until the client has seen that, and
+    /// then greets or closes the last one. Returns the outcome and the number of sessions that were ready at some time.
+    fn opened(greets_the_last: bool) -> (Result<u32, String>, usize) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let mut streams: Vec<TcpStream> = (0..4).map(|_| listener.accept().unwrap().0).collect();
+            let mut last = streams.pop().unwrap();
+            for stream in &mut streams {
+                stream.write_all(b"r").unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            // Ends when the client closes its side.
+            streams.iter_mut().for_each(|stream| {
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
+            greets_the_last.then(|| {
+                let _ = last.write_all(b"r");
+                last
+            })
+        });
+        let sessions = (0..4).map(|_| Greeted { ready: false });
+        let mut crowd = Crowd::new(&[address], sessions).unwrap();
+        let outcome = crowd.open(&[]).map_err(|error| error.to_string());
+        let ready = (0..4).filter(|&index| crowd.session(index).ready).count();
+        drop(crowd);
+        drop(server.join().unwrap());
+        (outcome, ready)
+    }
+
+    #[test]
+    fn a_connection_that_was_ready_and_is_closed_counts_once() {
+        assert_eq!(opened(true), (Ok(3), 4));
+        let (outcome, _) = opened(false);
+        assert!(outcome.as_ref().is_err_and(|error| error.contains("was reached but")), "{outcome:?}");
     }
 
     #[test]
