@@ -99,6 +99,11 @@ fn what_qemu_would_refuse_is_found_before_it_starts() {
         ("[net]\nbackend = \"iocm\"\nworkers = { count = 0 }", "workers.count"),
         ("[net]\nbackend = \"iocm\"\nworkers = { arrangement = \"monitor\", count = 2 }", "workers.count"),
         ("[net]\nqueues = 2", "queues"),
+        ("kernel = \"vmlinux\"", "guests.kernel"),
+        ("program = \"./qemu\"", "guests.program"),
+        ("program = \"qemu/bin/qemu\"", "guests.program"),
+        ("[disk]\npath = \"g{guest}.raw\"", "guests.disk.path"),
+        ("[net]\nbackend = \"vhost-user\"\nsocket = \"net.sock\"", "guests.net.socket"),
         ("pit = \"discard\"\nirqchip = \"split\"", "pit"),
         ("machine = \"microvm\"\naccel = \"tcg\"", "accel"),
         ("memory = \"64M\"", "memory"),
@@ -109,6 +114,9 @@ fn what_qemu_would_refuse_is_found_before_it_starts() {
         assert_eq!(problems.len(), 1, "{text}: {problems:?}");
         assert!(part.split('|').any(|part| problems[0].contains(part)), "{problems:?}");
     }
+    // It is looked up on the search path.
+    let named = plan("kind = \"qemu\"\nprogram = \"qemu-kvm\"").unwrap();
+    assert_eq!(named.problems(), Vec::<String>::new());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A guest's network interface.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +115,10 @@ impl NetPlan {
         require(
             self.backend != NetBackend::VhostUser || self.socket.is_some(),
             "guests.net.backend = \"vhost-user\" needs socket, the path of the device's socket",
+        );
+        require(
+            self.socket.as_deref().is_none_or(|socket| Path::new(socket).is_absolute()),
+            "guests.net.socket must be an absolute path: each QEMU runs in a folder of its own",
         );
         require(
             self.workers.is_none() || self.backend == NetBackend::Iocm,

@@ -1,7 +1,7 @@
 //! Guests that are started for the study, one QEMU each.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -211,6 +211,17 @@ impl QemuPlan {
             "guests.machine = \"microvm\" needs accel = \"kvm\": it has no timer by which Linux could find the frequency of \
              an emulated CPU's TSC",
         );
+        let is_absolute = |path: Option<&Path>| path.is_none_or(Path::is_absolute);
+        require(
+            is_absolute(self.kernel.as_deref()),
+            "guests.kernel must be an absolute path: each QEMU runs in a folder of its own",
+        );
+        // A name alone is looked up on the search path.
+        let program = self.program.as_deref().filter(|program| program.components().count() > 1);
+        require(
+            is_absolute(program),
+            "guests.program must be an absolute path or a name alone: each QEMU runs in a folder of its own",
+        );
         if self.pit == Some(Pit::Discard) {
             require(
                 self.accel == Accelerator::Kvm && matches!(self.irqchip, None | Some(Irqchip::On)),
@@ -218,6 +229,10 @@ impl QemuPlan {
             );
         }
         if let Some(disk) = self.disk() {
+            require(
+                is_absolute(disk.path.as_deref().map(Path::new)),
+                "guests.disk.path must be an absolute path: each QEMU runs in a folder of its own",
+            );
             require(
                 disk.aio != Some(Aio::Native)
                     || matches!(disk.cache, Some(DiskCache::None | DiskCache::Directsync)),
