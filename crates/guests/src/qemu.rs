@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -136,9 +136,8 @@ impl QemuGuest {
             .map_err(|error| start(format!("Could not write {}: {error}", messages.display())))?;
         let mut command = command::command(plan, index, files, &wiring);
         command.current_dir(&folder).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        let program = command::program(plan).display().to_string();
         let mut child = process::spawn(command)
-            .map_err(|error| start(format!("Could not run {program}: {error}; install qemu-system-x86")))?;
+            .map_err(|error| start(format!("Could not run setpriv: {error}; install util-linux")))?;
         let Some((stdin, stdout)) = child.stdin.take().zip(child.stdout.take()) else {
             return Err(start("its QEMU has no pipes".to_owned()));
         };
@@ -172,7 +171,12 @@ impl QemuGuest {
             self.pin(plan, index, &folder.join(command::MONITOR))?;
         }
         if let Some(tap) = &wiring.tap {
-            tap.bring_up(MONITOR, &mut || matches!(self.child.try_wait(), Ok(Some(_))))?;
+            let made = tap.bring_up(MONITOR, &mut || self.ended().is_some());
+            made.map_err(|why| match self.ended() {
+                Some(status) if was_run(status) => format!("{}. {why}", end(status)),
+                Some(status) => end(status),
+                None => why,
+            })?;
         }
         let limit = plan.start_limit.duration();
         loop {
@@ -181,25 +185,36 @@ impl QemuGuest {
                 self.hello = hello;
                 return Ok(());
             }
-            match self.child.try_wait() {
-                Ok(Some(status)) => return Err(format!("QEMU ended ({status})")),
-                Ok(None) if left.is_zero() => {
-                    return Err(format!("its agent did not answer within {} s", limit.as_secs()));
-                }
-                _ => (),
+            if let Some(status) = self.ended() {
+                return Err(end(status));
+            }
+            if left.is_zero() {
+                return Err(format!("its agent did not answer within {} s", limit.as_secs()));
             }
         }
     }
 
+    /// QEMU's exit status, if it has ended.
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok()?
+    }
+
     /// Pins each vCPU's thread to its CPU.
-    fn pin(&self, plan: &QemuPlan, index: u32, monitor: &Path) -> Result<(), String> {
+    fn pin(&mut self, plan: &QemuPlan, index: u32, monitor: &Path) -> Result<(), String> {
         let begun = Instant::now();
         let mut connected = loop {
             match live::qmp::Monitor::connect(monitor, MONITOR) {
                 Ok(connected) => break connected,
-                Err(_) if begun.elapsed() < MONITOR => std::thread::sleep(Duration::from_millis(20)),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => {
+                    if let Some(status) = self.ended() {
+                        return Err(end(status));
+                    }
+                    if begun.elapsed() >= MONITOR {
+                        return Err(error.to_string());
+                    }
+                }
             }
+            std::thread::sleep(Duration::from_millis(20));
         };
         let answer = connected.ask("query-cpus-fast", None).map_err(|error| error.to_string())?;
         let cpus: serde_json::Value =
@@ -236,6 +251,20 @@ impl QemuGuest {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+/// Tests whether QEMU was run: with these statuses setpriv could not execute it (`EX_EXEC_FAILED` and `EX_EXEC_ENOENT`,
+/// include/c.h of util-linux).
+fn was_run(status: ExitStatus) -> bool {
+    !matches!(status.code(), Some(126 | 127))
+}
+
+fn end(status: ExitStatus) -> String {
+    if was_run(status) {
+        format!("QEMU ended ({status})")
+    } else {
+        format!("QEMU could not be run ({status}); install qemu-system-x86, or see guests.program")
     }
 }
 
@@ -305,5 +334,21 @@ impl Drop for QemuGuest {
         // Fails after `stop`, when QEMU has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_qemu_that_is_missing_is_not_taken_for_another_fault() {
+        for settings in ["", "pin = [0]\n", "net = { backend = \"tap\" }\n"] {
+            let plan: QemuPlan = toml::from_str(&format!("program = \"/absent/qemu\"\n{settings}")).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let started = QemuGuest::start(&plan, 0, &image_files(), &DataPlanes::default(), folder.path());
+            let why = started.err().unwrap().to_string();
+            assert!(why.contains("QEMU could not be run (exit status: 127); install"), "{settings}{why}");
+        }
     }
 }
