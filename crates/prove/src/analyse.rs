@@ -53,7 +53,7 @@ pub fn analyse(recording: &Recording) -> Result<Proof, NotAnalysed> {
     let recording = recording.as_ref();
     let mut warnings: Vec<Warning> = Vec::new();
     let evidence = Evidence::of(recording);
-    warnings.extend(evidence.warnings());
+    warnings.extend(evidence.warnings(recording));
     if let Tracing::Statistics { why } = &recording.tracing {
         warnings.push(Warning::NoTracepoints { why: why.clone() });
     }

@@ -148,6 +148,13 @@ fn a_check_that_contradicts_its_arm_gives_no_verdict() {
     assert_eq!(outcome.judgement, Judgement::Contradicted);
     let why = "expected at least 0.9, counted 0.0".to_owned();
     assert_eq!(outcome.warnings[0], Warning::ArmContradicted { arm: Arm::Off, why });
+    // Each arm's warning has the note of its own check.
+    contradicted.arm_checks[0].verdict = Agreement::Contradicted;
+    contradicted.arm_checks[0].note = "expected below 0.1, counted 1.0".to_owned();
+    let expected =
+        [(Arm::Off, "expected at least 0.9, counted 0.0"), (Arm::On, "expected below 0.1, counted 1.0")];
+    let expected = expected.map(|(arm, why)| Warning::ArmContradicted { arm, why: why.to_owned() });
+    assert_eq!(analysed(&contradicted).warnings[..2], expected);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use exits::ExitCounts;
 use probe::measure::Measure;
 use probe::run::Arm;
-use probe::{Agreement, Arms, InhibitMechanism};
+use probe::{Agreement, ArmEvidence, Arms, InhibitMechanism};
 use serde::{Deserialize, Serialize};
 
 use super::{ArmPair, Recording, Tracing, Warning};
@@ -45,28 +45,25 @@ impl Evidence {
             }
             Tracing::Tracepoints { inhibits: false } | Tracing::Statistics { .. } => None,
         };
-        let mut notes: Vec<String> = Vec::new();
-        for check in &recording.arm_checks {
-            if check.verdict != Agreement::Confirmed && !notes.contains(&check.note) {
-                notes.push(check.note.clone());
-            }
-        }
         Self {
             mechanism,
             reason: mechanism.map(|mechanism| mechanism.reason().to_owned()),
             inhibit_events,
             exits_per_eoi: ArmPair::each(|arm| exits_per_eoi(recording, arm)),
             checked: ArmPair::each(|arm| checked(recording, arm)),
-            notes,
+            notes: notes(recording, |check| check.verdict != Agreement::Confirmed),
         }
     }
 
     /// Warnings for missing evidence and for evidence that contradicts the arms.
-    pub(super) fn warnings(&self) -> Vec<Warning> {
+    pub(super) fn warnings(&self, recording: &Recording) -> Vec<Warning> {
         let mut warnings = Vec::new();
         for arm in [Arm::Off, Arm::On] {
-            if *self.checked.of(arm) == Some(Agreement::Contradicted) {
-                warnings.push(Warning::ArmContradicted { arm, why: self.notes.join("; ") });
+            let contradicts =
+                |check: &ArmEvidence| check.arm == arm && check.verdict == Agreement::Contradicted;
+            let notes = notes(recording, contradicts);
+            if !notes.is_empty() {
+                warnings.push(Warning::ArmContradicted { arm, why: notes.join("; ") });
             }
         }
         if self.mechanism.is_none() {
@@ -86,6 +83,17 @@ impl Evidence {
         }
         warnings
     }
+}
+
+/// The notes of those checks for which `is_one` holds, each once.
+fn notes(recording: &Recording, is_one: impl Fn(&ArmEvidence) -> bool) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for check in recording.arm_checks.iter().filter(|check| is_one(check)) {
+        if !notes.contains(&check.note) {
+            notes.push(check.note.clone());
+        }
+    }
+    notes
 }
 
 fn checked(recording: &Recording, arm: Arm) -> Option<Agreement> {

@@ -53,7 +53,11 @@ fn judge(recording: &Recording) -> Provoked {
         Arms::OnlyOff { why } => (Status::Inhibited, Some(why.clone())),
         Arms::Both { .. } | Arms::OnlyOn { .. } => match worst(&verdicts) {
             Status::Active => (Status::Active, None),
-            status => (status, on.clone().next().map(|check| check.note.clone())),
+            status => {
+                let of = |verdict| on.clone().find(|check| check.verdict == verdict);
+                let worst = of(Agreement::Contradicted).or_else(|| of(Agreement::Unknown));
+                (status, worst.map(|check| check.note.clone()))
+            }
         },
     };
     let outcome = analyse(recording).ok();
@@ -81,4 +85,23 @@ fn in_one_line(error: &CollectError) -> String {
         cause = source.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_that_of_the_check_that_disagrees() {
+        let mut recording = prove::synthetic::recording(plan(), 1);
+        let mut second = recording.arm_checks[0].clone();
+        assert_eq!((second.arm, second.verdict), (Arm::On, Agreement::Confirmed));
+        assert_eq!(judge(&recording).why, None);
+        second.verdict = Agreement::Contradicted;
+        second.note = "an inhibit reason came".to_owned();
+        recording.arm_checks.push(second);
+        let provoked = judge(&recording);
+        assert_eq!(provoked.status, Status::Inhibited);
+        assert_eq!(provoked.why.as_deref(), Some("an inhibit reason came"));
+    }
 }
