@@ -61,6 +61,7 @@ pub fn analyse(recording: &Recording) -> Result<Proof, NotAnalysed> {
         measure: failure.measure,
         arm: failure.arm,
         why: failure.why.clone(),
+        counted: failure.counted,
     }));
     let mut measures = Vec::new();
     for &measure in &recording.plan.measures {

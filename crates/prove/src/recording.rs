@@ -158,6 +158,9 @@ pub struct Failure {
     pub arm: Arm,
     /// The error with its causes.
     pub why: String,
+    /// It failed in the counted run: the timed ones are complete.
+    #[serde(default)]
+    pub counted: bool,
 }
 
 /// The reason why a recording could not be read.

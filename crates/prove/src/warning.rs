@@ -38,6 +38,9 @@ pub enum Warning {
         arm: Arm,
         /// The error.
         why: String,
+        /// It failed in the counted run: the timed ones are complete.
+        #[serde(default)]
+        counted: bool,
     },
     /// There are too few runs for an interval.
     TooFewRuns {
@@ -182,8 +185,9 @@ impl fmt::Display for Warning {
                 "The arms were switched, but the kernel, which has an event for that, reported no change of inhibit \
                  reasons.",
             ),
-            Self::Failed { measure, arm, why } => {
-                write!(f, "{}, {}: not measured. {why}", measure.title(), arm_in_words(*arm))
+            Self::Failed { measure, arm, why, counted } => {
+                let what = if *counted { "its exits were not counted" } else { "not measured" };
+                write!(f, "{}, {}: {what}. {why}", measure.title(), arm_in_words(*arm))
             }
             Self::TooFewRuns { measure, runs } => write!(
                 f,

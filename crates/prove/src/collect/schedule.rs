@@ -100,6 +100,8 @@ pub(super) struct Schedule<'a, M> {
 struct Failed {
     arm: Arm,
     why: String,
+    /// In a counted run, after all timed ones.
+    counted: bool,
 }
 
 impl<'a, M: Machine> Schedule<'a, M> {
@@ -123,7 +125,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
                 Err(failed) => {
                     if let Err(why) = self.fail(measure, failed) {
                         let rest = &self.plan.measures[index as usize + 1..];
-                        self.give_up(rest, measure, &why);
+                        self.give_up(rest, measure, &why, false);
                         return self.runs;
                     }
                 }
@@ -140,13 +142,13 @@ impl<'a, M: Machine> Schedule<'a, M> {
         for (index, &measure) in (1..).zip(measures) {
             let counted = match &traced {
                 Ok(traced) => self.counted_runs(measure, *traced),
-                Err(why) => Err(Failed { arm: Arm::On, why: why.clone() }),
+                Err(why) => Err(Failed { arm: Arm::On, why: why.clone(), counted: true }),
             };
             if let Err(failed) = counted {
                 // A new machine has other threads, to which the tracepoints must be attached anew.
                 self.machine.stop();
                 if let Err(why) = self.fail(measure, failed) {
-                    return self.give_up(&measures[index..], measure, &why);
+                    return self.give_up(&measures[index..], measure, &why, true);
                 }
                 traced = self.machine.start();
             }
@@ -154,9 +156,10 @@ impl<'a, M: Machine> Schedule<'a, M> {
     }
 
     /// Records the failure of a measure, and creates a new machine if needed.
-    fn fail(&mut self, measure: Measure, Failed { arm, why }: Failed) -> Result<(), String> {
+    fn fail(&mut self, measure: Measure, failed: Failed) -> Result<(), String> {
+        let Failed { arm, why, counted } = failed;
         tracing::warn!(%measure, ?arm, why, "the measure failed; the next one follows");
-        self.runs.failures.push(Failure { measure, arm, why });
+        self.runs.failures.push(Failure { measure, arm, why, counted });
         self.machine.renew()
     }
 
@@ -174,7 +177,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
             for (slot, arm) in (0..).zip(self.block()) {
                 self.announce(measure, arm, false);
                 let target = self.target(measure, 2 * block + slot / 2);
-                let failed = |why| Failed { arm, why };
+                let failed = |why| Failed { arm, why, counted: false };
                 self.machine.switch(arm).map_err(failed)?;
                 let began = Instant::now();
                 let run = self
@@ -196,17 +199,18 @@ impl<'a, M: Machine> Schedule<'a, M> {
     }
 
     /// Records the remaining measures as failed: without a machine none of them can run.
-    fn give_up(&mut self, rest: &[Measure], after: Measure, why: &str) {
+    fn give_up(&mut self, rest: &[Measure], after: Measure, why: &str, counted: bool) {
         for &measure in rest {
             let why = format!("no new micro VM after {after} had failed: {why}");
-            self.runs.failures.push(Failure { measure, arm: Arm::On, why });
+            self.runs.failures.push(Failure { measure, arm: Arm::On, why, counted });
         }
     }
 
     fn counted_runs(&mut self, measure: Measure, traced: bool) -> Result<(), Failed> {
         self.arms.iter().rev().try_for_each(|&arm| {
             self.announce(measure, arm, true);
-            let counted = self.counted_run(measure, arm, traced).map_err(|why| Failed { arm, why })?;
+            let failed = |why| Failed { arm, why, counted: true };
+            let counted = self.counted_run(measure, arm, traced).map_err(failed)?;
             self.runs.counted.push(counted);
             self.position += 1;
             Ok(())

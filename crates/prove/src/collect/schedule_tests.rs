@@ -119,7 +119,12 @@ fn a_measure_that_fails_is_noted_and_the_others_go_on_with_a_fresh_machine() {
     let (runs, progress) = carried_out(&plan(&[Measure::Hlt, Measure::Eoi]), BOTH, &mut machine);
     assert_eq!(
         runs.failures,
-        [Failure { measure: Measure::Hlt, arm: Arm::On, why: "the guest shut down".to_owned() }]
+        [Failure {
+            measure: Measure::Hlt,
+            arm: Arm::On,
+            why: "the guest shut down".to_owned(),
+            counted: false
+        }]
     );
     assert_eq!(machine.log[..3], ["hlt Off x5", "renew", "eoi Off x5"]);
     assert!(!machine.log.iter().any(|line| line.starts_with("hlt Off x9")));
@@ -132,6 +137,7 @@ fn a_failure_while_tracing_still_ends_the_tracing() {
     let mut machine = Logging { broken: Some((Measure::Eoi, 9)), ..Logging::new() };
     let (runs, _) = carried_out(&plan(&[Measure::Eoi]), BOTH, &mut machine);
     assert_eq!(runs.failures.len(), 1);
+    assert!(runs.failures[0].counted && runs.timed.len() == 8);
     assert_eq!(machine.log[8..], ["trace", "quiet", "renew", "trace", "quiet"]);
 }
 

@@ -71,7 +71,7 @@ fn with_every_kind_of_warning() {
         Warning::ArmContradicted { arm, why: "expected exits per interrupt: below 0.1".to_owned() },
         Warning::ArmsUnproved,
         Warning::SwitchUnseen,
-        Warning::Failed { measure, arm, why: "The guest shut down at 0xfff0".to_owned() },
+        Warning::Failed { measure, arm, why: "The guest shut down at 0xfff0".to_owned(), counted: false },
         Warning::TooFewRuns { measure, runs: 2 },
         Warning::BrokenBlocks { measure, blocks: 1 },
         Warning::Drift { found: vec![Disturbed { measure, arm, percent: -12.3 }] },

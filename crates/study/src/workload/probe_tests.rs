@@ -32,7 +32,7 @@ fn exits_by_reason_add_up_to_all() {
 fn a_measure_that_failed_is_no_figure() {
     let mut recording = synthetic::recording(Plan { measures: vec![Measure::Eoi], ..Plan::quick() }, 1);
     let why = "the guest stood still".to_owned();
-    recording.failures.push(Failure { measure: Measure::Eoi, arm: Arm::On, why });
+    recording.failures.push(Failure { measure: Measure::Eoi, arm: Arm::On, counted: false, why });
     let error = not_understood(EOI, &as_printed(&recording));
     assert_eq!(error.found, "the guest stood still");
     let error = not_understood(EOI, &probed(Measure::Cpuid, Arm::On));
