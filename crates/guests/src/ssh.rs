@@ -20,6 +20,9 @@ use crate::shell::quoted;
 /// The shortest time limit of an attempt to reach a machine: longer than ssh's ConnectTimeout, so that ssh reports the
 /// reason itself.
 const ATTEMPT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 12 });
+/// The longest directory for the folder of the control socket, in bytes. A socket's path has at most 107; 28 are those of
+/// `/exitless-ssh-XXXXXX/control`, and ssh appends 17 while it binds (mux.c, `muxserver_listen`).
+const LONGEST_PLACE: usize = 107 - 28 - 17;
 /// The most bytes of output of one of our own command lines.
 const LARGEST_ANSWER: usize = 64 << 10;
 
@@ -36,7 +39,7 @@ pub struct SshGuest {
 /// ssh's arguments for one machine, and its shared connection, which is closed on drop.
 #[derive(Debug)]
 struct Connection {
-    /// The folder of the control socket, in a short path: a socket's path has at most 107 bytes.
+    /// The folder of the control socket.
     folder: tempfile::TempDir,
     /// ssh, or a mock of it.
     program: PathBuf,
@@ -68,7 +71,7 @@ impl SshGuest {
         let start = |why: String| GuestError::Start { name: name.to_owned(), why };
         let folder = tempfile::Builder::new()
             .prefix("exitless-ssh-")
-            .tempdir()
+            .tempdir_in(short(std::env::temp_dir()))
             .map_err(|error| start(format!("Could not create a folder for ssh's control socket: {error}")))?;
         let (access, to) = (access.clone(), destination.to_owned());
         let connection = Arc::new(Connection { folder, program, access, destination: to });
@@ -99,6 +102,11 @@ impl SshGuest {
         let address = connection.address();
         Ok(Self { connection, name: name.to_owned(), vcpus, address, host_address })
     }
+}
+
+/// The directory for temporary files, or `/tmp` if its path is too long for a control socket.
+fn short(temporary: PathBuf) -> PathBuf {
+    if temporary.as_os_str().len() > LONGEST_PLACE { PathBuf::from("/tmp") } else { temporary }
 }
 
 /// Tests whether ssh's message is about an error that waiting does not fix.

@@ -162,3 +162,10 @@ fn a_machine_that_holds_the_end_of_a_script_holds_no_study() {
     assert_ne!(finished.output.status, 0);
     assert!(ends(&fs::read_to_string(folder.path().join("pid")).unwrap()));
 }
+
+#[test]
+fn the_control_socket_has_a_short_path() {
+    let place = |length: usize| PathBuf::from(format!("/{}", "x".repeat(length - 1)));
+    assert_eq!(short(place(LONGEST_PLACE)), place(LONGEST_PLACE));
+    assert_eq!(short(place(LONGEST_PLACE + 1)), Path::new("/tmp"));
+}
