@@ -4,8 +4,8 @@
 //! No I/O, no `unsafe`, no kernel formats.
 
 pub mod activation;
-mod comparison;
 pub mod prediction;
 pub mod profile_comparison;
+mod relative_change;
 
-pub use comparison::{Comparison, Difference, RelativeChange, Side};
+pub use relative_change::RelativeChange;

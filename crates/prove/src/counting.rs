@@ -1,8 +1,9 @@
 //! Exits counted by the tracepoints and by KVM itself.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use conclusions::{Comparison, RelativeChange, Side};
+use conclusions::RelativeChange;
 use exits::{ExitCounts, ExitReason, HandlingTime};
 use probe::measure::Measure;
 use probe::run::Arm;
@@ -87,6 +88,18 @@ fn counted_by_kvm(counted: &CountedRun) -> Option<u64> {
     counted.run.statistics.get("exits").copied()
 }
 
+/// Counted runs of one arm together.
+struct Side {
+    counts: ExitCounts,
+    operations: u64,
+}
+
+impl Side {
+    fn rate(&self, reason: ExitReason) -> f64 {
+        share(self.counts.get(reason), self.operations)
+    }
+}
+
 fn rows(off: &[&CountedRun], on: &[&CountedRun]) -> Vec<ReasonRow> {
     let (side_off, side_on) = (merged(off), merged(on));
     let both = !off.is_empty() && !on.is_empty();
@@ -94,41 +107,44 @@ fn rows(off: &[&CountedRun], on: &[&CountedRun]) -> Vec<ReasonRow> {
         Arm::Off => (off, &side_off),
         Arm::On => (on, &side_on),
     };
-    let mut differences = Comparison::new(side_off.clone(), side_on.clone()).differences();
-    // Order unchanged reasons by frequency, not by name.
-    let size = |row: &conclusions::Difference| (row.after - row.before).abs();
-    differences.sort_by(|a, b| size(b).total_cmp(&size(a)).then(b.before.total_cmp(&a.before)));
-    differences
+    let sides = [&side_off, &side_on].into_iter();
+    let reasons: BTreeSet<ExitReason> =
+        sides.flat_map(|side| side.counts.by_reason()).map(|(reason, _)| reason).collect();
+    let mut ordered: Vec<(ExitReason, f64, f64)> =
+        reasons.into_iter().map(|reason| (reason, side_off.rate(reason), side_on.rate(reason))).collect();
+    // The largest difference first; order unchanged reasons by frequency, not by name.
+    let size = |row: &(ExitReason, f64, f64)| (row.2 - row.1).abs();
+    ordered.sort_by(|a, b| size(b).total_cmp(&size(a)).then(b.1.total_cmp(&a.1)));
+    ordered
         .into_iter()
-        .map(|row| {
+        .map(|(reason, rate_off, rate_on)| {
             let count = ArmPair::each(|arm| {
                 let (runs, side) = each(arm);
-                (!runs.is_empty()).then(|| side.counts.get(row.reason))
+                (!runs.is_empty()).then(|| side.counts.get(reason))
             });
             ReasonRow {
-                reason: row.reason,
+                reason,
                 count,
                 per_operation: ArmPair::each(|arm| {
                     count.of(arm).map(|count| share(count, each(arm).1.operations))
                 }),
-                handling: ArmPair::each(|arm| handling(each(arm).0, row.reason)),
-                change: both.then_some(row.change),
-                interval: interval([&side_off, &side_on], row.reason).filter(|_| both),
-                expected: row.reason.under_interrupt_virtualization(),
+                handling: ArmPair::each(|arm| handling(each(arm).0, reason)),
+                change: both.then(|| RelativeChange::between(rate_off, rate_on)),
+                interval: interval([&side_off, &side_on], reason).filter(|_| both),
+                expected: reason.under_interrupt_virtualization(),
             }
         })
         .collect()
 }
 
 fn interval(sides: [&Side; 2], reason: ExitReason) -> Option<stats::Interval> {
-    let [off, on] = sides.map(|side| side.operations);
-    stats::poisson::rate_change(sides.map(|side| side.counts.get(reason)), [off?, on?])
+    stats::poisson::rate_change(sides.map(|side| side.counts.get(reason)), sides.map(|side| side.operations))
 }
 
 fn merged(runs: &[&CountedRun]) -> Side {
     let mut counts = ExitCounts::new();
     runs.iter().filter_map(|counted| counted.exits.as_ref()).for_each(|exits| counts.merge(exits));
-    Side { counts, operations: Some(runs.iter().map(|counted| counted.operations()).sum()) }
+    Side { counts, operations: runs.iter().map(|counted| counted.operations()).sum() }
 }
 
 fn handling(runs: &[&CountedRun], reason: ExitReason) -> Option<HandlingTime> {
@@ -139,11 +155,8 @@ fn handling(runs: &[&CountedRun], reason: ExitReason) -> Option<HandlingTime> {
     Some(all)
 }
 
-fn share(count: u64, operations: Option<u64>) -> f64 {
-    match operations {
-        Some(operations) if operations > 0 => count as f64 / operations as f64,
-        _ => 0.0,
-    }
+fn share(count: u64, operations: u64) -> f64 {
+    if operations > 0 { count as f64 / operations as f64 } else { 0.0 }
 }
 
 /// Totals over the measures that were counted in every arm of the recording: a measure that failed in one arm must not
@@ -178,7 +191,7 @@ pub(super) fn totals(recording: &Recording) -> ExitTotals {
     });
     let change = [traced, statistics].into_iter().find_map(|count| {
         let (off, on) = (count.off?, count.on?);
-        Some(RelativeChange::between(share(off, Some(operations.off)), share(on, Some(operations.on))))
+        Some(RelativeChange::between(share(off, operations.off), share(on, operations.on)))
     });
     ExitTotals { reasons: rows(&of(Arm::Off), &of(Arm::On)), traced, statistics, operations, lost, change }
 }
