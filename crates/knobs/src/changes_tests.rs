@@ -128,6 +128,47 @@ fn what_others_changed_since_is_left_until_it_is_forced() {
 }
 
 #[test]
+fn a_dry_run_names_what_a_restore_then_undoes() {
+    let root = host();
+    let before = tree(root.path());
+    let path = "/etc/default/grub";
+    let stacked = [
+        file(path, "first\n"),
+        file(path, "second\n"),
+        file(path, "third\n"),
+        file("/etc/new/a", "first\n"),
+        file("/etc/new/b", "second\n"),
+        governor("performance"),
+        governor("schedutil"),
+        load("avic", "1"),
+        load("avic", "0"),
+    ];
+    let number = stacked.len();
+    for change in stacked {
+        changes(root.path()).make(change, Lasting::UntilRestored).unwrap();
+    }
+    let dry = Restore { dry_run: true, ..Restore::default() };
+    assert_eq!(restored(root.path(), dry), vec![Outcome::WouldUndo; number]);
+    assert_eq!(restored(root.path(), Restore::default()), vec![Outcome::Undone; number]);
+    assert_eq!(tree(root.path()), before);
+}
+
+#[test]
+fn a_dry_run_sees_what_others_changed_between_two_changes() {
+    for between in ["powersave\n", "theirs\n"] {
+        let root = host();
+        changes(root.path()).make(governor("performance"), Lasting::UntilRestored).unwrap();
+        fs::write(under(root.path(), "/sys/governor"), between).unwrap();
+        changes(root.path()).make(governor("schedutil"), Lasting::UntilRestored).unwrap();
+        let would = restored(root.path(), Restore { dry_run: true, ..Restore::default() });
+        let outcomes = restored(root.path(), Restore::default());
+        assert_eq!((&would[0], &outcomes[0]), (&Outcome::WouldUndo, &Outcome::Undone));
+        assert_eq!(would[1], outcomes[1], "{between}");
+        assert_eq!(text(root.path(), "/sys/governor"), between);
+    }
+}
+
+#[test]
 fn a_file_that_went_with_its_directory_is_forgotten_only_by_force() {
     let root = host();
     let home = under(root.path(), "/home/vms");

@@ -140,14 +140,24 @@ impl Entry {
     /// Tests whether this change depends on the earlier one: its state before is the other's result, so this one must
     /// be undone first.
     pub(crate) fn rests_on(&self, earlier: &Self) -> bool {
-        match (&self.change, &earlier.change) {
-            (Change::File { path, .. }, Change::File { path: other, .. }) => {
+        let needs = match (&self.change, &earlier.change) {
+            (Change::File { path, .. }, Change::File { .. }) => {
                 let in_its_directory =
                     |made: &Vec<String>| made.iter().any(|directory| Path::new(path).starts_with(directory));
-                path == other
-                    || matches!(&earlier.before, Before::File { missing, .. } if in_its_directory(missing))
+                matches!(&earlier.before, Before::File { missing, .. } if in_its_directory(missing))
             }
-            (Change::Value { path, .. }, Change::Value { path: other, .. }) => path == other,
+            // The command needs the file to undo its change.
+            (Change::Command { undo: Some(undo), .. }, Change::File { path, .. }) => undo.contains(path),
+            _ => false,
+        };
+        needs || self.has_object_of(earlier)
+    }
+
+    /// Tests whether both changes are of the same object: undoing the later one leads back to the result of the earlier.
+    pub(crate) fn has_object_of(&self, other: &Self) -> bool {
+        match (&self.change, &other.change) {
+            (Change::File { path, .. }, Change::File { path: other, .. })
+            | (Change::Value { path, .. }, Change::Value { path: other, .. }) => path == other,
             (
                 Change::Load { module, .. } | Change::Unload { module },
                 Change::Load { module: other, .. } | Change::Unload { module: other },
@@ -156,8 +166,6 @@ impl Entry {
             (Change::Command { undo: Some(undo), .. }, Change::Command { undo: Some(other), .. }) => {
                 undo == other
             }
-            // The command needs the file to undo its change.
-            (Change::Command { undo: Some(undo), .. }, Change::File { path, .. }) => undo.contains(path),
             _ => false,
         }
     }

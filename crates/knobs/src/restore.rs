@@ -1,7 +1,7 @@
 //! Undoes the changes that earlier processes left.
 
 use crate::undo::{self, Outcome};
-use crate::{Actions, Change, Damage, Entry, Error, Journal};
+use crate::{Actions, Before, Change, Damage, Entry, Error, Journal};
 use serde::Serialize;
 use std::path::Path;
 
@@ -57,7 +57,13 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
         for entry in open(recorded.entries) {
             let outcome = settled_by_itself(root, &entry, how)
                 .or_else(|| waits_for_later(&changes, &entry))
-                .map_or_else(|| undo::examine(root, actions, &entry).map(|found| forced(found, how)), Ok)
+                .map_or_else(
+                    || {
+                        let then = before_later(&changes, &entry);
+                        undo::examine_after(root, actions, &entry, then).map(|found| forced(found, how))
+                    },
+                    Ok,
+                )
                 .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
             changes.push(RestoredChange { entry, outcome });
         }
@@ -115,6 +121,13 @@ fn waits_for_later(later: &[RestoredChange], entry: &Entry) -> Option<Outcome> {
     let stays = |later: &&RestoredChange| later.outcome.left() && later.entry.rests_on(entry);
     let later = later.iter().find(stays)?;
     Some(undo::rested_on(&later.entry))
+}
+
+/// The state of the change's object when the later ones (the newest first) are undone, if that changes it.
+fn before_later<'a>(later: &'a [RestoredChange], entry: &Entry) -> Option<&'a Before> {
+    let next =
+        |later: &&RestoredChange| later.outcome == Outcome::WouldUndo && later.entry.has_object_of(entry);
+    later.iter().rev().find(next).map(|next| &next.entry.before)
 }
 
 fn forced(found: Outcome, how: Restore) -> Outcome {

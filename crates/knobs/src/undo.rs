@@ -79,11 +79,25 @@ pub(crate) fn rested_on(later: &Entry) -> Outcome {
 
 /// Tests whether there is something to undo: [`Outcome::WouldUndo`], [`Outcome::Already`] or [`Outcome::ChangedSince`].
 pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Result<Outcome, Error> {
+    examine_after(root, actions, entry, None)
+}
+
+/// Does the same as [`examine`], for the time when a later change of the same object is undone: `then` is the state before
+/// that one.
+pub(crate) fn examine_after(
+    root: &Path,
+    actions: &impl Actions,
+    entry: &Entry,
+    then: Option<&Before>,
+) -> Result<Outcome, Error> {
     let already = |why: &str| Ok(Outcome::Already { why: why.to_owned() });
     match (&entry.change, &entry.before) {
         (Change::File { path, content }, Before::File { file: old, .. }) => {
             let place = file::place(root, path)?;
-            let now = file::look(&place)?;
+            let now = match then {
+                Some(Before::File { file, .. }) => file.clone(),
+                _ => file::look(&place)?,
+            };
             let now = now.as_ref().map(|file| &file.content);
             let found = compare_files(path, now, content.as_ref(), old.as_ref());
             // The directory may be on a file system that is not mounted now.
@@ -99,17 +113,29 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
             if !place.exists() {
                 return already("the kernel has the file no more");
             }
-            Ok(compare(path, &value::read(&place)?, old, entry.after()))
+            let now = match then {
+                Some(Before::Value { value }) => value.clone(),
+                _ => value::read(&place)?,
+            };
+            Ok(compare(path, &now, old, entry.after()))
         }
         (Change::Load { module, .. } | Change::Unload { module }, Before::Module { parameters: old }) => {
-            Ok(compare_modules(root, module, old.as_ref(), entry))
+            let now = match then {
+                Some(Before::Module { parameters }) => parameters.clone(),
+                _ => module::parameters(root, module),
+            };
+            Ok(compare_modules(module, now.as_ref(), old.as_ref(), entry))
         }
         (Change::Command { undo: None, .. }, _) => already("it needs no undoing"),
         (Change::Affinity { tid, start_ticks, .. }, Before::Affinity { cpus: old }) => {
             if !crate::owner::is_thread(root, *tid, *start_ticks)? {
                 return already("the thread has ended");
             }
-            match actions.affinity(*tid) {
+            let now = match then {
+                Some(Before::Affinity { cpus }) => Ok(cpus.clone()),
+                _ => actions.affinity(*tid),
+            };
+            match now {
                 Ok(now) if now != *old && is_still(root, *tid, entry.after(), &now) => Ok(Outcome::WouldUndo),
                 Ok(now) => Ok(compare(&format!("the CPUs of thread {tid}"), &now, old, entry.after())),
                 Err(Error::ThreadGone { .. }) => already("the thread has ended"),
@@ -117,7 +143,11 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
             }
         }
         (Change::Command { undo: Some(undo), .. }, Before::Shown { sha256: old }) => {
-            match (shown(actions, Some(undo)), entry.after()) {
+            let now = match then {
+                Some(Before::Shown { sha256 }) => Some(Ok(sha256.clone())),
+                _ => shown(actions, Some(undo)),
+            };
+            match (now, entry.after()) {
                 (Some(Ok(now)), _) if now == *old => already("it is as it was"),
                 // It is unknown whether the command ran, so assume that the state is ours.
                 (Some(Ok(_)) | None, None) => Ok(Outcome::WouldUndo),
@@ -291,9 +321,13 @@ fn of_control_group(root: &Path, tid: i32) -> Option<Vec<usize>> {
     })
 }
 
-fn compare_modules(root: &Path, module: &str, old: Option<&Parameters>, entry: &Entry) -> Outcome {
-    let now = module::parameters(root, module);
-    let changed = |other: Option<&Parameters>| match (&now, other) {
+fn compare_modules(
+    module: &str,
+    now: Option<&Parameters>,
+    old: Option<&Parameters>,
+    entry: &Entry,
+) -> Outcome {
+    let changed = |other: Option<&Parameters>| match (now, other) {
         (None, None) => None,
         (Some(now), Some(other)) => {
             let concerned = other
