@@ -237,7 +237,7 @@ impl<A: Actions> Changes<A> {
         let recorded = Journal::read(self.journal.root())?;
         let later = |later: &&Entry| later.open() && later.id > entry.id && later.rests_on(entry);
         if let Some(later) = recorded.entries.iter().find(later) {
-            return Ok(undo::rested_on(later));
+            return Err(Error::RestedOn { id: entry.id, later: later.id });
         }
         let outcome = undo::undo_recorded(&self.journal, &mut self.actions, entry, false)?;
         if let Some(how) = outcome.settled().filter(|_| undo::forget(entry, something_left)) {

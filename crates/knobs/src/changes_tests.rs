@@ -435,10 +435,11 @@ fn a_change_is_not_taken_from_below_a_later_one_that_a_running_process_holds() {
     };
     study.make(later, Lasting::WhileHeld).unwrap();
     let pid = i32::try_from(pid).unwrap();
-    for dry_run in [true, false] {
-        let outcomes = restored(root.path(), Restore { dry_run, ..Restore::default() });
-        let waits =
-            Outcome::ChangedSince { what: "change 2 rests on it and is to be undone first".to_owned() };
+    // Nobody else changed it, so force is no way out.
+    for (dry_run, force) in [(true, false), (false, false), (true, true), (false, true)] {
+        let outcomes = restored(root.path(), Restore { dry_run, force, ..Restore::default() });
+        let why = "Cannot undo change 1 before change 2, which rests on it".to_owned();
+        let waits = Outcome::Failed { why };
         assert_eq!(outcomes, [Outcome::Held { pid }, waits]);
         // The study still runs with the parameters that it requested.
         assert_eq!(text(root.path(), "/sys/module/kvm_amd/parameters/npt"), "N\n");
@@ -619,7 +620,7 @@ fn a_definition_that_others_changed_since_stays_and_can_be_forced() {
             assert!(matches!(outcomes[0], Outcome::ChangedSince { .. }), "{outcomes:?}");
             // Forcing needs the old definition.
             assert!(
-                matches!(outcomes.last().unwrap(), Outcome::ChangedSince { what } if what.contains("rests on it"))
+                matches!(outcomes.last().unwrap(), Outcome::Failed { why } if why.contains("rests on it"))
             );
             assert_eq!(fs::read_to_string(&domain).ok().as_deref(), now);
         }

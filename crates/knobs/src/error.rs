@@ -161,6 +161,14 @@ pub enum Error {
         /// The change.
         id: u64,
     },
+    /// A later change depends on the one to be undone.
+    #[error("Cannot undo change {id} before change {later}, which rests on it")]
+    RestedOn {
+        /// The change.
+        id: u64,
+        /// The later one.
+        later: u64,
+    },
     /// Others changed the file or the program's output from which the new content was derived.
     #[error("{what} has changed since its new content was worked out, and stays as it is; try again")]
     Outdated {

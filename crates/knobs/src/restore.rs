@@ -120,7 +120,8 @@ fn waits_for_later(later: &[RestoredChange], entry: &Entry) -> Option<Outcome> {
     }
     let stays = |later: &&RestoredChange| later.outcome.left() && later.entry.rests_on(entry);
     let later = later.iter().find(stays)?;
-    Some(undo::rested_on(&later.entry))
+    let error = Error::RestedOn { id: entry.id, later: later.entry.id };
+    Some(Outcome::Failed { why: told(&error) })
 }
 
 /// The state of the change's object when the later ones (the newest first) are undone, if that changes it.

@@ -72,11 +72,6 @@ pub(crate) fn forget(entry: &Entry, something_left: bool) -> bool {
     !(something_left && matches!(entry.change, Change::Command { undo: Some(_), .. }))
 }
 
-/// The outcome of a change that must wait until a later one is undone.
-pub(crate) fn rested_on(later: &Entry) -> Outcome {
-    Outcome::ChangedSince { what: format!("change {} rests on it and is to be undone first", later.id) }
-}
-
 /// Tests whether there is something to undo: [`Outcome::WouldUndo`], [`Outcome::Already`] or [`Outcome::ChangedSince`].
 pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Result<Outcome, Error> {
     examine_after(root, actions, entry, None)
