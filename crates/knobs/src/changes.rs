@@ -8,6 +8,7 @@ use crate::{
 };
 use rustix::thread::CpuSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The duration of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,24 +213,34 @@ impl<A: Actions> Changes<A> {
     /// # Errors
     /// The change cannot be undone. It then stays in the journal.
     pub fn undo(&mut self, entry: &Entry) -> Result<Outcome, Error> {
-        self.undo_after(entry, false)
+        let lock = self.journal.lock()?;
+        self.undo_if_last(&lock, entry, false)
     }
 
     /// Undoes changes that belong together, the last one first, and returns the outcome of each. A command that generates
     /// files from others is run, but stays in the journal if a change after it could not be undone.
     pub fn undo_together(&mut self, entries: &[Entry]) -> Vec<Result<Outcome, Error>> {
+        if entries.is_empty() {
+            return Vec::new();
+        }
+        let lock = self.journal.lock_to_undo().map_err(Arc::new);
         let mut left = false;
-        let undone = entries.iter().rev().map(|entry| {
-            let outcome = self.undo_after(entry, left);
-            left |= outcome.as_ref().map_or(true, Outcome::left);
-            outcome
-        });
-        undone.collect()
+        entries.iter().rev().map(|entry| self.undo_next(&lock, entry, &mut left)).collect()
     }
 
-    fn undo_after(&mut self, entry: &Entry, something_left: bool) -> Result<Outcome, Error> {
-        let lock = self.journal.lock()?;
-        self.undo_if_last(&lock, entry, something_left)
+    /// Undoes one of several changes under one lock. `left` becomes true if it stays.
+    fn undo_next(
+        &mut self,
+        lock: &Result<Lock, Arc<Error>>,
+        entry: &Entry,
+        left: &mut bool,
+    ) -> Result<Outcome, Error> {
+        let outcome = match lock {
+            Ok(lock) => self.undo_if_last(lock, entry, *left),
+            Err(error) => Err(Error::OfSeveral(Arc::clone(error))),
+        };
+        *left |= outcome.as_ref().map_or(true, Outcome::left);
+        outcome
     }
 
     /// Undoes a change, unless a later open one depends on it.
@@ -249,11 +260,14 @@ impl<A: Actions> Changes<A> {
 
     /// Undoes now what a drop would undo, the newest first, and returns the outcome of each.
     pub fn release(&mut self) -> Vec<(Entry, Result<Outcome, Error>)> {
+        if self.held.is_empty() {
+            return Vec::new();
+        }
+        let lock = self.journal.lock_to_undo().map_err(Arc::new);
         let mut released = Vec::new();
         let mut left = false;
         while let Some(entry) = self.held.pop() {
-            let outcome = self.undo_after(&entry, left);
-            left |= outcome.as_ref().map_or(true, Outcome::left);
+            let outcome = self.undo_next(&lock, &entry, &mut left);
             released.push((entry, outcome));
         }
         released

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fake::{MODULE, Machine, host, tree};
-use crate::journal::{PERSISTENT, VOLATILE};
+use crate::journal::{BEFORE_A_CHANGE, PERSISTENT, VOLATILE};
 use crate::{Restore, restore, under};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,6 +95,26 @@ fn a_panic_undoes_what_is_held() {
     }));
     assert!(panicked.is_err());
     assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+}
+
+#[test]
+fn undoing_waits_longer_for_the_lock_than_a_change() {
+    let root = host();
+    let mut guard = changes(root.path());
+    guard.make(governor("performance"), Lasting::WhileHeld).unwrap();
+    guard.make(file("/etc/a", "x"), Lasting::WhileHeld).unwrap();
+    let lock = guard.journal.lock().unwrap();
+    let released = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(BEFORE_A_CHANGE.mul_f64(1.5));
+            drop(lock);
+        });
+        guard.release()
+    });
+    assert!(
+        matches!(released[..], [(_, Ok(Outcome::Undone)), (_, Ok(Outcome::Undone))]),
+        "all are undone: {released:?}"
+    );
 }
 
 #[test]

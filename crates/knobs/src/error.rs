@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A failure to change a host, or to change it back.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +57,9 @@ pub enum Error {
         /// The time that this process waited, in seconds.
         seconds: u64,
     },
+    /// The cause for which each of several changes stays.
+    #[error(transparent)]
+    OfSeveral(Arc<Error>),
     /// A file or thread of the host could not be read or changed.
     #[error("Cannot {doing} {path}; {}", next_step(source))]
     Access {

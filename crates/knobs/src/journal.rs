@@ -20,7 +20,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(crate) use lock::Lock;
+use lock::BEFORE_UNDOING;
+pub(crate) use lock::{BEFORE_A_CHANGE, Lock};
 pub use read::{Damage, Recorded};
 
 /// The journal of changes that survive a reboot.
@@ -65,7 +66,12 @@ impl Journal {
     }
 
     pub(crate) fn lock(&self) -> Result<Lock, Error> {
-        Lock::take(&self.root)
+        Lock::take(&self.root, BEFORE_A_CHANGE)
+    }
+
+    /// The lock for undoing several changes, with more patience.
+    pub(crate) fn lock_to_undo(&self) -> Result<Lock, Error> {
+        Lock::take(&self.root, BEFORE_UNDOING)
     }
 
     /// Announces a change. `lock` proves that no other process takes the same ID.

@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 
 /// The lock's file, next to the volatile journal.
 const NAME: &str = "lock";
-/// The longest wait: a change takes milliseconds, but a boot loader's program can take a minute.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 90 });
+/// The longest wait before a change: most take milliseconds, but a boot loader's program can take a minute.
+pub(crate) const BEFORE_A_CHANGE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 90 });
+/// The longest wait before undoing, which has no second chance: a plan's command may take 5 minutes unless its plan says
+/// otherwise, and a study may run two in succession.
+pub(crate) const BEFORE_UNDOING: Duration = Duration::from_secs(11 * 60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A lock that is held while a change is made or undone. If its process is killed meanwhile, the kernel releases it when
@@ -40,7 +43,7 @@ impl Drop for Lock {
 }
 
 impl Lock {
-    pub(crate) fn take(root: &Path) -> Result<Self, Error> {
+    pub(crate) fn take(root: &Path, patience: Duration) -> Result<Self, Error> {
         let directory = place::directory(root, super::VOLATILE, Missing::Made(0o700))?;
         let path = under(root, super::VOLATILE).with_file_name(NAME);
         let file = place::named(&directory, NAME, OFlags::WRONLY | OFlags::CREATE);
@@ -53,9 +56,9 @@ impl Lock {
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Self { file: Some(file) }),
-                Err(rustix::io::Errno::AGAIN) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                Err(rustix::io::Errno::AGAIN) if begun.elapsed() < patience => thread::sleep(PAUSE),
                 Err(rustix::io::Errno::AGAIN) => {
-                    return Err(Error::Locked { path, seconds: PATIENCE.as_secs() });
+                    return Err(Error::Locked { path, seconds: patience.as_secs() });
                 }
                 Err(errno) => return Err(Error::JournalWrite { path, source: errno.into() }),
             }
@@ -71,11 +74,11 @@ mod tests {
     #[test]
     fn what_a_change_leaves_running_does_not_keep_the_lock() {
         let root = tempfile::tempdir().unwrap();
-        let lock = Lock::take(root.path()).unwrap();
+        let lock = Lock::take(root.path(), BEFORE_A_CHANGE).unwrap();
         let mut service = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
-        assert!(matches!(Lock::take(root.path()), Err(Error::Locked { .. })));
+        assert!(matches!(Lock::take(root.path(), BEFORE_A_CHANGE), Err(Error::Locked { .. })));
         drop(lock);
-        let again = Lock::take(root.path());
+        let again = Lock::take(root.path(), BEFORE_A_CHANGE);
         service.kill().unwrap();
         service.wait().unwrap();
         again.unwrap();
