@@ -189,7 +189,14 @@ impl<A: Actions> Changes<A> {
         let before = std::mem::replace(entry, Entry { progress: Progress::Undoing, change, ..entry.clone() });
         let made = perform(&root, &mut self.actions, entry)
             .and_then(|()| after(&root, &self.actions, &entry.change))
-            .and_then(|after| self.journal.done(entry, &after).map(|()| after));
+            .and_then(|after| match self.journal.done(entry, &after) {
+                Ok(()) => Ok(after),
+                Err(Error::JournalWrite { path, source }) => {
+                    let outcome = "it will still be undone".to_owned();
+                    Err(Error::JournalDone { path, outcome, source })
+                }
+                Err(error) => Err(error),
+            });
         match (&made, before.after()) {
             (Ok(after), _) => entry.progress = Progress::Done { after: after.clone() },
             // The value did not change: restore the old record, so that later changes by others are
@@ -290,6 +297,7 @@ impl<A: Actions> Drop for Changes<A> {
                 Ok(Outcome::ChangedSince { what }) => {
                     tracing::warn!("A temporary change stays, for others changed it since: {what}");
                 }
+                Err(error @ Error::JournalUndone { .. }) => tracing::warn!("{error}"),
                 Err(error) => {
                     tracing::warn!("Change {} is left; run `exitless restore`: {error}", entry.id);
                 }

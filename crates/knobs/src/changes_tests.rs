@@ -77,7 +77,7 @@ fn a_journal_that_takes_no_line_keeps_nothing_from_being_undone() {
     let outcomes = restored(root.path(), Restore::default());
     assert!(immutable(&journal, false));
     let [Outcome::Failed { why }, Outcome::Undone] = &outcomes[..] else { panic!("{outcomes:?}") };
-    assert!(why.contains("it is undone"), "{why}");
+    assert!(why.contains("Change 2 is undone, but the journal"), "{why}");
     assert_eq!(text(root.path(), "/etc/default/grub"), before);
     assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
     let again = restored(root.path(), Restore::default());
@@ -516,6 +516,31 @@ fn what_others_changed_is_not_changed_again() {
     assert_eq!(text(root.path(), "/sys/governor"), "theirs\n");
     drop(guard);
     assert_eq!(text(root.path(), "/sys/governor"), "theirs\n");
+}
+
+#[test]
+fn what_the_journal_does_not_take_is_told_as_it_is() {
+    // The process makes these changes, and then the journal takes no line.
+    let root = host();
+    let mut guard = changes(root.path());
+    guard.make(governor("performance"), Lasting::WhileHeld).unwrap();
+    crate::cut_short::after(Some(2));
+    let released = guard.release();
+    crate::cut_short::after(None);
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+    let Err(error) = &released[0].1 else { panic!("{released:?}") };
+    assert!(error.to_string().starts_with("Change 1 is undone, but the journal"), "{error}");
+
+    let Made::Changed(mut entry) = guard.make(governor("performance"), Lasting::WhileHeld).unwrap() else {
+        panic!("nothing was changed");
+    };
+    crate::cut_short::after(Some(4));
+    let error = guard.make_again(&mut entry, governor("ondemand")).unwrap_err();
+    crate::cut_short::after(None);
+    assert_eq!(text(root.path(), "/sys/governor"), "ondemand\n");
+    assert!(error.to_string().contains("does not say that a change was made; it will still"), "{error}");
+    drop(guard);
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
 }
 
 #[test]

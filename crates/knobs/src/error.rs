@@ -40,6 +40,20 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// A change was undone, but the journal's line about that could not be written.
+    #[error(
+        "Change {id} is undone, but the journal {path} does not say so; {}, then run `exitless restore`",
+        next_step(source)
+    )]
+    JournalUndone {
+        /// The change.
+        id: u64,
+        /// The journal.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
     /// The journal could not be read.
     #[error("Cannot read the journal {path}; run as root, or see the cause")]
     JournalRead {

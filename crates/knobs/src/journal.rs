@@ -103,7 +103,11 @@ impl Journal {
     }
 
     pub(crate) fn undone(&self, entry: &Entry, how: &str) -> Result<(), Error> {
-        self.append(&entry.change, Said::Undone { id: entry.id, how: how.to_owned() })
+        let id = entry.id;
+        self.append(&entry.change, Said::Undone { id, how: how.to_owned() }).map_err(|error| match error {
+            Error::JournalWrite { path, source } => Error::JournalUndone { id, path, source },
+            other => other,
+        })
     }
 
     pub(crate) fn path(&self, change: &Change) -> PathBuf {

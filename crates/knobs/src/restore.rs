@@ -84,9 +84,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
         let outcome = match settled.map_or(Ok(()), |word| journal.undone(&entry, word)) {
             Ok(()) => outcome,
             // Continue with the others. The next restore finds this change already undone.
-            Err(error) => {
-                Outcome::Failed { why: format!("it is undone, but not crossed out: {}", told(&error)) }
-            }
+            Err(error) => Outcome::Failed { why: told(&error) },
         };
         left |= outcome.left();
         changes.push(RestoredChange { entry, outcome });

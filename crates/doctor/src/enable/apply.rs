@@ -104,6 +104,10 @@ fn make<A: Actions>(
             let left = match undone {
                 Ok(Outcome::ChangedSince { what }) => format!("others changed it since: {what}"),
                 Ok(_) => continue,
+                Err(error @ Error::JournalUndone { .. }) => {
+                    why = format!("{why}; {}", told(&error));
+                    continue;
+                }
                 Err(error) => told(&error),
             };
             why = format!("{why}; and what it had changed is left, run `exitless restore`: {left}");
