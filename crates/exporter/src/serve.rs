@@ -114,14 +114,15 @@ pub fn serve(
     collect: impl FnMut() -> String + 'static,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
-    serve_at_least(listener, collect, stop, UNASKED)
+    serve_at_ages(listener, collect, stop, FRESH, UNASKED)
 }
 
-/// [`serve`] with the interval at which to collect if nobody scrapes.
-fn serve_at_least(
+/// [`serve`] with the time for which an answer is reused, and the interval at which to collect if nobody scrapes.
+fn serve_at_ages(
     listener: Listener,
     collect: impl FnMut() -> String + 'static,
     stop: &AtomicBool,
+    fresh: Duration,
     unasked: Duration,
 ) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Serve)?;
@@ -130,6 +131,7 @@ fn serve_at_least(
         let listener = Accepting::new(listener).map_err(Error::Serve)?;
         let page = Rc::new(Page {
             began: Instant::now(),
+            fresh,
             collect: RefCell::new(Box::new(collect)),
             last: RefCell::new(None),
         });
@@ -183,6 +185,7 @@ fn serve_at_least(
 
 struct Page {
     began: Instant,
+    fresh: Duration,
     collect: RefCell<Box<dyn FnMut() -> String>>,
     last: RefCell<Option<(Instant, Bytes)>>,
 }
@@ -211,7 +214,7 @@ impl Page {
     fn text(&self) -> Bytes {
         let mut last = self.last.borrow_mut();
         match &*last {
-            Some((made, text)) if made.elapsed() < FRESH => text.clone(),
+            Some((made, text)) if made.elapsed() < self.fresh => text.clone(),
             _ => {
                 let text = Bytes::from((self.collect.borrow_mut())());
                 *last = Some((Instant::now(), text.clone()));
@@ -235,7 +238,16 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::AtomicU32;
 
-    /// Runs `ask` while a server runs. Its answers contain the number of collections.
+    /// Stops the server at the end, also if an assertion fails: the scope waits for the server's thread.
+    struct Stop<'a>(&'a AtomicBool);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs `ask` while a server runs. Its answers contain the number of collections, and are reused all the time.
     fn beside(ask: impl FnOnce(SocketAddr)) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -247,10 +259,11 @@ mod tests {
                     made += 1;
                     format!("made {made}\n# EOF\n")
                 };
-                serve(listener.into(), collect, &stop).unwrap();
+                let long = Duration::from_secs(3600);
+                serve_at_ages(listener.into(), collect, &stop, long, long).unwrap();
             });
+            let _stop = Stop(&stop);
             ask(address);
-            stop.store(true, Ordering::Relaxed);
         });
     }
 
@@ -295,7 +308,7 @@ mod tests {
                     made.fetch_add(1, Ordering::Relaxed);
                     "# EOF\n".to_owned()
                 };
-                serve_at_least(listener.into(), collect, &stop, FRESH).unwrap();
+                serve_at_ages(listener.into(), collect, &stop, FRESH, FRESH).unwrap();
             });
             let latest = Instant::now() + Duration::from_secs(30);
             while made.load(Ordering::Relaxed) < 2 && Instant::now() < latest {
@@ -314,11 +327,11 @@ mod tests {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| serve(listener.into(), || "# EOF\n".to_owned(), &stop).unwrap());
+            let _stop = Stop(&stop);
             let mut connection = UnixStream::connect(&path).unwrap();
             connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
             let mut answer = String::new();
             connection.read_to_string(&mut answer).unwrap();
-            stop.store(true, Ordering::Relaxed);
             assert!(answer.contains("200 OK") && answer.ends_with("# EOF\n"), "{answer}");
         });
     }
