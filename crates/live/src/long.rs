@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use exits::{LongExit, LongOptions};
+use exits::{LongExit, LongOptions, Losses};
 use tracing::debug;
 
 use crate::inhibit::number_field;
@@ -53,7 +53,8 @@ pub struct LongSummary {
     pub long: u64,
     /// Excluded exits that were long because the guest slept.
     pub slept: u64,
-    /// Exits that were lost in the kernel or here; some may have been long.
+    /// Exits that were lost in the kernel or here, or have no time because the entry after them was; some may have been
+    /// long.
     pub lost: u64,
     /// Lost events of the scheduler and of interrupts: exits at their times have no breakdown.
     pub lost_context: u64,
@@ -209,6 +210,7 @@ pub struct LongTracer {
     waiting: VecDeque<LongExit>,
     owners: Owners,
     summary: LongSummary,
+    without_time: u64,
     looked_ns: u64,
     refusals: Refusals,
 }
@@ -233,6 +235,7 @@ impl LongTracer {
             waiting: VecDeque::new(),
             owners: Owners::new(root),
             summary: LongSummary::default(),
+            without_time: 0,
             looked_ns: 0,
             refusals: Refusals::default(),
         })
@@ -276,15 +279,16 @@ impl LongTracer {
         }
         self.take_context(now.ns());
         let items = self.release(now, u64::MAX);
-        self.summary.lost += self.recorder.lost()?.lost_events;
+        self.summary.lost += lost(&self.recorder.lost()?, self.without_time);
         self.summary.context_missing = self.without_context().map(str::to_owned);
         Ok((items, self.summary))
     }
 
     fn take_exits(&mut self) {
-        let Self { recorder, options, waiting, seen, summary, .. } = self;
+        let Self { recorder, options, waiting, seen, summary, without_time, .. } = self;
         recorder.drain(&mut |exit: &LiveExit, accesses: &[LiveAccess]| {
             summary.exits += 1;
+            *without_time += u64::from(exit.handling_ns.is_none());
             if let Some(thread) = exit.vcpu.thread {
                 seen.insert(thread, exit.time_ns);
             }
@@ -393,6 +397,12 @@ impl LongTracer {
         self.summary.long += items.len() as u64;
         items
     }
+}
+
+/// The exits that are missing, or whose times are. The other events that were lost are accesses, or entries after exits that
+/// were lost too.
+fn lost(losses: &Losses, without_time: u64) -> u64 {
+    losses.lost_exits + without_time.min(losses.lost_events.saturating_sub(losses.lost_exits))
 }
 
 #[cfg(test)]

@@ -83,3 +83,12 @@ fn threads_that_are_refused_again_and_again_are_given_up_with_the_reason() {
     let why = refusals.given_up.unwrap();
     assert!(why.contains("limit of open files") && why.contains("Too many open files"), "{why}");
 }
+
+#[test]
+fn a_missed_entry_hides_a_long_exit_and_a_missed_access_does_not() {
+    let losses = Losses { lost_exits: 2, lost_events: 5, ..Losses::default() };
+    // At the start, exits lack a time although nothing was missed.
+    for (without_time, expected) in [(0, 2), (1, 3), (9, 5)] {
+        assert_eq!(lost(&losses, without_time), expected, "{without_time} without a time");
+    }
+}
