@@ -113,17 +113,6 @@ impl ExitReason {
             None => self.name().map(|_| Virtualized::Unchanged),
         }
     }
-
-    /// Tests whether an active APICv or AVIC avoids all exits of this reason; `None` if that depends on the register,
-    /// or for a number without a name.
-    #[must_use]
-    pub fn removed_by_interrupt_virtualization(self) -> Option<bool> {
-        match self.under_interrupt_virtualization()? {
-            Virtualized::Gone => Some(true),
-            Virtualized::Unchanged | Virtualized::Appears => Some(false),
-            Virtualized::Partly => None,
-        }
-    }
 }
 
 impl Isa {
@@ -143,13 +132,13 @@ mod tests {
 
     #[test]
     fn window_exits_go_halts_stay_msr_writes_depend() {
-        let removed = |name: &str| name.parse::<ExitReason>().unwrap().removed_by_interrupt_virtualization();
-        assert_eq!(removed("INTERRUPT_WINDOW"), Some(true));
-        assert_eq!(removed("vintr"), Some(true));
-        assert_eq!(removed("HLT"), Some(false));
-        assert_eq!(removed("cpuid"), Some(false));
-        assert_eq!(removed("MSR_WRITE"), None);
-        assert_eq!(removed("vmx:199"), None);
+        let effect = |name: &str| name.parse::<ExitReason>().unwrap().under_interrupt_virtualization();
+        assert_eq!(effect("INTERRUPT_WINDOW"), Some(Virtualized::Gone));
+        assert_eq!(effect("vintr"), Some(Virtualized::Gone));
+        assert_eq!(effect("HLT"), Some(Virtualized::Unchanged));
+        assert_eq!(effect("cpuid"), Some(Virtualized::Unchanged));
+        assert_eq!(effect("MSR_WRITE"), Some(Virtualized::Partly));
+        assert_eq!(effect("vmx:199"), None);
     }
 
     #[test]

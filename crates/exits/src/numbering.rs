@@ -137,14 +137,6 @@ impl InhibitNumbering {
     }
 }
 
-impl InhibitReason {
-    /// The reason with this number in the mainline kernel of this version.
-    #[must_use]
-    pub fn from_number(number: u32, version: KernelVersion) -> Option<Self> {
-        InhibitNumbering::of_kernel(version).reason(number)
-    }
-}
-
 /// Names a number. Lower numbers that have no name yet stay unnamed.
 fn put(names: &mut Vec<Option<InhibitReason>>, number: usize, name: Option<InhibitReason>) {
     if names.len() <= number {
@@ -174,21 +166,22 @@ mod tests {
 
     #[test]
     fn numbers_by_version() {
+        let reason = |number, version| InhibitNumbering::of_kernel(version).reason(number);
         let old = KernelVersion::new(5, 15);
-        assert_eq!(InhibitReason::from_number(3, old), Some(IrqWindow));
-        assert_eq!(InhibitReason::from_number(7, old), Some(Absent));
-        assert_eq!(InhibitReason::from_number(8, KernelVersion::new(5, 18)), Some(Sev));
-        assert_eq!(InhibitReason::from_number(9, KernelVersion::new(5, 19)), Some(X2Apic));
-        assert_eq!(InhibitReason::from_number(9, KernelVersion::new(6, 0)), Some(Sev));
+        assert_eq!(reason(3, old), Some(IrqWindow));
+        assert_eq!(reason(7, old), Some(Absent));
+        assert_eq!(reason(8, KernelVersion::new(5, 18)), Some(Sev));
+        assert_eq!(reason(9, KernelVersion::new(5, 19)), Some(X2Apic));
+        assert_eq!(reason(9, KernelVersion::new(6, 0)), Some(Sev));
         let v61 = KernelVersion::new(6, 1);
-        assert_eq!(InhibitReason::from_number(2, v61), Some(Absent));
-        assert_eq!(InhibitReason::from_number(7, v61), Some(IrqWindow));
+        assert_eq!(reason(2, v61), Some(Absent));
+        assert_eq!(reason(7, v61), Some(IrqWindow));
         let v612 = KernelVersion::new(6, 12);
-        assert_eq!(InhibitReason::from_number(7, v612), Some(Nested));
-        assert_eq!(InhibitReason::from_number(8, v612), Some(IrqWindow));
-        assert_eq!(InhibitReason::from_number(9, v612), Some(PitReinject));
-        assert_eq!(InhibitReason::from_number(40, v612), None);
-        assert_eq!(InhibitReason::from_number(0, KernelVersion::new(4, 19)), None);
+        assert_eq!(reason(7, v612), Some(Nested));
+        assert_eq!(reason(8, v612), Some(IrqWindow));
+        assert_eq!(reason(9, v612), Some(PitReinject));
+        assert_eq!(reason(40, v612), None);
+        assert_eq!(reason(0, KernelVersion::new(4, 19)), None);
     }
 
     #[test]

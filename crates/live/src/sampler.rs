@@ -71,12 +71,6 @@ impl TracepointSampler {
         Ok(Self { names, threads })
     }
 
-    /// The events, by ID and name.
-    #[must_use]
-    pub fn events(&self) -> &[(u16, String)] {
-        &self.names
-    }
-
     /// Starts counting. The events of one thread start together; threads start one after the other.
     ///
     /// # Errors
