@@ -194,7 +194,6 @@ impl Session<'_> {
             patience: self.settings.patience,
             made: Instant::now(),
             greeted: false,
-            heard: Duration::ZERO,
             asked: None,
         };
         let followed = self.messages(&mut watched, on_event);
@@ -330,8 +329,6 @@ struct Watched<'a> {
     made: Instant,
     /// The marker before the first message has been received.
     greeted: bool,
-    /// The other side's time when data last arrived.
-    heard: Duration,
     /// The other side's time when it was asked to stop.
     asked: Option<Duration>,
 }
@@ -359,6 +356,9 @@ impl Watched<'_> {
 impl std::io::Read for Watched<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         let timed_out = |why| Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
+        // The time between two reads is the caller's, who keeps runs and writes to the terminal, and no silence of the
+        // other side.
+        let began = self.now();
         loop {
             if self.asked.is_none() && self.stop.load(Ordering::Relaxed) {
                 self.asked = Some(self.now());
@@ -370,19 +370,14 @@ impl std::io::Read for Watched<'_> {
                 return timed_out(why);
             }
             let Some(inner) = &mut self.inner else { return Ok(0) };
-            let read = inner.read(bytes);
-            let now = self.now();
-            match read {
+            match inner.read(bytes) {
                 // Reads return `WouldBlock` at short intervals, so that the flag can be checked.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    if self.greeted && now.saturating_sub(self.heard) > self.patience.silence {
+                    if self.greeted && self.now().saturating_sub(began) > self.patience.silence {
                         return timed_out(format!("it was silent for {} s", self.patience.silence.as_secs()));
                     }
                 }
-                other => {
-                    self.heard = now;
-                    return other;
-                }
+                other => return other,
             }
         }
     }

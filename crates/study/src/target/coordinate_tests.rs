@@ -306,6 +306,17 @@ fn a_link_that_falls_silent_or_stands_still_is_broken_off_and_made_again() {
 }
 
 #[test]
+fn time_that_goes_by_between_two_reads_is_not_the_machines_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = |_: &Event<'_>| {
+        std::thread::sleep(2 * SOON);
+        false
+    };
+    let (_, _, warnings) = go_until(folder.path(), &[Does::Idle], slow);
+    assert!(warnings[0].contains("made no progress"), "{warnings:?}");
+}
+
+#[test]
 fn a_machine_that_has_little_time_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let (ended, machine, warnings) = go(folder.path(), &[Does::Starved]);
