@@ -47,23 +47,40 @@ fn calls(profile: &Profile) -> u64 {
     profile.reasons().get(&GETPPID).map_or(0, |exits| exits.count)
 }
 
+/// The tries for one in which no program is skipped. If the kernel preempts a thread within a program, it skips the
+/// program for all other threads on that CPU, also those of other processes, and counts that.
+const TRIES: u32 = 50;
+
 #[test]
 fn every_call_of_every_thread_is_counted_and_timed() {
-    for no_raw_tracepoints in [None, Some("to test".to_owned())] {
+    'ways: for no_raw_tracepoints in [None, Some("to test".to_owned())] {
         let watch = Watch { no_raw_tracepoints, ..own() };
-        let Some(collector) = may(Collector::attach_to_system_calls(&watch)) else { continue };
-        load();
-        let profile = collector.finish().unwrap();
-        assert_eq!(calls(&profile), THREADS * CALLS);
-        let threads = profile.vcpus().iter().filter(|one| one.reasons.contains_key(&GETPPID));
-        for thread in threads {
-            let exits = &thread.reasons[&GETPPID];
-            assert_eq!((exits.count, exits.handling.count()), (CALLS, CALLS));
-            assert!(exits.handling.min_ns() > Some(10), "{:?}", exits.handling.min_ns());
-            assert!(exits.handling.quantile_ns(0.5).unwrap() <= exits.handling.max_ns().unwrap());
-            assert_eq!(thread.vcpu.vm, Some(std::process::id()));
+        for number in 0..TRIES {
+            let Some(collector) = may(Collector::attach_to_system_calls(&watch)) else { continue 'ways };
+            if number == 0 {
+                load();
+            } else {
+                // In turn, so that they do not preempt each other.
+                (0..THREADS).for_each(|_| thread::spawn(|| call(CALLS)).join().unwrap());
+            }
+            let profile = collector.finish().unwrap();
+            let (counted, made, lost) = (calls(&profile), THREADS * CALLS, profile.losses.lost_exits);
+            assert!(counted <= made && counted + lost >= made, "{counted} of {made}, {lost} lost");
+            if profile.losses.lost_events > 0 {
+                continue;
+            }
+            assert_eq!(counted, made);
+            let threads = profile.vcpus().iter().filter(|one| one.reasons.contains_key(&GETPPID));
+            for thread in threads {
+                let exits = &thread.reasons[&GETPPID];
+                assert_eq!((exits.count, exits.handling.count()), (CALLS, CALLS));
+                assert!(exits.handling.min_ns() > Some(10), "{:?}", exits.handling.min_ns());
+                assert!(exits.handling.quantile_ns(0.5).unwrap() <= exits.handling.max_ns().unwrap());
+                assert_eq!(thread.vcpu.vm, Some(std::process::id()));
+            }
+            continue 'ways;
         }
-        assert_eq!(profile.losses.lost_exits, 0);
+        panic!("programs were skipped in each try");
     }
 }
 
@@ -212,20 +229,27 @@ fn a_recorder_gives_each_call_in_order() {
 
 fn record(no_ring_buffer: bool) {
     let watch = Watch { no_ring_buffer, ..own() };
-    let Some(mut recorder) = may(Recorder::attach_to_system_calls(&watch)) else { return };
-    call(CALLS);
-    let mut all: Vec<LiveExit> = Vec::new();
-    recorder.drain(&mut |exit, _| all.push(*exit));
-    call(CALLS);
-    let (_, lost) = recorder.finish(&mut |exit, _| all.push(*exit)).unwrap();
-    assert_eq!(lost, Losses::default());
-    // SAFETY: takes nothing and changes nothing.
-    let thread = unsafe { libc::gettid() } as u32;
-    let ours: Vec<&LiveExit> =
-        all.iter().filter(|exit| exit.reason == GETPPID && exit.vcpu.thread == Some(thread)).collect();
-    assert_eq!(ours.len() as u64, 2 * CALLS);
-    assert!(ours.is_sorted_by_key(|exit| exit.time_ns));
-    assert!(ours.iter().all(|exit| exit.handling_ns.is_some_and(|ns| ns > 0)));
+    for _ in 0..TRIES {
+        let Some(mut recorder) = may(Recorder::attach_to_system_calls(&watch)) else { return };
+        call(CALLS);
+        let mut all: Vec<LiveExit> = Vec::new();
+        recorder.drain(&mut |exit, _| all.push(*exit));
+        call(CALLS);
+        let (_, losses) = recorder.finish(&mut |exit, _| all.push(*exit)).unwrap();
+        // SAFETY: takes nothing and changes nothing.
+        let thread = unsafe { libc::gettid() } as u32;
+        let ours: Vec<&LiveExit> =
+            all.iter().filter(|exit| exit.reason == GETPPID && exit.vcpu.thread == Some(thread)).collect();
+        let (counted, made, lost) = (ours.len() as u64, 2 * CALLS, losses.lost_exits);
+        assert!(counted <= made && counted + lost >= made, "{counted} of {made}, {lost} lost");
+        assert!(ours.is_sorted_by_key(|exit| exit.time_ns));
+        if losses.lost_events == 0 {
+            assert_eq!((counted, losses), (made, Losses::default()));
+            assert!(ours.iter().all(|exit| exit.handling_ns.is_some_and(|ns| ns > 0)));
+            return;
+        }
+    }
+    panic!("programs were skipped in each try");
 }
 
 #[test]
