@@ -133,9 +133,8 @@ mod tests {
             }
             text
         };
-        let good = program("good", "printf records; trap 'printf more; kill $!; exit' TERM; sleep 60 & wait");
+        let good = program("good", "sleep 60 & trap 'printf more; kill $!; exit' TERM; printf records; wait");
         let following = Following::start(&good, read).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(300));
         assert!(!following.has_ended());
         assert_eq!(following.finish().unwrap().as_deref(), Some("recordsmore"));
         let busy = program("busy", "until [ -e over ]; do :; done; printf records");
