@@ -3,7 +3,7 @@ use crate::ring::RingFeatures;
 use crate::testing::{BlockDriver, FrontEnd, MountedFile, attributes_of_one_file, lingering_socket};
 use fuser::{Errno, FileHandle, Filesystem, INodeNo, OpenFlags, ReplyAttr, ReplyOpen, Request};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 fn config(directory: &std::path::Path, arrangement: &str) -> Config {
@@ -77,8 +77,8 @@ fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
     assert!(daemon.endpoints()[0].config.socket.exists());
 }
 
-/// A file system with a single file, whose server blocks open(2) until the channel closes.
-struct Silent(Arc<Mutex<Receiver<()>>>);
+/// A file system with a single file, whose server tells of open(2), and blocks it until the channel closes.
+struct Silent(Arc<Mutex<Receiver<()>>>, Sender<()>);
 
 impl Filesystem for Silent {
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -87,6 +87,7 @@ impl Filesystem for Silent {
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let answers = Arc::clone(&self.0);
+        let _ = self.1.send(());
         std::thread::spawn(move || {
             let _ = answers.lock().unwrap().recv();
             reply.error(Errno::EIO);
@@ -97,8 +98,8 @@ impl Filesystem for Silent {
 #[test]
 fn a_disk_that_does_not_open_keeps_no_other_device_from_being_added() {
     let directory = tempfile::tempdir().unwrap();
-    let (answers, waits) = channel();
-    let Some(disk) = MountedFile::new(Silent(Arc::new(Mutex::new(waits)))) else {
+    let ((answers, waits), (opening, opened)) = (channel(), channel());
+    let Some(disk) = MountedFile::new(Silent(Arc::new(Mutex::new(waits)), opening)) else {
         println!("not tested: only root can mount a disk that does not open");
         return;
     };
@@ -112,18 +113,18 @@ fn a_disk_that_does_not_open_keeps_no_other_device_from_being_added() {
         let (told, daemon) = (told.clone(), Arc::clone(&daemon));
         std::thread::spawn(move || told.send(daemon.add_device(&config)));
     };
-    add("silent", Some(disk.path()));
-    std::thread::sleep(Duration::from_millis(100));
-    add("other", None);
     let limit = Duration::from_secs(10);
+    add("silent", Some(disk.path()));
+    opened.recv_timeout(limit).unwrap();
+    add("other", None);
     let number = heard.recv_timeout(limit).map(Result::ok);
     add("silent", None);
     let again = heard.recv_timeout(limit).map(Result::err);
     drop(answers);
-    let opened = heard.recv_timeout(limit).map(Result::err);
+    let failed = heard.recv_timeout(limit).map(Result::err);
     assert_eq!(number, Ok(Some(3)));
     assert!(matches!(again, Ok(Some(DaemonError::Exists(_)))), "its name is taken: {again:?}");
-    assert!(matches!(opened, Ok(Some(DaemonError::Storage { .. }))), "{opened:?}");
+    assert!(matches!(failed, Ok(Some(DaemonError::Storage { .. }))), "{failed:?}");
     add("silent", None);
     assert_eq!(heard.recv_timeout(limit).map(Result::ok), Ok(Some(4)), "its name is free");
 }

@@ -53,6 +53,11 @@ pub(crate) fn not_aligned() {
 
 /// Zeroes on a file system that cannot zero ranges itself, while another guest reads.
 pub(crate) fn zeroes_without_end() {
+    let shm = rustix::fs::statvfs("/dev/shm").unwrap();
+    if shm.f_bavail.saturating_mul(shm.f_frsize) < 5 << 28 {
+        println!("not tested: /dev/shm has no room for 1 GiB");
+        return;
+    }
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     disk(directory.path(), "disk", 2 << 30);
     let mut stage = Stage::in_directory(directory, &["path = \"HERE/disk\"", ""]);

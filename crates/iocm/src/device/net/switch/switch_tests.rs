@@ -136,11 +136,17 @@ fn devices_without_packets_cost_nothing() {
     guests.iter_mut().for_each(Guest::offer);
     guests[0].send(&frame(1, 9, 1));
     guests[1..].iter_mut().for_each(|guest| assert_eq!(guest.received(), frame(1, 9, 1)));
-    std::thread::sleep(Duration::from_millis(100));
     let sweeps = || pool.workers()[0].counters().read().sweeps;
-    let before = sweeps();
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(sweeps() - before < 10, "{} sweeps", sweeps() - before);
+    let in_a_while = || {
+        let before = sweeps();
+        std::thread::sleep(Duration::from_millis(300));
+        sweeps() - before
+    };
+    // On a busy machine it may take some time until the worker has stopped polling.
+    let end = Instant::now() + Duration::from_secs(20);
+    while in_a_while() >= 10 {
+        assert!(Instant::now() < end, "the worker polls on");
+    }
     // And the first packet after a rest wakes the worker.
     guests[2].send(&frame(2, 1, 3));
     assert_eq!(guests[0].received(), frame(2, 1, 3));
