@@ -204,8 +204,8 @@ mod tests {
     use std::sync::mpsc::channel;
 
     const SHORT: Patience = Patience {
-        once: Duration::from_millis(200),
-        user: Duration::from_millis(500),
+        once: Duration::from_secs(1),
+        user: Duration::from_millis(2500),
         all: Duration::from_secs(3600),
     };
 
@@ -279,7 +279,7 @@ mod tests {
                 begun.try_recv().is_ok()
             })
             .count();
-        // Each look takes at least 200 ms, and all looks of one user may take 500 ms.
+        // Each look takes at least 1 s, and all looks of one user may take 2.5 s.
         assert!((1..=3).contains(&begun), "{begun}");
         assert_eq!(LOOKS.look(&looks(39), || 5).unwrap(), 5);
     }
