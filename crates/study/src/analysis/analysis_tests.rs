@@ -573,6 +573,7 @@ proptest! {
 fn where_the_baseline_has_no_such_number_of_guests_the_arm_that_is_most_like_it_is_in_its_place() {
     let findings = analyse(&of_two_kinds(), false).unwrap();
     let throughput = figure(&findings, "pread", "throughput");
+    assert_eq!(throughput.points.len(), 2);
     for (point, kind) in throughput.points.iter().zip(["large", "small"]) {
         let [only] = &point.comparisons[..] else { panic!("{point:?}") };
         assert_eq!(findings.arms[only.arm].levels["apicv"], "on");

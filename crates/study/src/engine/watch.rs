@@ -102,8 +102,12 @@ mod tests {
         watch.cut_if_needed(std::iter::once(Box::new(move || cut.send(()).unwrap()) as Cut));
         watch.over(|| {
             wait(watch.ending());
-            assert!(gone.try_recv().is_err(), "it was cut off before it could end");
-            gone.recv().unwrap();
+            if gone.try_recv().is_ok() {
+                // On a busy machine the grace may be over before this thread sees the flag.
+                assert!(watch.begun.elapsed() > 2 * SOON, "it was cut off before it could end");
+            } else {
+                gone.recv().unwrap();
+            }
         });
         assert_eq!(watch.overdue(), Some(SOON));
     }

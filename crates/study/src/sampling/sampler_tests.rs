@@ -155,13 +155,15 @@ fn what_is_not_there_is_said_and_the_rest_is_sampled() {
 fn this_host_is_read_at_every_interval() {
     let plan = SamplePlan { interval: "50ms".parse().unwrap(), exits: false, ..SamplePlan::default() };
     let this = SampledGuest { name: "this".to_owned(), process: i32::try_from(std::process::id()).unwrap() };
+    let begun = Instant::now();
     let sampler = Sampler::start(&plan, Path::new("/"), &[this]).unwrap();
     std::thread::sleep(Duration::from_millis(230));
     let samples = sampler.finish();
+    let most = 2 + usize::try_from(begun.elapsed().as_millis() / 50).unwrap();
     let rows = rows_of(samples.table.clone());
     let times: BTreeSet<u64> = rows.iter().map(|row| row.0).collect();
     // A busy machine may be late, but the first and the last reading are always there.
-    assert!((2..=7).contains(&times.len()), "{times:?}");
+    assert!((2..=most).contains(&times.len()), "{times:?}");
     let metrics = samples.metrics();
     assert!(value(&metrics, "sampling.cpu") < 100.0);
     assert!(value(&metrics, "emulator.cpu") >= 0.0);

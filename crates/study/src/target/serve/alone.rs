@@ -147,10 +147,9 @@ mod tests {
             Self(Command::new("sleep").arg("1000").spawn().unwrap())
         }
 
-        fn was_ended(mut self) -> bool {
-            thread::sleep(Duration::from_millis(100));
-            let _ = self.0.kill();
-            self.0.wait().unwrap().signal() == Some(15)
+        /// The signal that ends it.
+        fn signal(mut self) -> Option<i32> {
+            self.0.wait().unwrap().signal()
         }
     }
 
@@ -209,18 +208,20 @@ mod tests {
     #[test]
     fn the_process_of_a_lock_is_ended_if_it_runs_this_program_and_no_other_process() {
         let place = tempfile::tempdir().unwrap();
-        let sleeper = Sleeper::start();
+        let mut sleeper = Sleeper::start();
         let id = sleeper.0.id();
         end_holder(holding(place.path(), &format!("{id}")), Path::new(PROGRAM));
         for text in ["-1", "0", "1", "", "4294967295", "x", &format!("-{id}")] {
             end_holder(holding(place.path(), text), &PathBuf::from(format!("/proc/{id}/exe")));
         }
-        assert!(!sleeper.was_ended());
+        // A signal that was sent by mistake ends it first.
+        thread::sleep(Duration::from_millis(100));
+        sleeper.0.kill().unwrap();
+        assert_eq!(sleeper.signal(), Some(9));
 
         let sleeper = Sleeper::start();
         let id = sleeper.0.id();
-        thread::sleep(Duration::from_millis(50));
         end_holder(holding(place.path(), &format!("{id}")), &PathBuf::from(format!("/proc/{id}/exe")));
-        assert!(sleeper.was_ended());
+        assert_eq!(sleeper.signal(), Some(15));
     }
 }
