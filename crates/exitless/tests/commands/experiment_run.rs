@@ -243,9 +243,12 @@ fn server() -> Result<Server, String> {
     fs::write(at("config"), config).map_err(|error| error.to_string())?;
     let began = Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if began.elapsed() > Duration::from_secs(10) || child.try_wait().is_ok_and(|ended| ended.is_some()) {
-            let _ = child.kill();
+        if child.try_wait().is_ok_and(|ended| ended.is_some()) {
             return Err("sshd does not start here".to_owned());
+        }
+        if began.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
+            panic!("sshd runs, and does not listen");
         }
         std::thread::sleep(Duration::from_millis(50));
     }
