@@ -144,6 +144,8 @@ impl Spool {
             let numbers = name.to_str().and_then(|name| name.strip_suffix(".json")?.split_once('-'));
             if let Some((number, time)) = numbers
                 && let (Ok(number), Ok(time)) = (number.parse(), time.parse())
+                // Files with other names, for example 2026-03.json, are not ours.
+                && name == *file_name(number, time)
             {
                 files.push(Spooled { number, time, bytes: entry.metadata()?.len(), path: entry.path() });
             }
@@ -189,7 +191,7 @@ impl Spool {
         }
         let mut files = self.files()?;
         let number = files.last().map_or(0, |last| last.number) + 1;
-        let path = self.folder.join(format!("{number:012}-{}.json", tick.time));
+        let path = self.folder.join(file_name(number, tick.time));
         let mut held: u64 = files.iter().map(|file| file.bytes).sum();
         files.reverse();
         while held + bytes.len() as u64 > self.limit
@@ -276,6 +278,10 @@ impl Spool {
     }
 }
 
+fn file_name(number: u64, time: i64) -> String {
+    format!("{number:012}-{time}.json")
+}
+
 fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -360,7 +366,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at(".git")).unwrap();
-        for name in ["README", ".mine", ".unfinished-x", ".lost.json.new-7-0"] {
+        for name in ["README", ".mine", ".unfinished-x", ".lost.json.new-7-0", "2026-03.json"] {
             fs::write(at(name), "x").unwrap();
         }
         let mut spool = Spool::open(folder.path(), 2500).unwrap();
