@@ -19,17 +19,22 @@ macro_rules! last {
     };
 }
 
-/// One row per host, with the last known value of each fact.
+/// The columns in the last row of the command that they are of, in which the first one is never null. Nulls of the
+/// others are answers: there is no next step any more.
+macro_rules! last_row {
+    ($first:literal, $($column:literal),*) => {
+        concat!(
+            last!($first),
+            $(", last_value(", $column, " ORDER BY time) FILTER (WHERE ", $first, " IS NOT NULL) AS ", $column),*
+        )
+    };
+}
+
+/// One row per host, with `doctor`'s last conclusion and the last known value of each other fact.
 const HOSTS: &str = concat!(
     "SELECT host_name AS host, max(time) AS seen",
+    last_row!("outcome", "sentence", "next_step", "fail", "warn", "pass", "skip"),
     last!(
-        "outcome",
-        "sentence",
-        "next_step",
-        "fail",
-        "warn",
-        "pass",
-        "skip",
         "kernel",
         "cpu_vendor",
         "cpu_model",
@@ -60,9 +65,8 @@ const VMS: &str = concat!(
      numbered AS (SELECT DISTINCT host_name AS of_host, vm_name AS of_vm, pid AS of_pid, which AS number FROM raw.vms \
      JOIN looks ON host_name = look_host AND time = look WHERE which IS NOT NULL) \
      SELECT host_name AS host, vm_name AS vm, pid, coalesce(which, number) AS which, max(time) AS seen",
-    last!(
-        "vm_uuid",
-        "vmm",
+    last!("vm_uuid", "vmm"),
+    last_row!(
         "state",
         "mode",
         "inhibit_reasons",

@@ -4,6 +4,10 @@ use serde_json::{Value, json};
 
 use super::DataSet;
 
+fn document(name: &str) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(super::fixture(name)).unwrap()).unwrap()
+}
+
 #[test]
 fn every_view_answers() {
     let data = DataSet::full();
@@ -76,8 +80,7 @@ fn a_host_is_what_is_last_known_of_it() {
     assert_eq!((&host["module"], &host["cpu_model"]), (&json!("kvm_amd"), &json!("AMD EPYC Processor")));
     assert!(host["outcome"].is_string());
     // A later observation wins; facts that it does not have are kept.
-    let mut later: Value =
-        serde_json::from_str(&std::fs::read_to_string(super::fixture("verify.json")).unwrap()).unwrap();
+    let mut later = document("verify.json");
     later["host"]["kernel"] = json!("7.0.0");
     later["host"]["enabled"] = Value::Null;
     later["vms"].as_array_mut().unwrap().truncate(1);
@@ -94,12 +97,34 @@ fn a_host_is_what_is_last_known_of_it() {
 }
 
 #[test]
+fn what_a_command_no_longer_says_is_gone() {
+    let data = DataSet::full();
+    let (mut doctor, mut verify) = (document("doctor.json"), document("verify.json"));
+    assert!(doctor["conclusion"]["next"].is_string() && verify["vms"][0]["activation"]["mode"].is_string());
+    doctor["conclusion"]["outcome"] = json!("unavailable");
+    doctor["conclusion"]["next"] = Value::Null;
+    let vm = &mut verify["vms"][0];
+    (vm["activation"]["status"], vm["activation"]["mode"]) = (json!("unknown"), Value::Null);
+    vm["ipi_virtualization"] = json!({"state": "on"});
+    let file = data.file("later.json", &format!("{doctor}{verify}"));
+    data.add("lab-1", "2026-03-03T12:00:00Z", &file);
+    assert_eq!(
+        data.rows("SELECT outcome, next_step FROM hosts WHERE host = 'lab-1'"),
+        json!([{"outcome": "unavailable", "next_step": null}])
+    );
+    // Its UUID is from vms, which did not run again.
+    assert_eq!(
+        data.rows(
+            "SELECT state, mode, ipi_state, ipi_why, vm_uuid IS NULL AS lost FROM vms WHERE vm = 'pit'"
+        ),
+        json!([{"state": "unknown", "mode": null, "ipi_state": "on", "ipi_why": null, "lost": false}])
+    );
+}
+
+#[test]
 fn several_vms_of_one_process_are_as_many_and_have_its_uuid() {
     let data = DataSet::new();
-    let fixture = |name: &str| -> Value {
-        serde_json::from_str(&std::fs::read_to_string(super::fixture(name)).unwrap()).unwrap()
-    };
-    let (mut verify, mut vms) = (fixture("verify.json"), fixture("vms.json"));
+    let (mut verify, mut vms) = (document("verify.json"), document("vms.json"));
     let (name, pid) = (json!("two"), json!(77));
     vms["vms"].as_array_mut().unwrap().truncate(1);
     for (number, vm) in verify["vms"].as_array_mut().unwrap().iter_mut().enumerate() {
