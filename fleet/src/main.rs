@@ -343,8 +343,7 @@ async fn run(command: Command) -> anyhow::Result<u8> {
             let store = Store::open(&arguments.limits.at.store, false)?;
             let report = report::ask(&store, &bounds, arguments.baseline.as_deref()).await?;
             if arguments.json {
-                serde_json::to_writer(&mut out, &report)?;
-                writeln!(out)?;
+                output::json(&mut out, &report)?;
             } else {
                 out.write_all(report.text(width()).as_bytes())?;
             }
@@ -379,8 +378,7 @@ async fn run(command: Command) -> anyhow::Result<u8> {
             let until = arguments.until.unwrap_or_else(|| days_ago(1));
             let done = keep::compact(&store, &until).await?;
             if arguments.json {
-                serde_json::to_writer(&mut out, &done)?;
-                writeln!(out)?;
+                output::json(&mut out, &done)?;
             } else {
                 let joined = counted(done.partitions as u64, "day");
                 writeln!(out, "Joined {joined} of hosts; deleted {}", counted(done.deleted as u64, "file"))?;
@@ -393,8 +391,7 @@ async fn run(command: Command) -> anyhow::Result<u8> {
             let store = Store::open(&arguments.at.store, false)?;
             let old = keep::retain(&store, &days_ago(arguments.days - 1), arguments.apply).await?;
             if arguments.json {
-                serde_json::to_writer(&mut out, &old)?;
-                writeln!(out)?;
+                output::json(&mut out, &old)?;
             } else {
                 for (day, files) in &old.days {
                     writeln!(out, "{} {files:>8}", printable(day))?;

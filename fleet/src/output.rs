@@ -7,7 +7,7 @@ use anyhow::Context;
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use comfy_table::{ContentArrangement, Table, presets};
-use exits::{counted, printable};
+use exits::{JsonEscaper, counted, printable};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -72,17 +72,34 @@ pub fn answer(out: &mut impl Write, answer: &Answer, form: Form, width: u16) -> 
                 left_out: &answer.left_out,
                 rows: rows(&answer.batches)?,
             };
-            serde_json::to_writer(&mut *out, &document)?;
-            writeln!(out)?;
+            json(out, &document)?;
         }
-        Form::Csv => {
-            let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(&mut *out);
-            for batch in &answer.batches {
-                writer.write(&flat(batch)?).context("The rows cannot be written as CSV")?;
-            }
-        }
+        Form::Csv => out.write_all(&csv(answer)?)?,
     }
     Ok(())
+}
+
+/// Writes a document in one line. Its texts cannot control a terminal.
+///
+/// # Errors
+/// Writing failed.
+pub fn json(out: &mut impl Write, document: &impl Serialize) -> anyhow::Result<()> {
+    let mut line = Vec::new();
+    serde_json::to_writer(JsonEscaper(&mut line), document)?;
+    line.push(b'\n');
+    Ok(out.write_all(&line)?)
+}
+
+fn csv(answer: &Answer) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(&mut bytes);
+    // The header is written with the first batch, and an answer without rows has none.
+    let header = RecordBatch::new_empty(answer.schema.clone());
+    for batch in std::iter::once(&header).chain(&answer.batches) {
+        writer.write(&cells(batch)?).context("The rows cannot be written as CSV")?;
+    }
+    drop(writer);
+    Ok(bytes)
 }
 
 /// Rows as a JSON array of objects, including nulls.
@@ -126,8 +143,8 @@ pub fn plain(width: u16) -> Table {
     table
 }
 
-/// Converts lists to text, because CSV has no lists.
-fn flat(batch: &RecordBatch) -> anyhow::Result<RecordBatch> {
+/// Converts all values to cells of CSV, which has no lists.
+fn cells(batch: &RecordBatch) -> anyhow::Result<RecordBatch> {
     use arrow::array::{ArrayRef, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
     use std::sync::Arc;
@@ -136,16 +153,21 @@ fn flat(batch: &RecordBatch) -> anyhow::Result<RecordBatch> {
     let mut fields = Vec::new();
     let mut columns: Vec<ArrayRef> = Vec::new();
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        if field.data_type().is_nested() {
-            let format = ArrayFormatter::try_new(column, &options)?;
-            let text =
-                (0..column.len()).map(|row| column.is_valid(row).then(|| format.value(row).to_string()));
-            columns.push(Arc::new(text.collect::<StringArray>()));
-            fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
-        } else {
-            columns.push(Arc::clone(column));
-            fields.push(Arc::clone(field));
-        }
+        let format = ArrayFormatter::try_new(column, &options)?;
+        let texts = (0..column.len()).map(|row| format.value(row).try_to_string());
+        let texts: Vec<String> = texts.map(|text| text.map(|text| cell(&text))).collect::<Result<_, _>>()?;
+        columns.push(Arc::new(StringArray::from(texts)));
+        fields.push(Field::new(cell(field.name()), DataType::Utf8, false));
     }
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}
+
+/// A cell without control characters. Unless it is a number, a spreadsheet would evaluate a text that begins as a
+/// formula.
+fn cell(text: &str) -> String {
+    let mut cell = printable(text);
+    if cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err() {
+        cell.insert(0, '\'');
+    }
+    cell
 }

@@ -335,5 +335,24 @@ fn an_answer_has_three_forms() {
     assert_eq!(csv.out, "vm,inhibit_reasons,vcpus\npit,[PIT_REINJ],2\n");
     let table = data.run("query", &[sql]).well();
     assert!(table.out.lines().next().unwrap().contains("inhibit_reasons"), "{}", table.out);
-    assert_eq!(data.rows("SELECT host FROM hosts WHERE false"), json!([]));
+    let none = "SELECT host, fail FROM hosts WHERE false";
+    assert_eq!(data.rows(none), json!([]));
+    assert_eq!(data.run("query", &["--output", "csv", none]).well().out, "host,fail\n");
+}
+
+#[test]
+fn names_command_neither_a_terminal_nor_a_spreadsheet() {
+    let data = DataSet::new();
+    let names = ["=cmd|'/C calc'!A0", "a\u{1b}]0;x\u{7}\u{9b}2J\u{7f}\u{202e}", "-1.5"];
+    let vms: Vec<Value> =
+        (1..).zip(names).map(|(pid, name)| json!({"pid": pid, "name": name, "vmm": "qemu"})).collect();
+    let document = json!({"format": 1, "version": "0", "unreadable": 0, "vms": vms});
+    data.add("a", "2026-03-01T12:00:00Z", &data.file("vms.json", &document.to_string()));
+    let sql = "SELECT vm FROM vms ORDER BY pid";
+    let csv = data.run("query", &["--output", "csv", sql]).well();
+    let cells = "'=cmd|'/C calc'!A0\na\u{fffd}]0;x\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}\n-1.5\n";
+    assert_eq!(csv.out, format!("vm\n{cells}"));
+    let json = data.run("query", &["--json", sql]).well();
+    assert!(!json.out.trim_end().contains(exits::is_harmful), "{:?}", json.out);
+    assert_eq!(json.json()["rows"], json!(names.map(|name| json!({"vm": name}))));
 }
