@@ -244,7 +244,7 @@ fn main() -> ExitCode {
     };
     let code = match runtime.block_on(run(arguments.command)) {
         Ok(code) => ExitCode::from(code),
-        Err(error) if is_closed_pipe(&error) => ExitCode::from(DONE),
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::from(DONE),
         Err(error) => {
             let usage = error.downcast_ref::<engine::Error>().is_some_and(engine::Error::is_usage);
             let usage = usage || error.is::<serve::Wrong>();
@@ -254,13 +254,6 @@ fn main() -> ExitCode {
     // Do not wait for queries that were given up but still compute.
     runtime.shutdown_background();
     code
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kind = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
-    };
-    error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
 }
 
 /// Replaces this process by the client of a cluster.
@@ -437,7 +430,7 @@ async fn add(arguments: Add) -> anyhow::Result<u8> {
     }
     let rows = counted(all.rows as u64, "row");
     let known = if all.known > 0 { format!("; {} had been added before", all.known) } else { String::new() };
-    println!("Added {rows} in {}{known}", counted(all.files as u64, "file"));
+    writeln!(std::io::stdout(), "Added {rows} in {}{known}", counted(all.files as u64, "file"))?;
     Ok(if refused > 0 { LEFT_OUT } else { DONE })
 }
 

@@ -57,6 +57,14 @@ pub fn tell(program: &str, left_out: &[LeftOut]) {
     }
 }
 
+/// Tests whether writing to standard output failed because nobody reads it any more.
+#[must_use]
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    // Not a cause of the error: a connection to a store or cluster may break, too.
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    kind == Some(std::io::ErrorKind::BrokenPipe)
+}
+
 /// Writes an answer.
 ///
 /// # Errors
@@ -87,6 +95,7 @@ pub fn json(out: &mut impl Write, document: &impl Serialize) -> anyhow::Result<(
     let mut line = Vec::new();
     serde_json::to_writer(JsonEscaper(&mut line), document)?;
     line.push(b'\n');
+    // Not through `serde_json`, whose error would not be that of a closed pipe.
     Ok(out.write_all(&line)?)
 }
 

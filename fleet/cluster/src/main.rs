@@ -143,6 +143,7 @@ fn main() -> ExitCode {
     });
     match run.and_then(|code| code) {
         Ok(code) => ExitCode::from(code),
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let is_usage = error.downcast_ref::<engine::Error>().is_some_and(engine::Error::is_usage);
             failed(NAME, &error, if is_usage { 2 } else { 125 })

@@ -42,10 +42,15 @@ impl Cluster {
         Self { processes, scheduler }
     }
 
-    fn query(&self, store: &str, sql: &str) -> Output {
+    fn asking(&self, store: &str, sql: &str) -> Command {
         let cluster = format!("http://127.0.0.1:{}", self.scheduler);
-        let arguments = ["query", "--json", "--store", store, "--cluster", &cluster, "--time", "60", sql];
-        program().args(arguments).output().unwrap()
+        let mut command = program();
+        command.args(["query", "--json", "--store", store, "--cluster", &cluster, "--time", "60", sql]);
+        command
+    }
+
+    fn query(&self, store: &str, sql: &str) -> Output {
+        self.asking(store, sql).output().unwrap()
     }
 
     /// The rows of a query. The first query waits until the executors have connected.
@@ -183,6 +188,11 @@ fn two_executors_answer_every_ready_question_as_the_engine_inside() {
     assert!(why.contains("it is of table ") && !why.contains(['\u{1b}', '\u{7}']), "{why:?}");
     assert_eq!(said.status.code(), Some(1));
     std::fs::remove_file(foreign).unwrap();
+    // Nobody reads the answer.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = cluster.asking(&path, "SELECT host FROM hosts").stdout(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0));
     // Only queries that read are allowed.
     for sql in [
         "CREATE TABLE t AS SELECT 1",

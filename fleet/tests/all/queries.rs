@@ -356,3 +356,24 @@ fn names_command_neither_a_terminal_nor_a_spreadsheet() {
     assert!(!json.out.trim_end().contains(exits::is_harmful), "{:?}", json.out);
     assert_eq!(json.json()["rows"], json!(names.map(|name| json!({"vm": name}))));
 }
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let data = DataSet::new();
+    let file = super::fixture("stat.json").display().to_string();
+    let large = "SELECT * FROM generate_series(1, 9000)";
+    for arguments in [
+        &["add", "--host", "a", &file][..],
+        &["query", "--json", large],
+        &["query", "--output", "csv", large],
+        &["query", large],
+        &["report", "--json"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut program = super::program();
+        program.args(arguments).env("EXITLESS_FLEET_STORE", data.store()).stdout(writer);
+        let said = super::Said::from(program.output().unwrap()).well();
+        assert_eq!(said.err, "", "{arguments:?}");
+    }
+}
