@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use chrono::{DateTime, NaiveDate, Utc};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use exits::{counted, printable};
 
 use exitless_fleet::agent::{self, Agent};
@@ -221,7 +221,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (workers, memory) = match &arguments.command {
-        Command::Query(query @ Query { cluster: Some(cluster), .. }) => return by_cluster(query, cluster),
+        Command::Query(Query { cluster: Some(_), .. }) => return by_cluster(),
         Command::Query(Query { limits, .. }) | Command::Report(Report { limits, .. }) => {
             (cpus.min(MOST_WORKERS), Some(limits.memory))
         }
@@ -256,35 +256,14 @@ fn main() -> ExitCode {
     code
 }
 
-/// Replaces this process by the client of a cluster.
-fn by_cluster(query: &Query, cluster: &str) -> ExitCode {
+/// Replaces this process by the client of a cluster, whose command `query` has the same options.
+fn by_cluster() -> ExitCode {
     use std::os::unix::process::CommandExt;
     const CLUSTER: &str = "exitless-fleet-cluster";
     let beside =
         || std::env::current_exe().ok().map(|own| own.with_file_name(CLUSTER)).filter(|path| path.is_file());
     let program = beside().unwrap_or_else(|| PathBuf::from(CLUSTER));
-    let Query { limits, rows, output, json, sql, .. } = query;
-    let mut command = std::process::Command::new(&program);
-    command.args([
-        "query",
-        "--cluster",
-        cluster,
-        "--store",
-        &limits.at.store,
-        "--time",
-        &limits.time.to_string(),
-    ]);
-    command.args(["--rows", &rows.to_string()]);
-    for (option, day) in [("--since", &limits.since), ("--until", &limits.until)] {
-        command.args(day.iter().flat_map(|day| [option, day]));
-    }
-    command.args(limits.strict.then_some("--strict"));
-    match (json, output.to_possible_value()) {
-        (true, _) => _ = command.arg("--json"),
-        (false, Some(form)) => _ = command.args(["--output", form.get_name()]),
-        (false, None) => {}
-    }
-    let error = command.args(["--", sql]).exec();
+    let error = std::process::Command::new(&program).args(std::env::args_os().skip(1)).exec();
     let error = anyhow::Error::new(error).context(format!(
         "{} cannot be run; cargo build --release -p {CLUSTER} builds it",
         program.display()

@@ -68,7 +68,8 @@ fn a_cluster_is_asked_by_a_program_of_its_own() {
     let script = data.file("exitless-fleet-cluster", "#!/bin/sh\necho \"$@\"\n");
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let said = ask(data.folder.path()).well();
-    let wanted = "query --cluster http://127.0.0.1:1 --store /x --time 60 --rows 10000 --since 2026-01-01 --strict --json -- SELECT 1\n";
+    let wanted =
+        "query --store /x --cluster http://127.0.0.1:1 --json --since 2026-01-01 --strict SELECT 1\n";
     assert_eq!(said.out, wanted);
 }
 
