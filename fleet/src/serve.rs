@@ -96,7 +96,7 @@ pub struct Settings {
     /// Look for new files so often: 15s, 5min.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = crate::agent::duration)]
     pub refresh: Duration,
-    /// Give up a page after so many seconds.
+    /// Give up a query of a page after so many seconds, and the page after twice as many.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub time: u64,
     /// Memory for the queries of a page in MiB.
@@ -351,16 +351,16 @@ async fn shown(shared: &Arc<Shared>, page: Page) -> Response {
         Ok(Ok(Answer::Page(page))) => Html(page).into_response(),
         Ok(Ok(Answer::Elsewhere(path))) => (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response(),
         Ok(Ok(Answer::Missing)) => missing(),
-        Ok(Err(Error::Time(time))) => {
+        // A query exceeded its time limit, or the page that of all its queries and of the page before it.
+        Ok(Err(Error::Time(_))) | Err(_) => {
             let why = format!(
-                "The queries of this page took longer than {} s. Show fewer days (--days), join small files \
-                 (exitless-fleet compact), or give more time (--time).",
-                time.as_secs()
+                "This page, or one that was made before it, took too long. Show fewer days (--days), join small files \
+                 (exitless-fleet compact), or give more time than {} s (--time).",
+                shared.time.as_secs()
             );
             busy(&why)
         }
         Ok(Err(error)) => busy(&error.to_string()),
-        Err(_) => busy("Others are waiting for their pages. Try again later."),
     }
 }
 
