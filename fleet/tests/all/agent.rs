@@ -116,9 +116,12 @@ fn a_full_spool_drops_the_oldest_and_the_data_set_says_how_many() {
 fn a_killed_agent_loses_at_most_the_tick_it_was_in_and_repeats_none() {
     let data = DataSet::new();
     let exitless = exitless(&data, GOOD);
-    for round in 0..8_u64 {
+    let began = Instant::now();
+    ended(agent(&data, &data.store(), &exitless, &["--count", "2", "--examine", "100ms"])).well();
+    let took = began.elapsed();
+    for round in 1..=8_u32 {
         let mut child = agent(&data, &data.store(), &exitless, &["--examine", "100ms"]);
-        std::thread::sleep(Duration::from_millis(250 + 40 * round));
+        std::thread::sleep(took * round / 6);
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -170,7 +173,9 @@ fn a_full_disk_is_delivered_around() {
         program = env!("CARGO_BIN_EXE_exitless-fleet"),
         store = data.store(),
     );
-    let unshared = std::process::Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();
+    let mut unshare = std::process::Command::new("unshare");
+    // Its messages are compared below.
+    let unshared = unshare.args(["--mount", "sh", "-c", &script]).env("LC_ALL", "C").output();
     let said: Said = match unshared {
         Ok(output) => output.into(),
         Err(error) => return println!("not tested: unshare cannot be run: {error}"),
