@@ -1,7 +1,9 @@
 //! A scheduler and two executors on this machine give the same answers as the engine embedded in
 //! `exitless-fleet`.
 
-use std::net::TcpListener;
+#[path = "../../tests/all/ports.rs"]
+mod ports;
+
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -26,15 +28,16 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start(store: &str, folder: &Path, executors: usize) -> Self {
+    fn start(store: &str, folder: &Path, executors: u16) -> Self {
         let start = |arguments: &[&str]| {
             program().args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         };
-        let scheduler = ports(1);
+        // An executor takes two.
+        let scheduler = ports::free(1 + 2 * executors);
         let at = format!("127.0.0.1:{scheduler}");
         let mut processes = vec![start(&["scheduler", "--store", store, "--listen", &at])];
         for number in 0..executors {
-            let listen = format!("127.0.0.1:{}", ports(2));
+            let listen = format!("127.0.0.1:{}", scheduler + 1 + 2 * number);
             let work = folder.join(format!("work-{number}")).display().to_string();
             let arguments = ["--scheduler", &at, "--listen", &listen, "--work", &work, "--tasks", "2"];
             processes.push(start(&[&["executor", "--store", store][..], &arguments].concat()));
@@ -74,19 +77,6 @@ impl Drop for Cluster {
         for process in &mut self.processes {
             let _ = process.kill();
             let _ = process.wait();
-        }
-    }
-}
-
-/// The first of `count` consecutive free ports.
-fn ports(count: u16) -> u16 {
-    loop {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let free = |number| {
-            first.checked_add(number).is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
-        };
-        if (1..count).all(free) {
-            return first;
         }
     }
 }

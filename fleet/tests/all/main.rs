@@ -8,6 +8,7 @@ mod data_set;
 mod hosts;
 mod object_store;
 mod page;
+mod ports;
 mod queries;
 mod readers;
 mod systemd;

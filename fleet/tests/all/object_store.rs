@@ -25,7 +25,7 @@ impl Drop for Server {
 impl Server {
     fn start() -> Option<Self> {
         let moto = std::env::var_os(SERVER).unwrap_or_else(|| "moto_server".into());
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = super::ports::free(1);
         let child = Command::new(&moto)
             .args(["--host", "127.0.0.1", "--port", &port.to_string()])
             .stdout(Stdio::null())
