@@ -190,6 +190,14 @@ fn each_fuzz_target_is_a_program_has_seeds_and_is_run_here() {
     for target in TARGETS {
         assert!(readme.contains(&format!("\n| `{target}` |")), "{target} is not in fuzz/README.md");
     }
+    let modules = std::fs::read_to_string(fuzz().join("modules")).unwrap();
+    for target in TARGETS {
+        let line = modules.lines().find(|line| line.split_whitespace().next() == Some(*target));
+        let line = line.unwrap_or_else(|| panic!("{target} is not in fuzz/modules"));
+        for path in line.split_whitespace().skip(1) {
+            assert!(fuzz().join("../crates").join(path).exists(), "fuzz/modules: {target}: {path}");
+        }
+    }
 }
 
 /// The packages of a lock file that come from folders, not from a registry, each with its dependencies.
