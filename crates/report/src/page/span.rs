@@ -13,12 +13,14 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The range of the intervals, rounded to multiples of ten. It includes zero and ends at +100 %, because larger changes
-    /// would hide the other rows.
-    pub(crate) fn new(intervals: impl Iterator<Item = Interval>) -> Self {
-        let (low, high) = intervals.fold((-10.0, 10.0), |(low, high), interval| {
-            (f64::min(low, interval.low), f64::max(high, interval.high))
+    /// The range of the changes and their intervals, rounded to multiples of ten. It includes zero and ends at +100 %,
+    /// because larger changes would hide the other rows.
+    pub(crate) fn new(drawn: impl Iterator<Item = (Option<f64>, Option<Interval>)>) -> Self {
+        let ends = drawn.flat_map(|(change, interval)| {
+            [change, interval.map(|interval| interval.low), interval.map(|interval| interval.high)]
         });
+        let (low, high) =
+            ends.flatten().fold((-10.0, 10.0), |(low, high), end| (f64::min(low, end), f64::max(high, end)));
         let (low, high) = (low.max(-100.0), high.min(100.0));
         Self { low: (low / 10.0).floor() * 10.0, high: (high / 10.0).ceil() * 10.0 }
     }
@@ -70,7 +72,9 @@ mod tests {
     #[test]
     fn what_is_beyond_the_range_is_an_arrow() {
         let wide = Interval { low: -20.0, high: 400.0 };
-        let span = Span::new([wide, Interval { low: -3.0, high: f64::INFINITY }].into_iter());
+        let span = Span::new(
+            [(Some(50.0), Some(wide)), (None, Some(Interval { low: -3.0, high: f64::INFINITY }))].into_iter(),
+        );
         assert_eq!((span.low, span.high), (-20.0, 100.0));
         for (change, interval, point, arrow) in [
             (Some(50.0), Some(Interval { low: 40.0, high: 60.0 }), true, false),
@@ -82,5 +86,11 @@ mod tests {
             let drawn = span.plot("EOI", change, interval).into_string();
             assert_eq!((drawn.contains("<circle"), drawn.contains("<path")), (point, arrow), "{drawn}");
         }
+    }
+
+    #[test]
+    fn a_change_without_an_interval_is_in_the_range() {
+        let span = Span::new([(Some(-71.0), None)].into_iter());
+        assert_eq!((span.low, span.high), (-80.0, 10.0));
     }
 }

@@ -109,7 +109,8 @@ fn both(compared: &Compared<'_>, titles: [&str; 2], shown: Shown<'_>) -> [Column
 }
 
 fn changes(compared: &Compared<'_>, of: Of<'_>) -> Vec<Column> {
-    let span = Span::new(rows(compared).filter_map(|row| of(row)?.interval));
+    let estimates = rows(compared).filter_map(of);
+    let span = Span::new(estimates.map(|estimate| (estimate.change.percent(), estimate.interval)));
     let change = rows(compared).map(|row| {
         let estimate = of(row);
         let value = estimate.map(|estimate| match estimate.change {

@@ -137,7 +137,8 @@ fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
 }
 
 fn compared(outcome: &Proof) -> Markup {
-    let span = Span::new(outcome.measures.iter().filter_map(|row| row.difference?.interval));
+    let differences = outcome.measures.iter().filter_map(|row| row.difference);
+    let span = Span::new(differences.map(|difference| (Some(difference.percent), difference.interval)));
     html! {
         table {
             thead {
