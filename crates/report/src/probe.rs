@@ -34,7 +34,8 @@ pub fn terminal(outcome: &Proof, recording: &Recording, width: usize) -> String 
     }
     for failure in &recording.failures {
         let line = format!("{}, {}: {}", failure.measure, words::arm(failure.arm), failure.why);
-        text.push_str(&wrapped(&line, width, "Not measured: ", "    "));
+        let indent = if failure.counted { "Exits not counted: " } else { "Not measured: " };
+        text.push_str(&wrapped(&line, width, indent, "    "));
     }
     text.push('\n');
     text.push_str(&wrapped(&evidence(outcome), width, "", ""));

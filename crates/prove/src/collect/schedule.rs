@@ -158,7 +158,8 @@ impl<'a, M: Machine> Schedule<'a, M> {
     /// Records the failure of a measure, and creates a new machine if needed.
     fn fail(&mut self, measure: Measure, failed: Failed) -> Result<(), String> {
         let Failed { arm, why, counted } = failed;
-        tracing::warn!(%measure, ?arm, why, "the measure failed; the next one follows");
+        let failed = if counted { "its exits could not be counted" } else { "the measure failed" };
+        tracing::warn!(%measure, ?arm, why, "{failed}; the next one follows");
         self.runs.failures.push(Failure { measure, arm, why, counted });
         self.machine.renew()
     }

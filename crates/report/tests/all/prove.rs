@@ -4,7 +4,7 @@ use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
 use prove::synthetic::recording;
-use prove::{Disagreement, Disturbed, Plan, Proof, Recording, Warning, analyse};
+use prove::{Disagreement, Disturbed, Failure, Plan, Proof, Recording, Warning, analyse};
 use report::prove::{page, terminal};
 
 fn full() -> Recording {
@@ -46,6 +46,18 @@ fn a_probe_in_80_columns() {
     let shown = report::probe::terminal(&outcome, &recording, 80);
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn a_probe_says_what_of_a_measure_is_missing() {
+    let mut recording = full();
+    let why = "The guest shut down".to_owned();
+    let failure = Failure { measure: Measure::Eoi, arm: Arm::On, why, counted: false };
+    recording.failures = vec![failure.clone(), Failure { counted: true, ..failure }];
+    let shown = report::probe::terminal(&outcome(), &recording, 80);
+    for line in ["\nNot measured: eoi, on: The guest shut", "\nExits not counted: eoi, on: The guest shut"] {
+        assert!(shown.contains(line), "{shown}");
+    }
 }
 
 #[test]

@@ -128,7 +128,12 @@ impl Adapter for Probe {
         let recording: Whole = serde_json::from_str(text.stdout()).map_err(bad)?;
         let recording = recording.recording;
         if let Some(failure) = recording.failures.first() {
-            return Err(text.not_understood(format!("samples of {}", self.measure), &failure.why));
+            let expected = if failure.counted {
+                "a count of exits".to_owned()
+            } else {
+                format!("samples of {}", self.measure)
+            };
+            return Err(text.not_understood(expected, &failure.why));
         }
         let mut cycles: Vec<u64> =
             recording.timed_runs(self.measure).flat_map(|timed| timed.run.cycles.iter().copied()).collect();

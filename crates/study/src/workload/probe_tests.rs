@@ -34,7 +34,9 @@ fn a_measure_that_failed_is_no_figure() {
     let why = "the guest stood still".to_owned();
     recording.failures.push(Failure { measure: Measure::Eoi, arm: Arm::On, counted: false, why });
     let error = not_understood(EOI, &as_printed(&recording));
-    assert_eq!(error.found, "the guest stood still");
+    assert_eq!((error.expected.as_str(), error.found.as_str()), ("samples of eoi", "the guest stood still"));
+    recording.failures[0].counted = true;
+    assert_eq!(not_understood(EOI, &as_printed(&recording)).expected, "a count of exits");
     let error = not_understood(EOI, &probed(Measure::Cpuid, Arm::On));
     assert_eq!((error.expected.as_str(), error.found.as_str()), ("samples of eoi", "none"));
     assert!(not_understood(EOI, "").expected.contains("exitless probe"));
