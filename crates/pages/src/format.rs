@@ -56,8 +56,10 @@ pub fn counted(number: u64, one: &str) -> String {
 
 /// A number below 0.1 with two significant digits, so that a rare event does not have the rate zero.
 pub fn small(value: f64) -> String {
-    let places = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
-    format!("{value:.places$}")
+    let places = |value: f64| (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
+    // 0.0996 rounds to 0.10, which needs a place less.
+    let rounded = format!("{value:.0$}", places(value)).parse().unwrap_or(value);
+    format!("{value:.0$}", places(rounded))
 }
 
 /// Three significant digits, or more if the integer part has more; two decimals below 10, and two digits below 0.1.
@@ -119,7 +121,7 @@ mod tests {
 
     #[test]
     fn small_rates_are_not_rounded_to_nothing() {
-        let rates = [0.0, 0.0025, 0.000_123_4, 0.05, 0.099_999, 0.25, 6670.4].map(per_second);
+        let rates = [0.0, 0.0025, 0.000_123_4, 0.05, 0.0996, 0.25, 6670.4].map(per_second);
         assert_eq!(rates, ["0/s", "0.0025/s", "0.00012/s", "0.050/s", "0.10/s", "0.25/s", "6,670/s"]);
         assert_eq!(time(0.064), "0.064 ns");
     }
