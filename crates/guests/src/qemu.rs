@@ -255,7 +255,7 @@ impl QemuGuest {
 }
 
 /// Tests whether QEMU was run: with these statuses setpriv could not execute it (`EX_EXEC_FAILED` and `EX_EXEC_ENOENT`,
-/// include/c.h of util-linux).
+/// include/c.h of util-linux), or a library is missing (127, from the dynamic loader).
 fn was_run(status: ExitStatus) -> bool {
     !matches!(status.code(), Some(126 | 127))
 }
