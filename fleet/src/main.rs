@@ -349,13 +349,14 @@ async fn run(command: Command) -> anyhow::Result<u8> {
             let store = Store::open(&arguments.at.store, false)?;
             let until = arguments.until.unwrap_or_else(|| days_ago(1));
             let done = keep::compact(&store, &until).await?;
-            if arguments.json {
-                output::json(&mut out, &done)?;
+            let written = if arguments.json {
+                output::json(&mut out, &done)
             } else {
                 let joined = counted(done.partitions as u64, "day");
-                writeln!(out, "Joined {joined} of hosts; deleted {}", counted(done.deleted as u64, "file"))?;
-            }
-            out.flush()?;
+                let deleted = counted(done.deleted as u64, "file");
+                writeln!(out, "Joined {joined} of hosts; deleted {deleted}").map_err(Into::into)
+            };
+            output::summary(written.and_then(|()| Ok(out.flush()?)))?;
             tell(NAME, &done.left_out);
             if done.left_out.is_empty() { DONE } else { LEFT_OUT }
         }
@@ -409,7 +410,8 @@ async fn add(arguments: Add) -> anyhow::Result<u8> {
     }
     let rows = counted(all.rows as u64, "row");
     let known = if all.known > 0 { format!("; {} had been added before", all.known) } else { String::new() };
-    writeln!(std::io::stdout(), "Added {rows} in {}{known}", counted(all.files as u64, "file"))?;
+    let written = writeln!(std::io::stdout(), "Added {rows} in {}{known}", counted(all.files as u64, "file"));
+    output::summary(written.map_err(Into::into))?;
     Ok(if refused > 0 { LEFT_OUT } else { DONE })
 }
 

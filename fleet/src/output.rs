@@ -7,7 +7,7 @@ use anyhow::Context;
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use comfy_table::{ContentArrangement, Table, presets};
-use exits::{JsonEscaper, counted, printable};
+use exits::{JsonEscaper, counted, csv_cell, printable};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -65,6 +65,14 @@ pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     kind == Some(std::io::ErrorKind::BrokenPipe)
 }
 
+/// Ignores that nobody reads a summary: the status says what was done and what was not.
+///
+/// # Errors
+/// Writing failed for another reason.
+pub fn summary(written: anyhow::Result<()>) -> anyhow::Result<()> {
+    written.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
+}
+
 /// Writes an answer.
 ///
 /// # Errors
@@ -82,7 +90,7 @@ pub fn answer(out: &mut impl Write, answer: &Answer, form: Form, width: u16) -> 
             };
             json(out, &document)?;
         }
-        Form::Csv => out.write_all(&csv(answer)?)?,
+        Form::Csv => csv(out, answer)?,
     }
     Ok(())
 }
@@ -92,23 +100,23 @@ pub fn answer(out: &mut impl Write, answer: &Answer, form: Form, width: u16) -> 
 /// # Errors
 /// Writing failed.
 pub fn json(out: &mut impl Write, document: &impl Serialize) -> anyhow::Result<()> {
-    let mut line = Vec::new();
-    serde_json::to_writer(JsonEscaper(&mut line), document)?;
-    line.push(b'\n');
-    // Not through `serde_json`, whose error would not be that of a closed pipe.
-    Ok(out.write_all(&line)?)
+    // The error of the writing itself, which may be that of a closed pipe.
+    serde_json::to_writer(JsonEscaper(&mut *out), document).map_err(std::io::Error::from)?;
+    Ok(writeln!(out)?)
 }
 
-fn csv(answer: &Answer) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(&mut bytes);
-    // The header is written with the first batch, and an answer without rows has none.
+fn csv(out: &mut impl Write, answer: &Answer) -> anyhow::Result<()> {
+    // An answer without rows may have no batch, so the header comes from an empty one.
     let header = RecordBatch::new_empty(answer.schema.clone());
-    for batch in std::iter::once(&header).chain(&answer.batches) {
+    for (index, batch) in std::iter::once(&header).chain(&answer.batches).enumerate() {
+        // In memory first, because an error of arrow would not be that of a closed pipe.
+        let mut bytes = Vec::new();
+        let mut writer = arrow::csv::WriterBuilder::new().with_header(index == 0).build(&mut bytes);
         writer.write(&cells(batch)?).context("The rows cannot be written as CSV")?;
+        drop(writer);
+        out.write_all(&bytes)?;
     }
-    drop(writer);
-    Ok(bytes)
+    Ok(())
 }
 
 /// Rows as a JSON array of objects, including nulls.
@@ -164,19 +172,10 @@ fn cells(batch: &RecordBatch) -> anyhow::Result<RecordBatch> {
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
         let format = ArrayFormatter::try_new(column, &options)?;
         let texts = (0..column.len()).map(|row| format.value(row).try_to_string());
-        let texts: Vec<String> = texts.map(|text| text.map(|text| cell(&text))).collect::<Result<_, _>>()?;
+        let texts: Vec<String> =
+            texts.map(|text| text.map(|text| csv_cell(&text))).collect::<Result<_, _>>()?;
         columns.push(Arc::new(StringArray::from(texts)));
-        fields.push(Field::new(cell(field.name()), DataType::Utf8, false));
+        fields.push(Field::new(csv_cell(field.name()), DataType::Utf8, false));
     }
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
-}
-
-/// A cell without control characters. Unless it is a number, a spreadsheet would evaluate a text that begins as a
-/// formula.
-fn cell(text: &str) -> String {
-    let mut cell = printable(text);
-    if cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err() {
-        cell.insert(0, '\'');
-    }
-    cell
 }

@@ -17,6 +17,17 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|character| if is_harmful(character) { '\u{fffd}' } else { character }).collect()
 }
 
+/// A text for a cell of CSV, without control characters. A spreadsheet would evaluate a text that begins like a formula;
+/// unless it is a number, it gets a `'` in front.
+#[must_use]
+pub fn csv_cell(text: &str) -> String {
+    let mut cell = printable(text);
+    if cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err() {
+        cell.insert(0, '\'');
+    }
+    cell
+}
+
 /// A number with its noun: "1 exit", "34592 exits".
 #[must_use]
 pub fn counted(number: u64, one: &str) -> String {

@@ -3,10 +3,9 @@
 
 use std::fmt::{Display, Write};
 
+use exits::csv_cell;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::text::printable;
 
 /// A line of fields. Fields with special characters are quoted.
 #[derive(Default)]
@@ -21,12 +20,8 @@ impl Line {
             self.text.push(',');
         }
         self.fields += 1;
-        // Names come from the recording, and the text may go to a terminal: remove control characters and line breaks.
-        let mut value = printable(&value.to_string());
-        // Unless it is a number, a spreadsheet would evaluate such a text as a formula.
-        if value.starts_with(['=', '+', '-', '@']) && value.parse::<f64>().is_err() {
-            value.insert(0, '\'');
-        }
+        // Names come from the recording, and the text may go to a terminal.
+        let value = csv_cell(&value.to_string());
         if value.contains([',', '"']) {
             // Writing to a String cannot fail.
             let _ = write!(self.text, "\"{}\"", value.replace('"', "\"\""));

@@ -378,3 +378,17 @@ fn a_closed_pipe_is_no_error() {
         assert_eq!(said.err, "", "{arguments:?}");
     }
 }
+
+#[test]
+fn a_file_that_is_refused_is_told_even_if_nobody_reads_the_summary() {
+    let data = DataSet::new();
+    let bad = data.folder.path().join("bad.json");
+    std::fs::write(&bad, "{}").unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut program = super::program();
+    program.args(["add", "--host", "a"]).arg(&bad).arg(super::fixture("stat.json"));
+    program.env("EXITLESS_FLEET_STORE", data.store()).stdout(writer);
+    let said = super::Said::from(program.output().unwrap());
+    assert!(said.status == 1 && said.err.contains("bad.json"), "{}: {}", said.status, said.err);
+}
