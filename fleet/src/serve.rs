@@ -351,7 +351,7 @@ async fn shown(shared: &Arc<Shared>, page: Page) -> Response {
         Ok(Ok(Answer::Page(page))) => Html(page).into_response(),
         Ok(Ok(Answer::Elsewhere(path))) => (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response(),
         Ok(Ok(Answer::Missing)) => missing(),
-        // A query exceeded its time limit, or the page that of all its queries and of the page before it.
+        // A query exceeded its time limit; or the page did, with all its queries and the wait for the page before it.
         Ok(Err(Error::Time(_))) | Err(_) => {
             let why = format!(
                 "This page, or one that was made before it, took too long. Show fewer days (--days), join small files \

@@ -19,8 +19,8 @@ macro_rules! last {
     };
 }
 
-/// The columns in the last row of the command that they are of, in which the first one is never null. Nulls of the
-/// others are answers: there is no next step any more.
+/// Columns that one command writes together, from its last row. The first column finds its rows: it is null in those of
+/// all other commands, and never in its own. A null in another column is an answer: there is no next step any more.
 macro_rules! last_row {
     ($first:literal, $($column:literal),*) => {
         concat!(

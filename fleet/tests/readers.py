@@ -1,5 +1,6 @@
 """Compares what DuckDB, pyarrow and exitless-fleet read of a data set: readers.py PROGRAM STORE"""
 
+import glob
 import json
 import subprocess
 import sys
@@ -61,8 +62,9 @@ def close(one, other):
 
 for table, column in SUMS.items():
     own = ours(table, column)
-    if not own:
+    if not glob.glob(f"{glob.escape(store)}/{table}/*/*/*.parquet"):
         # DuckDB and pyarrow take a table without files for an error.
+        assert not own, f"{table} has rows but no files"
         print(f"{table}: no rows")
         continue
     for name, other in (("DuckDB", ducks(table, column)), ("pyarrow", arrows(table, column))):

@@ -104,7 +104,7 @@ impl DataSet {
         self.run("query", &["--json", sql]).well().json()["rows"].clone()
     }
 
-    /// A data set with some rows in every table.
+    /// A data set with some rows in every table but `losses`, which only agents write.
     fn full() -> Self {
         let data = Self::new();
         for name in ["doctor.json", "verify.json", "vms.json", "stat.json"] {
