@@ -14,9 +14,11 @@ const NAME: &str = "lock";
 /// The longest wait before a change: most take milliseconds, but a boot loader's program can take a minute.
 pub(crate) const BEFORE_A_CHANGE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 90 });
 /// The longest wait before undoing, which has no second chance: a plan's command may take 5 minutes unless its plan says
-/// otherwise, and a study may run two in succession.
+/// otherwise. An exitless that undoes more than two of them can hold the lock for longer.
 pub(crate) const BEFORE_UNDOING: Duration = Duration::from_secs(11 * 60);
 const PAUSE: Duration = Duration::from_millis(20);
+/// The wait after which the user is told the reason: who takes it for a hang and interrupts it leaves the changes.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
 
 /// A lock that is held while a change is made or undone. If its process is killed meanwhile, the kernel releases it when
 /// the programs that it ran have ended too.
@@ -53,10 +55,21 @@ impl Lock {
         let inherited = rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty());
         inherited.map_err(|errno| Error::JournalWrite { path: path.clone(), source: errno.into() })?;
         let begun = Instant::now();
+        let mut is_told = false;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Self { file: Some(file) }),
-                Err(rustix::io::Errno::AGAIN) if begun.elapsed() < patience => thread::sleep(PAUSE),
+                Err(rustix::io::Errno::AGAIN) if begun.elapsed() < patience => {
+                    if !is_told && begun.elapsed() > TOLD_AFTER {
+                        is_told = true;
+                        tracing::warn!(
+                            "Waiting for another exitless, which holds {}, for up to {} s",
+                            path.display(),
+                            patience.as_secs()
+                        );
+                    }
+                    thread::sleep(PAUSE);
+                }
                 Err(rustix::io::Errno::AGAIN) => {
                     return Err(Error::Locked { path, seconds: patience.as_secs() });
                 }
