@@ -39,6 +39,8 @@ pub struct Changes<A: Actions> {
     owner: Owner,
     command: Vec<String>,
     held: Vec<Entry>,
+    /// Changes that are undone, but open in the journal, which took no line about that.
+    undone: Vec<u64>,
 }
 
 impl<A: Actions> Changes<A> {
@@ -49,7 +51,8 @@ impl<A: Actions> Changes<A> {
     /// read.
     pub fn begin(root: &Path, actions: A, command: Vec<String>) -> Result<Self, Error> {
         let journal = Journal::open(root)?;
-        Ok(Self { owner: Owner::current(root)?, journal, actions, command, held: Vec::new() })
+        let owner = Owner::current(root)?;
+        Ok(Self { owner, journal, actions, command, held: Vec::new(), undone: Vec::new() })
     }
 
     /// Makes a change: it is announced in the journal, made, and read back.
@@ -101,8 +104,14 @@ impl<A: Actions> Changes<A> {
                 Ok(Made::AlreadySo) => {}
                 Ok(Made::Changed(entry)) => made.push(*entry),
                 Err(error) => {
-                    let left =
-                        made.iter().rev().find_map(|entry| self.undo_if_last(&lock, entry, false).err());
+                    let mut left = None;
+                    for entry in made.iter().rev() {
+                        match self.undo_if_last(&lock, entry, false) {
+                            Ok(_) => {}
+                            Err(undone @ Error::JournalUndone { .. }) => tracing::warn!("{undone}"),
+                            Err(failure) => left = left.or(Some(failure)),
+                        }
+                    }
                     return Err(match left {
                         Some(failure) => {
                             Error::HalfMade { failure: failure.to_string(), source: Box::new(error) }
@@ -142,7 +151,10 @@ impl<A: Actions> Changes<A> {
         if let Err(error) = self.journal.done(&entry, &after) {
             let path = self.journal.path(&entry.change);
             let outcome = match undo::undo(&root, &mut self.actions, &entry, true) {
-                Ok(_) => "it was undone".to_owned(),
+                Ok(_) => {
+                    self.undone.push(entry.id);
+                    "it was undone".to_owned()
+                }
                 Err(failure) => format!("and it could not be undone: {failure}"),
             };
             let Error::JournalWrite { source, .. } = error else { return Err(error) };
@@ -253,16 +265,25 @@ impl<A: Actions> Changes<A> {
     /// Undoes a change, unless a later open one depends on it.
     fn undo_if_last(&mut self, _lock: &Lock, entry: &Entry, something_left: bool) -> Result<Outcome, Error> {
         let recorded = Journal::read(self.journal.root())?;
-        let later = |later: &&Entry| later.open() && later.id > entry.id && later.rests_on(entry);
+        let later =
+            |later: &&Entry| later.open() && later.id > entry.id && later.holds_up(entry, &self.undone);
         if let Some(later) = recorded.entries.iter().find(later) {
             return Err(Error::RestedOn { id: entry.id, later: later.id });
         }
         let outcome = undo::undo_recorded(&self.journal, &mut self.actions, entry, false)?;
         if let Some(how) = outcome.settled().filter(|_| undo::forget(entry, something_left)) {
-            self.journal.undone(entry, how)?;
+            self.record_undone(entry, how)?;
             self.held.retain(|held| held.id != entry.id);
         }
         Ok(outcome)
+    }
+
+    fn record_undone(&mut self, entry: &Entry, how: &str) -> Result<(), Error> {
+        let recorded = self.journal.undone(entry, how);
+        if recorded.is_err() {
+            self.undone.push(entry.id);
+        }
+        recorded
     }
 
     /// Undoes now what a drop would undo, the newest first, and returns the outcome of each.
@@ -282,9 +303,13 @@ impl<A: Actions> Changes<A> {
 
     fn take_back(&mut self, entry: &Entry, error: Error) -> Error {
         let undone = undo::undo(self.journal.root(), &mut self.actions, entry, true)
-            .and_then(|_| self.journal.undone(entry, "failed"));
+            .and_then(|_| self.record_undone(entry, "failed"));
         match undone {
             Ok(()) => error,
+            Err(undone @ Error::JournalUndone { .. }) => {
+                tracing::warn!("{undone}");
+                error
+            }
             Err(failure) => Error::HalfMade { failure: failure.to_string(), source: Box::new(error) },
         }
     }

@@ -3,6 +3,7 @@ use crate::fake::{MODULE, Machine, host, tree};
 use crate::journal::{BEFORE_A_CHANGE, PERSISTENT, VOLATILE};
 use crate::{Restore, restore, under};
 use std::fs;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn file(path: &str, content: &str) -> Change {
@@ -69,7 +70,7 @@ fn a_journal_that_takes_no_line_keeps_nothing_from_being_undone() {
     guard.make(governor("performance"), Lasting::UntilRestored).unwrap();
     guard.make(file("/etc/default/grub", "ours\n"), Lasting::UntilRestored).unwrap();
     drop(guard);
-    let journal = under(root.path(), PERSISTENT).join("journal");
+    let journal = under(root.path(), PERSISTENT);
     if !immutable(&journal, true) {
         println!("not tested: only root can make a file immutable, and not on each file system");
         return;
@@ -82,6 +83,57 @@ fn a_journal_that_takes_no_line_keeps_nothing_from_being_undone() {
     assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
     let again = restored(root.path(), Restore::default());
     assert!(matches!(again[..], [Outcome::Already { .. }]), "{again:?}");
+}
+
+#[test]
+fn a_journal_that_takes_no_line_keeps_no_directory() {
+    for lasting in [Lasting::WhileHeld, Lasting::UntilRestored] {
+        let root = host();
+        let before = tree(root.path());
+        let mut guard = changes(root.path());
+        for path in ["/etc/new/a", "/etc/new/b"] {
+            guard.make(file(path, "ours\n"), lasting).unwrap();
+        }
+        let journal = under(root.path(), PERSISTENT);
+        if !immutable(&journal, true) {
+            println!("not tested: only root can make a file immutable, and not on each file system");
+            return;
+        }
+        let told: Vec<String> = match lasting {
+            Lasting::WhileHeld => {
+                guard.release().into_iter().map(|(_, outcome)| outcome.unwrap_err().to_string()).collect()
+            }
+            Lasting::UntilRestored => {
+                let outcomes = restored(root.path(), Restore::default());
+                outcomes.iter().map(|outcome| format!("{outcome:?}")).collect()
+            }
+        };
+        assert!(immutable(&journal, false));
+        assert_eq!(told.len(), 2);
+        assert!(told.iter().all(|told| told.contains("is undone, but the journal")), "{told:?}");
+        assert_eq!(tree(root.path()), before);
+        let again = restored(root.path(), Restore::default());
+        assert!(matches!(again[..], [Outcome::Already { .. }, Outcome::Already { .. }]), "{again:?}");
+    }
+}
+
+#[test]
+fn a_change_that_is_taken_back_fails_with_its_own_error() {
+    let root = host();
+    let mut machine = Machine::new(root.path());
+    machine.affinity.insert(41, "0-3".to_owned());
+    machine.refuses = Some("2".to_owned());
+    let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
+    let pin = Change::Affinity { tid: 41, start_ticks: 341, cpus: "2".to_owned() };
+    // The journal takes the line about the intent, the kernel refuses, and the journal takes no more lines.
+    crate::cut_short::after(Some(4));
+    let error = guard.make(pin, Lasting::WhileHeld).unwrap_err();
+    let is_cut = crate::cut_short::ended();
+    crate::cut_short::after(None);
+    let is_refusal =
+        matches!(&error, Error::Access { source, .. } if source.kind() == ErrorKind::InvalidInput);
+    assert!(is_cut && is_refusal, "{error}");
+    assert_eq!(guard.actions.affinity[&41], "0-3");
 }
 
 #[test]
@@ -629,6 +681,30 @@ fn a_definition_that_others_changed_meanwhile_is_not_overwritten() {
         assert!(!under(root.path(), "/var/lib/exitless/domains").exists());
         assert!(restored(root.path(), Restore::default()).is_empty());
     }
+}
+
+#[test]
+fn a_definition_that_the_journal_has_no_room_for_leaves_nothing() {
+    let root = host();
+    fs::write(under(root.path(), "/domain.xml"), "old").unwrap();
+    let mut changes = changes(root.path());
+    // From here on the journal takes no line: the files have been written, and the command is next.
+    changes.actions.before_shown = |root| {
+        immutable(&under(root, PERSISTENT), true);
+    };
+    let defined = define_from("old", &mut changes);
+    let journal = under(root.path(), PERSISTENT);
+    if defined.is_ok() {
+        println!("not tested: only root can make a file immutable, and not on each file system");
+        return;
+    }
+    assert!(immutable(&journal, false));
+    let error = defined.unwrap_err();
+    assert!(matches!(error, Error::JournalWrite { .. }), "{error}");
+    assert!(changes.actions.ran.is_empty(), "{:?}", changes.actions.ran);
+    assert!(!under(root.path(), "/var/lib/exitless/domains").exists());
+    let again = restored(root.path(), Restore::default());
+    assert!(matches!(again[..], [Outcome::Already { .. }, Outcome::Already { .. }]), "{again:?}");
 }
 
 #[test]

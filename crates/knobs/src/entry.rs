@@ -153,6 +153,15 @@ impl Entry {
         needs || self.has_object_of(earlier)
     }
 
+    /// Tests whether the earlier change must wait for this one, which is open in the journal. `undone` has the changes that
+    /// are undone, but about which the journal took no line.
+    pub(crate) fn holds_up(&self, earlier: &Self, undone: &[u64]) -> bool {
+        // Once the earlier one is undone too, one of the same object looks like a change by others. A command may have
+        // to run again, with the file on which it rests.
+        let needs_line = matches!(self.change, Change::Command { .. }) || self.has_object_of(earlier);
+        self.rests_on(earlier) && (needs_line || !undone.contains(&self.id))
+    }
+
     /// Tests whether both changes are of the same object: undoing the later one leads back to the result of the earlier.
     pub(crate) fn has_object_of(&self, other: &Self) -> bool {
         match (&self.change, &other.change) {

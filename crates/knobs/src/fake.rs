@@ -16,11 +16,19 @@ pub(crate) struct Machine {
     pub(crate) affinity: BTreeMap<i32, String>,
     /// The CPU list that `set_affinity` refuses.
     pub(crate) refuses: Option<String>,
+    /// Runs, with the root, before a program shows its output.
+    pub(crate) before_shown: fn(&Path),
 }
 
 impl Machine {
     pub(crate) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), ran: Vec::new(), affinity: BTreeMap::new(), refuses: None }
+        Self {
+            root: root.to_owned(),
+            ran: Vec::new(),
+            affinity: BTreeMap::new(),
+            refuses: None,
+            before_shown: |_| {},
+        }
     }
 
     fn home(&self, module: &str) -> PathBuf {
@@ -83,6 +91,7 @@ impl Actions for Machine {
 
     fn shown(&self, command: &[String]) -> Result<Vec<u8>, Error> {
         assert_eq!(command, ["virsh", "dumpxml", "--inactive", "--security-info", "--domain", "web"]);
+        (self.before_shown)(&self.root);
         fs::read(under(&self.root, "/domain.xml")).map_err(|_| Self::fail("virsh dumpxml"))
     }
 

@@ -56,7 +56,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
         let mut changes = Vec::new();
         for entry in open(recorded.entries) {
             let outcome = settled_by_itself(root, &entry, how)
-                .or_else(|| waits_for_later(&changes, &entry))
+                .or_else(|| waits_for_later(&changes, &[], &entry))
                 .map_or_else(
                     || {
                         let then = before_later(&changes, &entry);
@@ -74,17 +74,21 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
     // Another process may have undone some while this one waited for the lock.
     let recorded = Journal::read(root)?;
     let mut changes = Vec::new();
+    let mut undone = Vec::new();
     let mut left = false;
     for entry in open(recorded.entries) {
         let outcome = settled_by_itself(root, &entry, how)
-            .or_else(|| waits_for_later(&changes, &entry))
+            .or_else(|| waits_for_later(&changes, &undone, &entry))
             .map_or_else(|| undo::undo_recorded(&journal, actions, &entry, how.force), Ok)
             .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
         let settled = outcome.settled().filter(|_| undo::forget(&entry, left));
         let outcome = match settled.map_or(Ok(()), |word| journal.undone(&entry, word)) {
             Ok(()) => outcome,
             // Continue with the others. The next restore finds this change already undone.
-            Err(error) => Outcome::Failed { why: told(&error) },
+            Err(error) => {
+                undone.push(entry.id);
+                Outcome::Failed { why: told(&error) }
+            }
         };
         left |= outcome.left();
         changes.push(RestoredChange { entry, outcome });
@@ -111,12 +115,12 @@ fn settled_by_itself(root: &Path, entry: &Entry, how: Restore) -> Option<Outcome
 
 /// The outcome of a change that must wait because a later one that depends on it stays: undoing it first would pull the state
 /// from under a process that still runs, or under the changes of others. Commands need not wait: they only generate files once
-/// more.
-fn waits_for_later(later: &[RestoredChange], entry: &Entry) -> Option<Outcome> {
+/// more. `undone` has the changes that are undone, but about which the journal took no line.
+fn waits_for_later(later: &[RestoredChange], undone: &[u64], entry: &Entry) -> Option<Outcome> {
     if matches!(entry.change, Change::Command { .. }) {
         return None;
     }
-    let stays = |later: &&RestoredChange| later.outcome.left() && later.entry.rests_on(entry);
+    let stays = |later: &&RestoredChange| later.outcome.left() && later.entry.holds_up(entry, undone);
     let later = later.iter().find(stays)?;
     let error = Error::RestedOn { id: entry.id, later: later.entry.id };
     Some(Outcome::Failed { why: told(&error) })
