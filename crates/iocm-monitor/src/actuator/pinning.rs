@@ -121,14 +121,16 @@ impl<A: Actions> Pinning<A> {
         self.back(|what| matches!(what, Pinned::Interrupt(number) if !kept.contains(number)))
     }
 
+    /// One that cannot be restored keeps none of the others. The first error is returned.
     fn back(&mut self, which: impl Fn(&Pinned) -> bool) -> Result<(), Error> {
         let found: Vec<Pinned> = self.held.keys().filter(|what| which(what)).cloned().collect();
+        let mut outcome = Ok(());
         for what in found {
             if let Some((_, Some(entry))) = self.held.remove(&what) {
-                self.changes.undo(&entry)?;
+                outcome = outcome.and(self.changes.undo(&entry).map(drop));
             }
         }
-        Ok(())
+        outcome
     }
 
     /// Stops managing a thread, for example one that others have moved. Its journal entries remain until the end.

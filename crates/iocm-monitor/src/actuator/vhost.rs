@@ -177,8 +177,13 @@ fn take(outcome: Result<(), Error>, told: &mut Vec<String>) -> Result<bool, Trou
     match outcome {
         Ok(()) => Ok(true),
         // The next search for VMs notices what others have changed, and leaves it to them. A thread whose CPUs could not
-        // be restored stays where it is.
-        Err(error @ (Error::ThreadGone { .. } | Error::ChangedSince { .. } | Error::ManyCpus { .. })) => {
+        // be restored stays where it is. So does what another exitless has changed since, until that is undone.
+        Err(
+            error @ (Error::ThreadGone { .. }
+            | Error::ChangedSince { .. }
+            | Error::RestedOn { .. }
+            | Error::ManyCpus { .. }),
+        ) => {
             told.push(error.to_string());
             Ok(false)
         }

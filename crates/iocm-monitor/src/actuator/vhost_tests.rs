@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Monitor, Settings};
 use host::fake::unpack;
-use knobs::{Change, Entry, Journal, Parameters, Restore, restore};
+use knobs::{Change, Changes, Entry, Journal, Lasting, Parameters, Restore, restore};
 use std::fmt::Write as _;
 use std::fs;
 
@@ -318,6 +318,36 @@ fn a_thread_that_others_move_between_two_looks_stops_nothing() {
     let told = go(2);
     assert!(told.len() == 1 && told[0].contains("others changed it"), "{told:?}");
     assert_eq!((cpus_of(root, 4004), cpus_of(root, 4001)), ("1".to_owned(), "0-1,3".to_owned()));
+}
+
+#[test]
+fn an_interrupt_that_another_exitless_moved_since_stops_nothing() {
+    let host = host(&[vm(4000, "web", false, "0-3")
+        + "== /sys/class/net/eth0/device/msi_irqs/41\nmsix\n== /proc/irq/41/smp_affinity_list\n0-3\n"]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    actuator.look().unwrap();
+    // No search for VMs during this test, however long it takes.
+    actuator.discovered = Some(Instant::now() + Duration::from_secs(3600));
+    let queue = actuator.numbers[&ThreadId { pid: 4000, tid: 4004 }];
+    let mut go = |to: WorkerCore| {
+        let wanted = Layout([(to, [queue].into())].into());
+        actuator.act(&[Action::Move { queue, to }], &wanted).unwrap()
+    };
+    let path = |number: u32| format!("/proc/irq/{number}/smp_affinity_list");
+    let interrupt = |number: u32| {
+        let text = fs::read_to_string(root.join(path(number).trim_start_matches('/'))).unwrap();
+        text.trim().to_owned()
+    };
+    assert_eq!(go(Some(3)), [""; 0]);
+    let places = || [interrupt(40), interrupt(41), cpus_of(root, 4004)];
+    assert_eq!(places(), ["3", "3", "3"]);
+    let mut others = Changes::begin(root, Kernel { root: root.to_owned() }, Vec::new()).unwrap();
+    let change = Change::Value { path: path(40), value: "1".to_owned() };
+    others.make(change, Lasting::UntilRestored).unwrap();
+    let told = go(None);
+    assert!(told.len() == 1 && told[0].contains("which rests on it"), "{told:?}");
+    assert_eq!(places(), ["1", "0-3", "0-3"]);
 }
 
 #[test]
