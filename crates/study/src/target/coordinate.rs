@@ -228,15 +228,11 @@ impl Session<'_> {
         let mut moved = reader.get_mut().now();
         loop {
             let received = receive(&mut reader, self.store, self.asked, self.past)?;
-            let now = reader.get_mut().now();
-            match received {
-                Received::Message(Message::Alive) if now.saturating_sub(moved) > patience.standstill => {
-                    let seconds = patience.standstill.as_secs();
-                    let why = format!("it was alive, but made no progress for {seconds} s");
-                    return Err(Ended::Broke(Broke::Link(why)));
-                }
-                Received::Message(Message::Alive) => {}
-                _ => moved = now,
+            let is_alive = matches!(received, Received::Message(Message::Alive));
+            if is_alive && reader.get_mut().now().saturating_sub(moved) > patience.standstill {
+                let seconds = patience.standstill.as_secs();
+                let why = format!("it was alive, but made no progress for {seconds} s");
+                return Err(Ended::Broke(Broke::Link(why)));
             }
             match received {
                 Received::Run(run) => {
@@ -275,6 +271,10 @@ impl Session<'_> {
                 }
                 // Handled above: `receive` returns runs as `Received::Run`.
                 Received::Message(Message::Run { .. } | Message::Alive) => {}
+            }
+            // Only now: the time of the events is the caller's.
+            if !is_alive {
+                moved = reader.get_mut().now();
             }
         }
     }

@@ -1,6 +1,9 @@
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::*;
 use crate::engine::{Phase, Sink as _};
@@ -42,9 +45,24 @@ enum Does {
     Starved,
 }
 
+/// A clock that goes only when a test lets time pass. Counts milliseconds.
+#[derive(Clone, Default)]
+struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn pass(&self, time: Duration) {
+        self.0.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+}
+
 struct Machine {
     script: VecDeque<Does>,
     asked: Vec<Request>,
+    clock: Clock,
 }
 
 fn slots() -> Vec<Slot> {
@@ -133,10 +151,12 @@ impl std::io::Read for Canned {
     }
 }
 
-/// Bytes to send once, and bytes to repeat after them.
+/// Bytes to send once, and bytes to repeat after them. Each time they are repeated, 5 ms pass.
 struct Endless {
     said: std::io::Cursor<Vec<u8>>,
     again: Vec<u8>,
+    clock: Clock,
+    made: Duration,
 }
 
 impl std::io::Read for Endless {
@@ -145,7 +165,7 @@ impl std::io::Read for Endless {
         if read > 0 {
             return Ok(read);
         }
-        std::thread::sleep(Duration::from_millis(5));
+        self.clock.pass(Duration::from_millis(5));
         self.said = std::io::Cursor::new(self.again.clone());
         Err(std::io::ErrorKind::WouldBlock.into())
     }
@@ -182,6 +202,10 @@ impl Connection for Starved {
 impl Connection for Endless {
     fn ask_to_stop(&mut self) {}
 
+    fn time(&self) -> Option<Duration> {
+        Some(self.clock.now() - self.made)
+    }
+
     fn end(self: Box<Self>) -> Option<String> {
         None
     }
@@ -189,6 +213,11 @@ impl Connection for Endless {
 
 impl Connection for Canned {
     fn ask_to_stop(&mut self) {}
+
+    fn time(&self) -> Option<Duration> {
+        // Its bytes are there at once, so no limit applies.
+        Some(Duration::ZERO)
+    }
 
     fn end(self: Box<Self>) -> Option<String> {
         Some("Connection reset by peer\n".to_owned())
@@ -198,6 +227,7 @@ impl Connection for Canned {
 impl Remote for Machine {
     fn connect(&mut self, request: &Request) -> Result<Box<dyn Connection>, RemoteError> {
         self.asked.push(request.clone());
+        let (clock, made) = (self.clock.clone(), self.clock.now());
         let other = Fingerprint { kernel_release: Some("9.9".to_owned()), ..Fingerprint::default() };
         let bytes = match self.script.pop_front() {
             Some(Does::Runs(runs)) => bytes(request, runs, Fingerprint::default()),
@@ -209,11 +239,11 @@ impl Remote for Machine {
                     Does::Busy => whole(&Message::Progress(progress(&slots()[1]))),
                     _ => Vec::new(),
                 };
-                return Ok(Box::new(Endless { said, again }));
+                return Ok(Box::new(Endless { said, again, clock, made }));
             }
             Some(Does::Greeting) => {
                 let said = std::io::Cursor::new(Vec::new());
-                return Ok(Box::new(Endless { said, again: b"Welcome\n".to_vec() }));
+                return Ok(Box::new(Endless { said, again: b"Welcome\n".to_vec(), clock, made }));
             }
             Some(Does::Elsewhere) => {
                 let slot = Slot { position: 99, ..slots().remove(0) };
@@ -235,17 +265,19 @@ impl Remote for Machine {
 }
 
 fn go(folder: &Path, script: &[Does]) -> (Coordinated, Machine, Vec<String>) {
-    go_until(folder, script, |_| false)
+    go_until(folder, script, &Clock::default(), |_| false)
 }
 
 /// Follows the script until an event after which the user ends it.
 fn go_until(
     folder: &Path,
     script: &[Does],
+    clock: &Clock,
     is_last: impl Fn(&Event<'_>) -> bool,
 ) -> (Coordinated, Machine, Vec<String>) {
     let mut store = Store::open(folder, &plan(), TEXT, "ssh://there", 5).unwrap();
-    let mut machine = Machine { script: script.iter().copied().collect(), asked: Vec::new() };
+    let script = script.iter().copied().collect();
+    let mut machine = Machine { script, asked: Vec::new(), clock: clock.clone() };
     let mut warnings = Vec::new();
     let patience = Patience { first_word: SOON, silence: SOON, standstill: 3 * SOON, last_word: 2 * SOON };
     let settings = Settings { study: "test", emulated: None, allow_unlike: false, patience };
@@ -308,12 +340,21 @@ fn a_link_that_falls_silent_or_stands_still_is_broken_off_and_made_again() {
 #[test]
 fn time_that_goes_by_between_two_reads_is_not_the_machines_silence() {
     let folder = tempfile::tempdir().unwrap();
-    let slow = |_: &Event<'_>| {
-        std::thread::sleep(2 * SOON);
+    let clock = Clock::default();
+    let (ended, waited) = (Cell::new(Duration::ZERO), Cell::new(Duration::ZERO));
+    // Each event takes longer than any limit of the messages.
+    let slow = |event: &Event<'_>| {
+        if let Event::Warning(_) = event {
+            waited.set(clock.now() - ended.get());
+        } else {
+            clock.pass(4 * SOON);
+            ended.set(clock.now());
+        }
         false
     };
-    let (_, _, warnings) = go_until(folder.path(), &[Does::Idle], slow);
+    let (_, _, warnings) = go_until(folder.path(), &[Does::Idle], &clock, slow);
     assert!(warnings[0].contains("made no progress"), "{warnings:?}");
+    assert!(waited.get() > 3 * SOON, "{:?} after the last event", waited.get());
 }
 
 #[test]
@@ -335,7 +376,8 @@ fn what_is_said_instead_of_a_stream_is_told() {
 fn a_machine_that_goes_on_after_the_request_to_stop_is_left_and_that_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let is_kept = |event: &Event<'_>| matches!(event, Event::Kept(_));
-    let (ended, machine, warnings) = go_until(folder.path(), &[Does::Busy, Does::Runs(99)], is_kept);
+    let (ended, machine, warnings) =
+        go_until(folder.path(), &[Does::Busy, Does::Runs(99)], &Clock::default(), is_kept);
     assert_eq!((ended.unwrap().enough, machine.asked.len()), (None, 1));
     assert!(warnings[0].contains("did not end within 0 s of the request to stop"), "{warnings:?}");
     assert_eq!(StudyFolder::open(folder.path()).unwrap().runs.len(), 1);
