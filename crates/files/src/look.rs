@@ -209,6 +209,13 @@ mod tests {
         all: Duration::from_secs(3600),
     };
 
+    /// For looks that end.
+    const LONG: Patience = Patience {
+        once: Duration::from_secs(3600),
+        user: Duration::from_secs(3600),
+        all: Duration::from_secs(3600),
+    };
+
     /// A fake `/proc` with one process for each of these users, numbered from 0.
     fn processes(users: &[u32]) -> tempfile::TempDir {
         let proc = tempfile::tempdir().unwrap();
@@ -286,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_look_that_fails_is_an_error_and_this_process_can_be_looked_into() {
-        static LOOKS: Looks = Looks::new(SHORT);
+        static LOOKS: Looks = Looks::new(LONG);
         let home = Path::new("/proc/self");
         let error = LOOKS.look(home, || panic!("as this test wants")).map(|()| 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Other);
