@@ -90,7 +90,7 @@ fn a_thread_that_sleeps_within_is_away_and_not_on_a_processor() {
     let mut slept = 0;
     for _ in 0..times {
         let before = sleeps();
-        // Longer than the wait for a CPU after it, also on a busy machine. Not through the C library, which uses another
+        // Much longer than the time until the thread leaves its CPU. Not through the C library, which uses another
         // system call.
         let time = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         // SAFETY: the time is valid, and the remaining time is not requested.
@@ -110,11 +110,11 @@ fn a_thread_that_sleeps_within_is_away_and_not_on_a_processor() {
     // The timer starts before the thread leaves its CPU, and the gap is longer on a busy machine. If this thread
     // replaced one that was in a traced system call, Linux 6.18 sometimes (1 of 1,000) produced no event for the
     // switch, not even in ftrace's buffer.
-    let seen = slept - slept / 10;
+    let seen = slept.saturating_sub(1);
     let least_ns = seen * 90_000_000;
     assert!(slept > times / 2, "the thread slept {slept} times");
-    assert!(row.away.times >= seen && row.away.away_ns >= least_ns, "{:?} of {slept}", row.away);
-    assert!(row.away.asleep_ns() > row.away.waited_ns, "{:?}", row.away);
+    // The wait for a CPU after each sleep, which is long on a busy machine, does not count.
+    assert!(row.away.times >= seen && row.away.asleep_ns() >= least_ns, "{:?} of {slept}", row.away);
     assert!(row.on_cpu_ns < row.handling_ns / 2, "{row:?}");
     let moment = &row.moments[0];
     assert!(moment.away.away_ns >= least_ns, "{moment:?}");
