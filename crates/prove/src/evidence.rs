@@ -50,7 +50,7 @@ impl Evidence {
             reason: mechanism.map(|mechanism| mechanism.reason().to_owned()),
             inhibit_events,
             exits_per_eoi: ArmPair::each(|arm| exits_per_eoi(recording, arm)),
-            checked: ArmPair::each(|arm| checked(recording, arm)),
+            checked: ArmPair::each(|arm| gravest(recording, arm).map(|check| check.verdict)),
             notes: notes(recording, |check| check.verdict != Agreement::Confirmed),
         }
     }
@@ -96,11 +96,12 @@ fn notes(recording: &Recording, is_one: impl Fn(&ArmEvidence) -> bool) -> Vec<St
     notes
 }
 
-fn checked(recording: &Recording, arm: Arm) -> Option<Agreement> {
-    let verdicts = || recording.arm_checks.iter().filter(|check| check.arm == arm).map(|check| check.verdict);
-    [Agreement::Contradicted, Agreement::Unknown, Agreement::Confirmed]
-        .into_iter()
-        .find(|&gravest| verdicts().any(|verdict| verdict == gravest))
+/// The first of an arm's checks with the gravest verdict.
+#[must_use]
+pub fn gravest(recording: &Recording, arm: Arm) -> Option<&ArmEvidence> {
+    [Agreement::Contradicted, Agreement::Unknown, Agreement::Confirmed].into_iter().find_map(|verdict| {
+        recording.arm_checks.iter().find(|check| check.arm == arm && check.verdict == verdict)
+    })
 }
 
 fn exits_per_eoi(recording: &Recording, arm: Arm) -> Option<f64> {

@@ -25,7 +25,7 @@ mod wording;
 pub use analyse::{NotAnalysed, analyse};
 pub use collect::{CollectError, Progress, collect};
 pub use difference::{Difference, MINIMUM_PAIRS, NoInterval, Pair, difference, p_value};
-pub use evidence::Evidence;
+pub use evidence::{Evidence, gravest};
 pub use outcome::{
     AtCost, Cost, Effect, ExitTotals, Judgement, MeasureOutcome, Method, OUTCOME_FORMAT, PerOperation, Proof,
     ReasonRow,

@@ -6,7 +6,7 @@ use probe::run::Arm;
 use probe::{Agreement, Arms};
 
 use super::Provoked;
-use prove::{ArmPair, CollectError, Plan, Recording, analyse, collect};
+use prove::{ArmPair, CollectError, Plan, Recording, analyse, collect, gravest};
 
 /// A few hundred IPIs and EOIs, which take less than a second on hardware.
 fn plan() -> Plan {
@@ -37,28 +37,17 @@ pub fn provoke() -> Provoked {
 }
 
 fn judge(recording: &Recording) -> Provoked {
-    let worst = |verdicts: &[Agreement]| {
-        let found = |wanted| verdicts.contains(&wanted);
-        if found(Agreement::Contradicted) {
-            Status::Inhibited
-        } else if found(Agreement::Confirmed) && !found(Agreement::Unknown) {
-            Status::Active
-        } else {
-            Status::Unknown
-        }
-    };
-    let on = recording.arm_checks.iter().filter(|check| check.arm == Arm::On);
-    let verdicts: Vec<Agreement> = on.clone().map(|check| check.verdict).collect();
     let (status, why) = match &recording.arms {
         Arms::OnlyOff { why } => (Status::Inhibited, Some(why.clone())),
-        Arms::Both { .. } | Arms::OnlyOn { .. } => match worst(&verdicts) {
-            Status::Active => (Status::Active, None),
-            status => {
-                let of = |verdict| on.clone().find(|check| check.verdict == verdict);
-                let worst = of(Agreement::Contradicted).or_else(|| of(Agreement::Unknown));
-                (status, worst.map(|check| check.note.clone()))
+        Arms::Both { .. } | Arms::OnlyOn { .. } => {
+            let gravest = gravest(recording, Arm::On);
+            let why = gravest.map(|check| check.note.clone());
+            match gravest.map(|check| check.verdict) {
+                Some(Agreement::Contradicted) => (Status::Inhibited, why),
+                Some(Agreement::Confirmed) => (Status::Active, None),
+                Some(Agreement::Unknown) | None => (Status::Unknown, why),
             }
-        },
+        }
     };
     let outcome = analyse(recording).ok();
     let evidence = outcome.as_ref().map(|outcome| outcome.evidence.exits_per_eoi);
