@@ -125,9 +125,7 @@ fn rows(off: &[&CountedRun], on: &[&CountedRun]) -> Vec<ReasonRow> {
             ReasonRow {
                 reason,
                 count,
-                per_operation: ArmPair::each(|arm| {
-                    count.of(arm).map(|count| share(count, each(arm).1.operations))
-                }),
+                per_operation: ArmPair::each(|arm| count.of(arm).map(|_| each(arm).1.rate(reason))),
                 handling: ArmPair::each(|arm| handling(each(arm).0, reason)),
                 change: both.then(|| RelativeChange::between(rate_off, rate_on)),
                 interval: interval([&side_off, &side_on], reason).filter(|_| both),

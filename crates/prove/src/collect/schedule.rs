@@ -100,8 +100,6 @@ pub(super) struct Schedule<'a, M> {
 struct Failed {
     arm: Arm,
     why: String,
-    /// In a counted run, after all timed ones.
-    counted: bool,
 }
 
 impl<'a, M: Machine> Schedule<'a, M> {
@@ -123,7 +121,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
             match self.timed_runs(measure) {
                 Ok(()) => timed.push(measure),
                 Err(failed) => {
-                    if let Err(why) = self.fail(measure, failed) {
+                    if let Err(why) = self.fail(measure, failed, false) {
                         let rest = &self.plan.measures[index as usize + 1..];
                         self.give_up(rest, measure, &why, false);
                         return self.runs;
@@ -142,12 +140,12 @@ impl<'a, M: Machine> Schedule<'a, M> {
         for (index, &measure) in (1..).zip(measures) {
             let counted = match &traced {
                 Ok(traced) => self.counted_runs(measure, *traced),
-                Err(why) => Err(Failed { arm: Arm::On, why: why.clone(), counted: true }),
+                Err(why) => Err(Failed { arm: Arm::On, why: why.clone() }),
             };
             if let Err(failed) = counted {
                 // A new machine has other threads, to which the tracepoints must be attached anew.
                 self.machine.stop();
-                if let Err(why) = self.fail(measure, failed) {
+                if let Err(why) = self.fail(measure, failed, true) {
                     return self.give_up(&measures[index..], measure, &why, true);
                 }
                 traced = self.machine.start();
@@ -155,9 +153,8 @@ impl<'a, M: Machine> Schedule<'a, M> {
         }
     }
 
-    /// Records the failure of a measure, and creates a new machine if needed.
-    fn fail(&mut self, measure: Measure, failed: Failed) -> Result<(), String> {
-        let Failed { arm, why, counted } = failed;
+    /// Records the failure of a measure, in a timed or `counted` run, and creates a new machine if needed.
+    fn fail(&mut self, measure: Measure, Failed { arm, why }: Failed, counted: bool) -> Result<(), String> {
         let failed = if counted { "its exits could not be counted" } else { "the measure failed" };
         tracing::warn!(%measure, ?arm, why, "{failed}; the next one follows");
         self.runs.failures.push(Failure { measure, arm, why, counted });
@@ -178,7 +175,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
             for (slot, arm) in (0..).zip(self.block()) {
                 self.announce(measure, arm, false);
                 let target = self.target(measure, 2 * block + slot / 2);
-                let failed = |why| Failed { arm, why, counted: false };
+                let failed = |why| Failed { arm, why };
                 self.machine.switch(arm).map_err(failed)?;
                 let began = Instant::now();
                 let run = self
@@ -210,8 +207,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
     fn counted_runs(&mut self, measure: Measure, traced: bool) -> Result<(), Failed> {
         self.arms.iter().rev().try_for_each(|&arm| {
             self.announce(measure, arm, true);
-            let failed = |why| Failed { arm, why, counted: true };
-            let counted = self.counted_run(measure, arm, traced).map_err(failed)?;
+            let counted = self.counted_run(measure, arm, traced).map_err(|why| Failed { arm, why })?;
             self.runs.counted.push(counted);
             self.position += 1;
             Ok(())
