@@ -322,10 +322,7 @@ impl<A: Actions> Drop for Changes<A> {
                 Ok(Outcome::ChangedSince { what }) => {
                     tracing::warn!("A temporary change stays, for others changed it since: {what}");
                 }
-                Err(error @ Error::JournalUndone { .. }) => tracing::warn!("{error}"),
-                Err(error) => {
-                    tracing::warn!("Change {} is left; run `exitless restore`: {error}", entry.id);
-                }
+                Err(error) => tracing::warn!("{}", entry.left_by(&error)),
                 Ok(_) => {}
             }
         }

@@ -1,6 +1,6 @@
 //! One change in the journal.
 
-use crate::{After, Before, Change, Owner, change};
+use crate::{After, Before, Change, Error, Owner, change};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -135,6 +135,16 @@ impl Entry {
     #[must_use]
     pub fn open(&self) -> bool {
         !matches!(self.progress, Progress::Undone { .. })
+    }
+
+    /// A line about the error with which undoing this change ended.
+    #[must_use]
+    pub fn left_by(&self, error: &Error) -> String {
+        match error {
+            // It says itself that the change is undone.
+            Error::JournalUndone { .. } => error.to_string(),
+            _ => format!("Change {} is left; run `exitless restore`: {error}", self.id),
+        }
     }
 
     /// Tests whether this change depends on the earlier one: its state before is the other's result, so this one must

@@ -152,8 +152,7 @@ impl<A: Actions> Pinning<A> {
                 Some(format!("Change {} stays, for others changed it since: {what}", entry.id))
             }
             Ok(_) => None,
-            Err(error @ Error::JournalUndone { .. }) => Some(error.to_string()),
-            Err(error) => Some(format!("Change {} is left; run `exitless restore`: {error}", entry.id)),
+            Err(error) => Some(entry.left_by(&error)),
         };
         self.changes.release().into_iter().filter_map(told).collect()
     }
