@@ -57,10 +57,9 @@ enum Line {
 
 #[derive(Debug, Arbitrary)]
 enum Change {
-    File { path: u8, content: Option<u8>, old: Option<u8>, missing: bool },
+    File { path: u8, content: u8, old: Option<u8>, missing: bool },
     Value { path: u8, value: u8, old: u8 },
     Load { module: u8, parameter: u8, old: Option<u8> },
-    Unload { module: u8, old: Option<u8> },
     Command { run: Option<u8>, undo: Option<u8> },
     Affinity { tid: i8, ticks: u8, cpus: u8, old: u8 },
 }
@@ -91,7 +90,7 @@ impl Change {
             |number: Option<u8>| number.map(|number| COMMANDS[usize::from(number) % COMMANDS.len()]);
         match *self {
             Self::File { path: at, content: new, .. } => {
-                json!({ "kind": "file", "path": path(at), "content": new.map(content) })
+                json!({ "kind": "file", "path": path(at), "content": content(new) })
             }
             Self::Value { path: at, value: new, .. } => {
                 json!({ "kind": "value", "path": path(at), "value": value(new) })
@@ -99,7 +98,6 @@ impl Change {
             Self::Load { module: name, parameter, .. } => {
                 json!({ "kind": "load", "module": module(name), "parameters": { "avic": value(parameter) } })
             }
-            Self::Unload { module: name, .. } => json!({ "kind": "unload", "module": module(name) }),
             Self::Command { run, undo } => {
                 json!({ "kind": "command", "run": command(run), "undo": command(undo) })
             }
@@ -120,9 +118,7 @@ impl Change {
                 json!({ "kind": "file", "file": old, "missing": missing })
             }
             Self::Value { old, .. } => json!({ "kind": "value", "value": value(old) }),
-            Self::Load { old, .. } | Self::Unload { old, .. } => {
-                json!({ "kind": "module", "parameters": old.map(parameters) })
-            }
+            Self::Load { old, .. } => json!({ "kind": "module", "parameters": old.map(parameters) }),
             Self::Command { .. } => json!({ "kind": "unknown" }),
             Self::Affinity { old, .. } => json!({ "kind": "affinity", "cpus": value(old) }),
         }

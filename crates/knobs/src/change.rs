@@ -13,13 +13,12 @@ pub type Parameters = BTreeMap<String, String>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Change {
-    /// Replaces a file's content atomically, or removes the file if there is no content. Creates missing
-    /// directories.
+    /// Replaces a file's content atomically. Creates missing directories.
     File {
         /// The file.
         path: String,
         /// The complete content.
-        content: Option<Content>,
+        content: Content,
     },
     /// Writes a value to a file of the kernel: sysfs, procfs or a control group.
     Value {
@@ -34,11 +33,6 @@ pub enum Change {
         module: String,
         /// The parameters to pass; the others come from modprobe.d and the kernel's command line.
         parameters: Parameters,
-    },
-    /// Removes a kernel module.
-    Unload {
-        /// The module's name as in `/sys/module`.
-        module: String,
     },
     /// Runs a program: one of those that exitless knows, or the script of a study's plan.
     ///
@@ -67,7 +61,7 @@ impl Change {
     #[must_use]
     pub fn volatile(&self) -> bool {
         match self {
-            Self::Value { .. } | Self::Load { .. } | Self::Unload { .. } | Self::Affinity { .. } => true,
+            Self::Value { .. } | Self::Load { .. } | Self::Affinity { .. } => true,
             Self::File { path, .. } => {
                 ["/run/", "/sys/", "/proc/", "/dev/"].iter().any(|place| path.starts_with(place))
             }
@@ -106,7 +100,6 @@ impl Change {
                 check_module(module)?;
                 check_parameters(parameters)
             }
-            Self::Unload { module } => check_module(module),
             Self::Command { run, undo } => {
                 [run, undo].into_iter().flatten().try_for_each(|words| match program::is_known(words) {
                     true => Ok(()),
@@ -198,7 +191,7 @@ pub enum Before {
         /// The value before the change.
         value: String,
     },
-    /// That of [`Change::Load`] and [`Change::Unload`].
+    /// That of [`Change::Load`].
     Module {
         /// The parameters; `None` if the module was not loaded.
         parameters: Option<Parameters>,
@@ -226,7 +219,7 @@ pub enum After {
         /// The value as the kernel prints it.
         value: String,
     },
-    /// That of [`Change::Load`] and [`Change::Unload`].
+    /// That of [`Change::Load`].
     Module {
         /// The parameters; `None` if the module is not loaded.
         parameters: Option<Parameters>,
@@ -252,7 +245,7 @@ mod tests {
         };
         assert!(command("xenpm set-scaling-governor 0 performance").volatile());
         assert!(!command("update-grub").volatile());
-        let file = |path: &str| Change::File { path: path.to_owned(), content: None };
+        let file = |path: &str| Change::File { path: path.to_owned(), content: "x".into() };
         assert!(file("/run/x").volatile() && !file("/etc/x").volatile());
     }
 

@@ -349,9 +349,7 @@ fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, 
             missing: file::missing_directories(root, path),
         },
         Change::Value { path, .. } => Before::Value { value: value::read(&file::path(root, path)?)? },
-        Change::Load { module, .. } | Change::Unload { module } => {
-            Before::Module { parameters: module::parameters(root, module) }
-        }
+        Change::Load { module, .. } => Before::Module { parameters: module::parameters(root, module) },
         Change::Command { undo, .. } => match undo::shown(actions, undo.as_deref()) {
             Some(Ok(sha256)) => Before::Shown { sha256 },
             // The program that shows it is missing, or does not know the object yet.
@@ -374,10 +372,9 @@ fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, 
 fn is_so(change: &Change, before: &Before) -> bool {
     match (change, before) {
         (Change::File { content, .. }, Before::File { file, .. }) => {
-            content.as_ref() == file.as_ref().map(|file| &file.content)
+            Some(content) == file.as_ref().map(|file| &file.content)
         }
         (Change::Value { value, .. }, Before::Value { value: old }) => value.trim() == old,
-        (Change::Unload { .. }, Before::Module { parameters }) => parameters.is_none(),
         (Change::Affinity { cpus, .. }, Before::Affinity { cpus: old }) => cpus == old,
         _ => false,
     }
@@ -385,16 +382,12 @@ fn is_so(change: &Change, before: &Before) -> bool {
 
 fn perform(root: &Path, actions: &mut impl Actions, entry: &Entry) -> Result<(), Error> {
     match (&entry.change, &entry.before) {
-        (Change::File { path, content }, Before::File { file: old, missing }) => match content {
-            Some(content) => {
-                file::make_directories(root, missing)?;
-                file::replace(&file::place(root, path)?, content, old.as_ref(), entry.id)
-            }
-            None => file::remove(&file::place(root, path)?),
-        },
+        (Change::File { path, content }, Before::File { file: old, missing }) => {
+            file::make_directories(root, missing)?;
+            file::replace(&file::place(root, path)?, content, old.as_ref(), entry.id)
+        }
         (Change::Value { path, value }, _) => value::write(&file::path(root, path)?, value),
         (Change::Load { module, parameters }, _) => module::reload(root, actions, module, parameters),
-        (Change::Unload { module }, _) => module::unload(root, actions, module),
         (Change::Command { run: Some(command), .. }, _) => module::run(root, actions, command),
         (Change::Affinity { tid, cpus, .. }, _) => actions.set_affinity(*tid, cpus),
         _ => Ok(()),
@@ -404,9 +397,7 @@ fn perform(root: &Path, actions: &mut impl Actions, entry: &Entry) -> Result<(),
 fn after(root: &Path, actions: &impl Actions, change: &Change) -> Result<After, Error> {
     Ok(match change {
         Change::Value { path, .. } => After::Value { value: value::read(&file::path(root, path)?)? },
-        Change::Load { module, .. } | Change::Unload { module } => {
-            After::Module { parameters: module::parameters(root, module) }
-        }
+        Change::Load { module, .. } => After::Module { parameters: module::parameters(root, module) },
         Change::Affinity { tid, .. } => After::Value { value: actions.affinity(*tid)? },
         Change::Command { undo, .. } => match undo::shown(actions, undo.as_deref()) {
             Some(sha256) => After::Shown { sha256: sha256? },

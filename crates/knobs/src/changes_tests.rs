@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn file(path: &str, content: &str) -> Change {
-    Change::File { path: path.to_owned(), content: Some(content.into()) }
+    Change::File { path: path.to_owned(), content: content.into() }
 }
 
 fn governor(value: &str) -> Change {
@@ -653,8 +653,8 @@ fn define_from(read: &str, changes: &mut Changes<Machine>) -> Result<(), Error> 
     let path = |when: &str| format!("/var/lib/exitless/domains/web.{when}.xml");
     let command = |when: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path(when)]);
     let steps = vec![
-        Change::File { path: path("before"), content: Some(read.into()) },
-        Change::File { path: path("after"), content: Some("new".into()) },
+        file(&path("before"), read),
+        file(&path("after"), "new"),
         Change::Command { run: command("after"), undo: command("before") },
     ];
     changes.make_together_from(read.as_bytes(), steps, Lasting::UntilRestored)

@@ -17,7 +17,7 @@ impl From<&str> for Content {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the content of a file, as text or as `hex`")]
 enum Written {
     Text(String),
     Hex { hex: String },

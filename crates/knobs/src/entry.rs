@@ -49,7 +49,7 @@ impl Intent {
             (&self.change, &self.before),
             (Change::File { .. }, Before::File { .. })
                 | (Change::Value { .. }, Before::Value { .. })
-                | (Change::Load { .. } | Change::Unload { .. }, Before::Module { .. })
+                | (Change::Load { .. }, Before::Module { .. })
                 | (Change::Affinity { .. }, Before::Affinity { .. })
                 | (Change::Command { .. }, Before::Unknown | Before::Shown { .. })
         );
@@ -177,10 +177,7 @@ impl Entry {
         match (&self.change, &other.change) {
             (Change::File { path, .. }, Change::File { path: other, .. })
             | (Change::Value { path, .. }, Change::Value { path: other, .. }) => path == other,
-            (
-                Change::Load { module, .. } | Change::Unload { module },
-                Change::Load { module: other, .. } | Change::Unload { module: other },
-            ) => module == other,
+            (Change::Load { module, .. }, Change::Load { module: other, .. }) => module == other,
             (Change::Affinity { tid, .. }, Change::Affinity { tid: other, .. }) => tid == other,
             (Change::Command { undo: Some(undo), .. }, Change::Command { undo: Some(other), .. }) => {
                 undo == other

@@ -2,6 +2,7 @@ use super::*;
 use crate::fake::Machine;
 use crate::{Outcome, Parameters, Progress, Restore, RestoredChange, restore};
 use proptest::prelude::*;
+use serde_json::json;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::LazyLock;
@@ -11,7 +12,7 @@ fn value(path: &str) -> Change {
 }
 
 fn file(path: &str) -> Change {
-    Change::File { path: path.to_owned(), content: Some("x".into()) }
+    Change::File { path: path.to_owned(), content: "x".into() }
 }
 
 fn intend(journal: &Journal, change: Change) -> Result<Entry, Error> {
@@ -25,7 +26,7 @@ fn before(change: &Change) -> Before {
     match change {
         Change::File { .. } => Before::File { file: None, missing: Vec::new() },
         Change::Value { .. } => Before::Value { value: "y".to_owned() },
-        Change::Load { .. } | Change::Unload { .. } => Before::Module { parameters: None },
+        Change::Load { .. } => Before::Module { parameters: None },
         Change::Affinity { .. } => Before::Affinity { cpus: "0".to_owned() },
         Change::Command { .. } => Before::Unknown,
     }
@@ -132,7 +133,7 @@ fn a_full_disk_lets_nothing_be_announced() {
 fn a_journal_without_open_changes_begins_anew_when_it_is_long() {
     let root = tempfile::tempdir().unwrap();
     let journal = Journal::open(root.path()).unwrap();
-    let long = Change::File { path: "/etc/a".to_owned(), content: Some("x".repeat(1 << 20).as_str().into()) };
+    let long = Change::File { path: "/etc/a".to_owned(), content: "x".repeat(1 << 20).as_str().into() };
     let first = intend(&journal, long).unwrap();
     let path = under(root.path(), PERSISTENT);
     intend(&journal, file("/etc/b")).unwrap();
@@ -150,7 +151,7 @@ fn long() -> (tempfile::TempDir, Journal) {
     let journal = Journal::open(root.path()).unwrap();
     let first = intend(&journal, file("/etc/a")).unwrap();
     journal.done(&first, &After::AsAsked).unwrap();
-    let long = Change::File { path: "/etc/b".to_owned(), content: Some("x".repeat(1 << 20).as_str().into()) };
+    let long = Change::File { path: "/etc/b".to_owned(), content: "x".repeat(1 << 20).as_str().into() };
     let second = intend(&journal, long).unwrap();
     journal.undone(&second, "undone").unwrap();
     (root, journal)
@@ -276,10 +277,10 @@ fn a_change_that_exitless_does_not_make_is_damage_and_is_not_undone() {
         Change::Command { run: words("sh -c id"), undo: None },
         Change::Value { path: "/etc/shadow".to_owned(), value: "x".to_owned() },
         Change::Value { path: "/sys/../etc/shadow".to_owned(), value: "x".to_owned() },
-        Change::File { path: "etc/a".to_owned(), content: None },
+        file("etc/a"),
         Change::Load { module: "-C/tmp".to_owned(), parameters: Parameters::new() },
         Change::Load { module: "kvm".to_owned(), parameters: parameters("-C") },
-        Change::Unload { module: "../x".to_owned() },
+        Change::Load { module: "../x".to_owned(), parameters: Parameters::new() },
         Change::Affinity { tid: -1, start_ticks: 0, cpus: "0".to_owned() },
     ];
     for change in forged {
@@ -296,6 +297,38 @@ fn a_change_that_exitless_does_not_make_is_damage_and_is_not_undone() {
         let restored = restore(root.path(), &mut machine, Restore::default()).unwrap();
         assert!(restored.changes.is_empty() && machine.ran.is_empty(), "{line:?}");
         assert!(restored.incomplete(), "{line:?}");
+    }
+}
+
+#[test]
+fn a_kind_of_change_that_is_no_longer_known_is_damage_that_names_it() {
+    for (change, before, expected) in [
+        (
+            json!({ "kind": "unload", "module": "kvm" }),
+            json!({ "kind": "module", "parameters": { "nested": "1" } }),
+            "unknown variant `unload`",
+        ),
+        (
+            json!({ "kind": "file", "path": "/etc/a", "content": null }),
+            json!({ "kind": "file", "file": null, "missing": [] }),
+            "expected the content of a file",
+        ),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let journal = Journal::open(root.path()).unwrap();
+        let owner = json!({ "pid": 1, "start_ticks": 1, "boot": "" });
+        let intent = json!({
+            "id": 1, "time": 0, "owner": owner, "command": [], "temporary": false,
+            "change": change, "before": before,
+        });
+        let line = json!({ "format": FORMAT, "intend": intent });
+        fs::write(under(root.path(), PERSISTENT), format!("{line}\n")).unwrap();
+        let known = intend(&journal, file("/etc/b")).unwrap();
+        let mut machine = Machine::new(root.path());
+        let restored = restore(root.path(), &mut machine, Restore::default()).unwrap();
+        let undone: Vec<u64> = restored.changes.iter().map(|one| one.entry.id).collect();
+        assert_eq!((undone, machine.ran), (vec![known.id], Vec::new()), "{line}");
+        assert!(restored.incomplete() && restored.damage[0].why.contains(expected), "{:?}", restored.damage);
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn examine_after(
                 _ => file::look(&place)?,
             };
             let now = now.as_ref().map(|file| &file.content);
-            let found = compare_files(path, now, content.as_ref(), old.as_ref());
+            let found = compare_files(path, now, content, old.as_ref());
             // The directory may be on a file system that is not mounted now.
             match found {
                 Outcome::ChangedSince { .. } if place.is_gone() => Ok(Outcome::ChangedSince {
@@ -114,7 +114,7 @@ pub(crate) fn examine_after(
             };
             Ok(compare(path, &now, old, entry.after()))
         }
-        (Change::Load { module, .. } | Change::Unload { module }, Before::Module { parameters: old }) => {
+        (Change::Load { module, .. }, Before::Module { parameters: old }) => {
             let now = match then {
                 Some(Before::Module { parameters }) => parameters.clone(),
                 _ => module::parameters(root, module),
@@ -187,7 +187,7 @@ pub(crate) fn undo_recorded(
 ) -> Result<Outcome, Error> {
     let root = journal.root();
     let found = match entry.change {
-        Change::Load { .. } | Change::Unload { .. } => Some(examine(root, actions, entry)?),
+        Change::Load { .. } => Some(examine(root, actions, entry)?),
         _ => None,
     };
     // Announce it: a module that was removed but not loaded again would otherwise look like a change by
@@ -242,13 +242,10 @@ pub(crate) fn undo(
         (Change::Value { path, .. }, Before::Value { value: old }) => {
             value::write_back(&file::path(root, path)?, old)?;
         }
-        (
-            change @ (Change::Load { module, .. } | Change::Unload { module }),
-            Before::Module { parameters: old },
-        ) => match old {
+        (Change::Load { module, parameters }, Before::Module { parameters: old }) => match old {
             None => module::unload(root, actions, module)?,
             Some(old) => {
-                let first = first_given(change, old, entry.after());
+                let first = first_given(parameters, old, entry.after());
                 module::give_back(root, actions, module, old, first)?;
             }
         },
@@ -259,16 +256,11 @@ pub(crate) fn undo(
     Ok(if needed { Outcome::Undone } else { found })
 }
 
-fn compare_files(
-    path: &str,
-    now: Option<&Content>,
-    new: Option<&Content>,
-    old: Option<&FileState>,
-) -> Outcome {
+fn compare_files(path: &str, now: Option<&Content>, new: &Content, old: Option<&FileState>) -> Outcome {
     let old = old.map(|old| &old.content);
     if now == old {
         Outcome::Already { why: format!("{path} is as it was") }
-    } else if now == new {
+    } else if now == Some(new) {
         Outcome::WouldUndo
     } else if now.is_none() {
         Outcome::ChangedSince { what: format!("{path} was removed") }
@@ -364,12 +356,10 @@ fn concerns(name: &str, old: Option<&Parameters>, entry: &Entry) -> bool {
 
 /// The parameters to pass in the first try to restore a module: those that the change passed, and those that had
 /// another value afterwards.
-fn first_given(change: &Change, old: &Parameters, after: Option<&After>) -> Parameters {
-    let differs = |name: &str, value: &str| match (change, after) {
-        (Change::Load { parameters, .. }, _) if parameters.contains_key(name) => true,
-        (Change::Load { .. }, Some(After::Module { parameters: Some(after) })) => {
-            after.get(name).is_some_and(|new| new != value)
-        }
+fn first_given(passed: &Parameters, old: &Parameters, after: Option<&After>) -> Parameters {
+    let differs = |name: &str, value: &str| match after {
+        _ if passed.contains_key(name) => true,
+        Some(After::Module { parameters: Some(after) }) => after.get(name).is_some_and(|new| new != value),
         _ => false,
     };
     let chosen = old.iter().filter(|(name, value)| differs(name, value));

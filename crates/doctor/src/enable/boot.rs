@@ -222,7 +222,7 @@ fn told(change: &WordChange) -> String {
 }
 
 fn file((path, text): (String, String)) -> Change {
-    Change::File { path, content: Some(Content(text.into_bytes())) }
+    Change::File { path, content: Content(text.into_bytes()) }
 }
 
 /// Runs the program after the files are changed, and again after they are restored.

@@ -82,7 +82,7 @@ pub(super) fn note(boot: &Boot, inspection: &Inspection, target: &Target) -> Opt
 }
 
 fn options(files: &Files, modprobe: &Modprobe, target: &Target, wish: Wish) -> Option<Step> {
-    let change = |(path, content)| Change::File { path, content: Some(Content(content)) };
+    let change = |(path, content)| Change::File { path, content: Content(content) };
     let changes: Vec<Change> = modprobe.changes().into_iter().map(change).collect();
     let blocked = |why: String, next: &str| Some(Standing::Blocked { why, next: next.to_owned() });
     let obstacle = match modprobe.unread() {

@@ -234,7 +234,7 @@ fn found(files: &Files, change: &Change) -> Option<(String, Option<Content>)> {
 }
 
 fn difference(found: &BTreeMap<String, Option<Content>>, change: &Change) -> Option<Difference> {
-    let Change::File { path, content: Some(Content(new)) } = change else { return None };
+    let Change::File { path, content: Content(new) } = change else { return None };
     let old = found.get(path).and_then(Option::as_ref).map(|Content(old)| old.as_slice());
     let was = if old.is_some() { format!("a{path}") } else { "/dev/null".to_owned() };
     let (old, new) = (old.unwrap_or_default(), String::from_utf8_lossy(new));

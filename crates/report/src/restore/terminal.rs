@@ -74,14 +74,12 @@ fn time(entry: &Entry) -> String {
 
 fn what(change: &Change) -> String {
     match change {
-        Change::File { path, content: Some(_) } => format!("{path} written"),
-        Change::File { path, content: None } => format!("{path} removed"),
+        Change::File { path, .. } => format!("{path} written"),
         Change::Value { path, value } => format!("{value} written to {path}"),
         Change::Load { module, parameters } => {
             let given: Vec<_> = parameters.iter().map(|(name, value)| format!(" {name}={value}")).collect();
             format!("{module} loaded{}{}", if given.is_empty() { "" } else { " with" }, given.concat())
         }
-        Change::Unload { module } => format!("{module} removed"),
         Change::Command { run: Some(words), .. } => format!("`{}` run", words.join(" ")),
         Change::Command { run: None, undo: Some(words) } => {
             format!("`{}` to be run after all is as it was", words.join(" "))

@@ -19,7 +19,7 @@ fn entry(change: Change) -> Entry {
 
 #[test]
 fn every_outcome_and_every_change_has_its_line() {
-    let file = || Change::File { path: "/etc/x".to_owned(), content: None };
+    let file = || Change::File { path: "/etc/x".to_owned(), content: "x\n".into() };
     let command = |run: Option<&str>, undo: Option<&str>| Change::Command {
         run: run.map(|word| vec![word.to_owned()]),
         undo: undo.map(|word| vec![word.to_owned()]),
@@ -28,6 +28,7 @@ fn every_outcome_and_every_change_has_its_line() {
         module: "kvm_amd".to_owned(),
         parameters: [("avic".to_owned(), "1".to_owned())].into(),
     };
+    let affinity = Change::Affinity { tid: 41, start_ticks: 341, cpus: "2-3".to_owned() };
     let value = Change::Value { path: "/sys/x".to_owned(), value: "1".to_owned() };
     let why = || "because".to_owned();
     let of = |entry, outcome| RestoredChange { entry, outcome };
@@ -38,7 +39,7 @@ fn every_outcome_and_every_change_has_its_line() {
             of(entry(value), Outcome::ChangedSince { what: "/sys/x is 2".to_owned() }),
             of(entry(command(Some("update-grub"), None)), Outcome::Already { why: why() }),
             of(entry(command(None, Some("update-grub"))), Outcome::Failed { why: why() }),
-            of(entry(Change::Unload { module: "kvm".to_owned() }), Outcome::Held { pid: 9 }),
+            of(entry(affinity), Outcome::Held { pid: 9 }),
             of(entry(command(Some("one"), Some("two"))), Outcome::Script { script: "two".to_owned() }),
         ],
         damage: vec![Damage {
@@ -52,7 +53,7 @@ fn every_outcome_and_every_change_has_its_line() {
     let document = crate::restore::json::restored(&outcomes);
     insta::assert_snapshot!("programs", serde_json::to_string_pretty(&document).unwrap());
     let recorded = Recorded { entries: vec![entry(file())], damage: Vec::new() };
-    let expected = "3 2023-11-14T22:13:20Z (begun): /etc/x removed\n  by exitless enable, process 7\n";
+    let expected = "3 2023-11-14T22:13:20Z (begun): /etc/x written\n  by exitless enable, process 7\n";
     assert_eq!(kept(&recorded, 80), expected);
     let document = crate::restore::json::kept(&recorded);
     insta::assert_snapshot!("programs-kept", serde_json::to_string_pretty(&document).unwrap());

@@ -47,7 +47,7 @@ pub(super) fn file(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Writ
         Err(knobs::Error::JournalWrite { .. }) => return beside(&path, old, bytes),
         Err(error) => return Err(error.into()),
     };
-    let change = Change::File { path: name.to_owned(), content: Some(Content(bytes.to_vec())) };
+    let change = Change::File { path: name.to_owned(), content: Content(bytes.to_vec()) };
     changes.make_from(Some(&Content(old.to_vec())), change, Lasting::UntilRestored)?;
     Ok(Written::Journalled)
 }
@@ -135,8 +135,8 @@ pub(super) fn domain(
     let [before, after] = ["before", "after"].map(|when| format!("{DOMAINS}/{name}.{when}.xml"));
     let define = |path: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path.to_owned()]);
     let steps = vec![
-        Change::File { path: before.clone(), content: Some(Content(old.bytes.clone())) },
-        Change::File { path: after.clone(), content: Some(Content(new)) },
+        Change::File { path: before.clone(), content: Content(old.bytes.clone()) },
+        Change::File { path: after.clone(), content: Content(new) },
         Change::Command { run: define(&after), undo: define(&before) },
     ];
     journal()?.make_together_from(&old.bytes, steps, Lasting::UntilRestored)?;
