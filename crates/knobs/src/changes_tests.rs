@@ -354,6 +354,26 @@ fn a_thread_that_got_an_old_number_is_not_touched() {
 }
 
 #[test]
+fn a_thread_that_has_ended_does_not_wait_for_the_one_that_got_its_number() {
+    let root = host();
+    let mut machine = Machine::new(root.path());
+    machine.affinity.insert(41, "0-3".to_owned());
+    let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
+    let pin = |start_ticks| Change::Affinity { tid: 41, start_ticks, cpus: "1".to_owned() };
+    let Made::Changed(entry) = guard.make(pin(341), Lasting::WhileHeld).unwrap() else {
+        panic!("nothing was changed");
+    };
+    let stat = text(root.path(), "/proc/41/stat").replace(" 341 ", " 999 ");
+    fs::write(under(root.path(), "/proc/41/stat"), stat).unwrap();
+    guard.actions.affinity.insert(41, "0-3".to_owned());
+    guard.make(pin(999), Lasting::WhileHeld).unwrap();
+    assert_eq!(guard.undo(&entry).unwrap(), Outcome::Already { why: "the thread has ended".to_owned() });
+    assert_eq!(guard.actions.affinity[&41], "1");
+    guard.release();
+    assert_eq!(guard.actions.affinity[&41], "0-3");
+}
+
+#[test]
 fn cpus_that_go_off_are_not_the_work_of_others() {
     // The CPUs given to a thread, the CPUs online at the end, the kernel's answer for the thread then, and the CPUs
     // after the release.

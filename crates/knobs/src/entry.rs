@@ -178,7 +178,10 @@ impl Entry {
             (Change::File { path, .. }, Change::File { path: other, .. })
             | (Change::Value { path, .. }, Change::Value { path: other, .. }) => path == other,
             (Change::Load { module, .. }, Change::Load { module: other, .. }) => module == other,
-            (Change::Affinity { tid, .. }, Change::Affinity { tid: other, .. }) => tid == other,
+            (
+                Change::Affinity { tid, start_ticks, .. },
+                Change::Affinity { tid: other, start_ticks: start, .. },
+            ) => (tid, start_ticks) == (other, start),
             (Change::Command { undo: Some(undo), .. }, Change::Command { undo: Some(other), .. }) => {
                 undo == other
             }
