@@ -2,6 +2,7 @@
 
 use crate::change::numbers;
 use crate::journal::Lock;
+use crate::present::{digest, present};
 use crate::undo::{self, Outcome};
 use crate::{
     Actions, After, Before, Change, Content, Entry, Error, Journal, Owner, Progress, file, module, value,
@@ -93,7 +94,7 @@ impl<A: Actions> Changes<A> {
         lasting: Lasting,
     ) -> Result<(), Error> {
         let lock = self.journal.lock()?;
-        let old = undo::digest(shown);
+        let old = digest(shown);
         let fits = |before: &Before| match before {
             Before::Shown { sha256 } => *sha256 == old,
             before => *before != Before::Unknown,
@@ -343,30 +344,15 @@ fn subject(change: &Change) -> String {
 
 /// The state before a change.
 fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, Error> {
-    Ok(match change {
-        Change::File { path, .. } => Before::File {
-            file: file::look(&file::place(root, path)?)?,
-            missing: file::missing_directories(root, path),
-        },
-        Change::Value { path, .. } => Before::Value { value: value::read(&file::path(root, path)?)? },
-        Change::Load { module, .. } => Before::Module { parameters: module::parameters(root, module) },
-        Change::Command { undo, .. } => match undo::shown(actions, undo.as_deref()) {
-            Some(Ok(sha256)) => Before::Shown { sha256 },
-            // The program that shows it is missing, or does not know the object yet.
-            Some(Err(_)) | None => Before::Unknown,
-        },
-        Change::Affinity { tid, start_ticks, .. } => {
-            if !crate::owner::is_thread(root, *tid, *start_ticks)? {
-                return Err(Error::ThreadGone { tid: *tid });
-            }
-            let cpus = actions.affinity(*tid)?;
-            // Undoing has to set them.
-            if numbers(&cpus).is_none() {
-                return Err(Error::ManyCpus { tid: *tid, cpus, limit: CpuSet::MAX_CPU });
-            }
-            Before::Affinity { cpus }
+    match (change, present(root, actions, change)) {
+        // The program that shows it is missing, or does not know the object yet.
+        (Change::Command { .. }, Err(_)) => Ok(Before::Unknown),
+        // Undoing has to set them.
+        (Change::Affinity { tid, .. }, Ok(Before::Affinity { cpus })) if numbers(&cpus).is_none() => {
+            Err(Error::ManyCpus { tid: *tid, cpus, limit: CpuSet::MAX_CPU })
         }
-    })
+        (_, found) => found,
+    }
 }
 
 fn is_so(change: &Change, before: &Before) -> bool {
@@ -394,16 +380,16 @@ fn perform(root: &Path, actions: &mut impl Actions, entry: &Entry) -> Result<(),
     }
 }
 
+/// The result of a change, read back. That of a file needs no look: it is what was asked for, or the change has failed.
 fn after(root: &Path, actions: &impl Actions, change: &Change) -> Result<After, Error> {
-    Ok(match change {
-        Change::Value { path, .. } => After::Value { value: value::read(&file::path(root, path)?)? },
-        Change::Load { module, .. } => After::Module { parameters: module::parameters(root, module) },
-        Change::Affinity { tid, .. } => After::Value { value: actions.affinity(*tid)? },
-        Change::Command { undo, .. } => match undo::shown(actions, undo.as_deref()) {
-            Some(sha256) => After::Shown { sha256: sha256? },
-            None => After::AsAsked,
-        },
-        Change::File { .. } => After::AsAsked,
+    if matches!(change, Change::File { .. }) {
+        return Ok(After::AsAsked);
+    }
+    Ok(match present(root, actions, change)? {
+        Before::Value { value } | Before::Affinity { cpus: value } => After::Value { value },
+        Before::Module { parameters } => After::Module { parameters },
+        Before::Shown { sha256 } => After::Shown { sha256 },
+        Before::File { .. } | Before::Unknown => After::AsAsked,
     })
 }
 

@@ -16,6 +16,7 @@ mod journal;
 mod kernel_install;
 mod module;
 mod owner;
+mod present;
 mod program;
 mod restore;
 mod undo;

@@ -2,11 +2,11 @@
 
 use crate::change::numbers;
 use crate::error::Error;
+use crate::present::present;
 use crate::{
     Actions, After, Before, Change, Content, Entry, FileState, Journal, Parameters, file, module, value,
 };
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 use std::path::Path;
 
 /// The result of an attempt to undo a change.
@@ -86,76 +86,56 @@ pub(crate) fn examine_after(
     then: Option<&Before>,
 ) -> Result<Outcome, Error> {
     let already = |why: &str| Ok(Outcome::Already { why: why.to_owned() });
-    match (&entry.change, &entry.before) {
-        (Change::File { path, content }, Before::File { file: old, .. }) => {
-            let place = file::place(root, path)?;
-            let now = match then {
-                Some(Before::File { file, .. }) => file.clone(),
-                _ => file::look(&place)?,
-            };
+    let now = match then {
+        // There is nothing to compare the present state with.
+        _ if entry.before == Before::Unknown => Ok(Before::Unknown),
+        Some(then) if *then != Before::Unknown => Ok(then.clone()),
+        _ => present(root, actions, &entry.change),
+    };
+    match (&entry.change, &entry.before, now) {
+        (Change::Value { path, .. }, ..) if !file::path(root, path)?.exists() => {
+            already("the kernel has the file no more")
+        }
+        (Change::Affinity { .. }, _, Err(Error::ThreadGone { .. })) => already("the thread has ended"),
+        (Change::Command { undo: None, .. }, ..) => already("it needs no undoing"),
+        (Change::Command { undo: Some(undo), .. }, Before::Shown { sha256: old }, now) => {
+            compare_shown(undo, now, old, entry.after())
+        }
+        (_, _, Err(error)) => Err(error),
+        (
+            Change::File { path, content },
+            Before::File { file: old, .. },
+            Ok(Before::File { file: now, .. }),
+        ) => {
             let now = now.as_ref().map(|file| &file.content);
-            let found = compare_files(path, now, content, old.as_ref());
-            // The directory may be on a file system that is not mounted now.
-            match found {
-                Outcome::ChangedSince { .. } if place.is_gone() => Ok(Outcome::ChangedSince {
-                    what: format!("{path} {GONE}; mount its file system, or forget the change with --force"),
-                }),
+            match compare_files(path, now, content, old.as_ref()) {
+                // The directory may be on a file system that is not mounted now.
+                Outcome::ChangedSince { .. } if file::place(root, path)?.is_gone() => {
+                    let next = "mount its file system, or forget the change with --force";
+                    Ok(Outcome::ChangedSince { what: format!("{path} {GONE}; {next}") })
+                }
                 found => Ok(found),
             }
         }
-        (Change::Value { path, .. }, Before::Value { value: old }) => {
-            let place = file::path(root, path)?;
-            if !place.exists() {
-                return already("the kernel has the file no more");
-            }
-            let now = match then {
-                Some(Before::Value { value }) => value.clone(),
-                _ => value::read(&place)?,
-            };
+        (Change::Value { path, .. }, Before::Value { value: old }, Ok(Before::Value { value: now })) => {
             Ok(compare(path, &now, old, entry.after()))
         }
-        (Change::Load { module, .. }, Before::Module { parameters: old }) => {
-            let now = match then {
-                Some(Before::Module { parameters }) => parameters.clone(),
-                _ => module::parameters(root, module),
-            };
-            Ok(compare_modules(module, now.as_ref(), old.as_ref(), entry))
-        }
-        (Change::Command { undo: None, .. }, _) => already("it needs no undoing"),
-        (Change::Affinity { tid, start_ticks, .. }, Before::Affinity { cpus: old }) => {
-            if !crate::owner::is_thread(root, *tid, *start_ticks)? {
-                return already("the thread has ended");
+        (
+            Change::Load { module, .. },
+            Before::Module { parameters: old },
+            Ok(Before::Module { parameters: now }),
+        ) => Ok(compare_modules(module, now.as_ref(), old.as_ref(), entry)),
+        (
+            Change::Affinity { tid, .. },
+            Before::Affinity { cpus: old },
+            Ok(Before::Affinity { cpus: now }),
+        ) => {
+            if now != *old && is_still(root, *tid, entry.after(), &now) {
+                return Ok(Outcome::WouldUndo);
             }
-            let now = match then {
-                Some(Before::Affinity { cpus }) => Ok(cpus.clone()),
-                _ => actions.affinity(*tid),
-            };
-            match now {
-                Ok(now) if now != *old && is_still(root, *tid, entry.after(), &now) => Ok(Outcome::WouldUndo),
-                Ok(now) => Ok(compare(&format!("the CPUs of thread {tid}"), &now, old, entry.after())),
-                Err(Error::ThreadGone { .. }) => already("the thread has ended"),
-                Err(error) => Err(error),
-            }
+            Ok(compare(&format!("the CPUs of thread {tid}"), &now, old, entry.after()))
         }
-        (Change::Command { undo: Some(undo), .. }, Before::Shown { sha256: old }) => {
-            let now = match then {
-                Some(Before::Shown { sha256 }) => Some(Ok(sha256.clone())),
-                _ => shown(actions, Some(undo)),
-            };
-            match (now, entry.after()) {
-                (Some(Ok(now)), _) if now == *old => already("it is as it was"),
-                // It is unknown whether the command ran, so assume that the state is ours.
-                (Some(Ok(_)) | None, None) => Ok(Outcome::WouldUndo),
-                (Some(Ok(now)), Some(After::Shown { sha256 })) if now == *sha256 => Ok(Outcome::WouldUndo),
-                (Some(Err(error)), _) if !matches!(error, Error::Command { .. }) => Err(error),
-                (Some(Err(gone)), _) => Ok(Outcome::ChangedSince { what: gone.to_string() }),
-                _ => {
-                    let what = format!("`{}` would replace what others made", undo.join(" "));
-                    Ok(Outcome::ChangedSince { what })
-                }
-            }
-        }
-        (Change::Command { undo: Some(undo), .. }, _)
+        (Change::Command { undo: Some(undo), .. }, ..)
             if crate::kernel_install::commands(root, undo).is_empty() =>
         {
             let what = "no installed kernel has a boot entry; mount the boot partition".to_owned();
@@ -163,18 +143,6 @@ pub(crate) fn examine_after(
         }
         _ => Ok(Outcome::WouldUndo),
     }
-}
-
-/// The digest of the state that `command` changes, as another program prints it; `None` if there is no such
-/// program.
-pub(crate) fn shown(actions: &impl Actions, command: Option<&[String]>) -> Option<Result<String, Error>> {
-    let show = crate::program::that_shows(command?)?;
-    Some(actions.shown(&show).map(|bytes| digest(&bytes)))
-}
-
-/// The SHA-256 of a program's output.
-pub(crate) fn digest(shown: &[u8]) -> String {
-    Sha256::digest(shown).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Undoes a change of the journal, and records there the undoing of modules. May be repeated after an
@@ -266,6 +234,31 @@ fn compare_files(path: &str, now: Option<&Content>, new: &Content, old: Option<&
         Outcome::ChangedSince { what: format!("{path} was removed") }
     } else {
         Outcome::ChangedSince { what: format!("{path} has other content") }
+    }
+}
+
+/// Compares what a program prints of the object of a command that `undo` undoes.
+fn compare_shown(
+    undo: &[String],
+    now: Result<Before, Error>,
+    old: &str,
+    after: Option<&After>,
+) -> Result<Outcome, Error> {
+    match (now, after) {
+        (Ok(Before::Shown { sha256: now }), _) if now == old => {
+            Ok(Outcome::Already { why: "it is as it was".to_owned() })
+        }
+        // It is unknown whether the command ran, so assume that the state is ours.
+        (Ok(_), None) => Ok(Outcome::WouldUndo),
+        (Ok(Before::Shown { sha256: now }), Some(After::Shown { sha256 })) if now == *sha256 => {
+            Ok(Outcome::WouldUndo)
+        }
+        (Err(gone @ Error::Command { .. }), _) => Ok(Outcome::ChangedSince { what: gone.to_string() }),
+        (Err(error), _) => Err(error),
+        _ => {
+            let what = format!("`{}` would replace what others made", undo.join(" "));
+            Ok(Outcome::ChangedSince { what })
+        }
     }
 }
 
