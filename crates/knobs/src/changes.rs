@@ -144,24 +144,12 @@ impl<A: Actions> Changes<A> {
         let who = (&self.owner, &self.command[..]);
         let mut entry = self.journal.intend(lock, who, temporary, change, before)?;
         let made = perform(&root, &mut self.actions, &entry)
-            .and_then(|()| after(&root, &self.actions, &entry.change));
-        let after = match made {
-            Ok(after) => after,
+            .and_then(|()| after(&root, &self.actions, &entry.change))
+            .and_then(|after| self.record_done(&entry, after, "it has to be taken back"));
+        match made {
+            Ok(after) => entry.progress = Progress::Done { after },
             Err(error) => return Err(self.take_back(&entry, error)),
-        };
-        if let Err(error) = self.journal.done(&entry, &after) {
-            let path = self.journal.path(&entry.change);
-            let outcome = match undo::undo(&root, &mut self.actions, &entry, true) {
-                Ok(_) => {
-                    self.undone.push(entry.id);
-                    "it was undone".to_owned()
-                }
-                Err(failure) => format!("and it could not be undone: {failure}"),
-            };
-            let Error::JournalWrite { source, .. } = error else { return Err(error) };
-            return Err(Error::JournalDone { path, outcome, source });
         }
-        entry.progress = Progress::Done { after };
         if temporary {
             self.held.push(entry.clone());
         }
@@ -202,14 +190,7 @@ impl<A: Actions> Changes<A> {
         let before = std::mem::replace(entry, Entry { progress: Progress::Undoing, change, ..entry.clone() });
         let made = perform(&root, &mut self.actions, entry)
             .and_then(|()| after(&root, &self.actions, &entry.change))
-            .and_then(|after| match self.journal.done(entry, &after) {
-                Ok(()) => Ok(after),
-                Err(Error::JournalWrite { path, source }) => {
-                    let outcome = "it will still be undone".to_owned();
-                    Err(Error::JournalDone { path, outcome, source })
-                }
-                Err(error) => Err(error),
-            });
+            .and_then(|after| self.record_done(entry, after, "it will still be undone"));
         match (&made, before.after()) {
             (Ok(after), _) => entry.progress = Progress::Done { after: after.clone() },
             // The value did not change: restore the old record, so that later changes by others are
@@ -279,6 +260,15 @@ impl<A: Actions> Changes<A> {
         Ok(outcome)
     }
 
+    /// Records the result of a change. `outcome` is what becomes of a change without this line.
+    fn record_done(&self, entry: &Entry, after: After, outcome: &'static str) -> Result<After, Error> {
+        match self.journal.done(entry, &after) {
+            Ok(()) => Ok(after),
+            Err(Error::JournalWrite { path, source }) => Err(Error::JournalDone { path, outcome, source }),
+            Err(error) => Err(error),
+        }
+    }
+
     fn record_undone(&mut self, entry: &Entry, how: &str) -> Result<(), Error> {
         let recorded = self.journal.undone(entry, how);
         if recorded.is_err() {
@@ -303,16 +293,13 @@ impl<A: Actions> Changes<A> {
     }
 
     fn take_back(&mut self, entry: &Entry, error: Error) -> Error {
-        let undone = undo::undo(self.journal.root(), &mut self.actions, entry, true)
-            .and_then(|_| self.record_undone(entry, "failed"));
-        match undone {
-            Ok(()) => error,
-            Err(undone @ Error::JournalUndone { .. }) => {
-                tracing::warn!("{undone}");
-                error
-            }
-            Err(failure) => Error::HalfMade { failure: failure.to_string(), source: Box::new(error) },
+        if let Err(failure) = undo::undo(self.journal.root(), &mut self.actions, entry, true) {
+            return Error::HalfMade { failure: failure.to_string(), source: Box::new(error) };
         }
+        if let Err(undone) = self.record_undone(entry, "failed") {
+            tracing::warn!("{undone}");
+        }
+        error
     }
 }
 

@@ -4,6 +4,7 @@ use crate::journal::{BEFORE_A_CHANGE, PERSISTENT, VOLATILE};
 use crate::{Restore, restore, under};
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn file(path: &str, content: &str) -> Change {
@@ -12,6 +13,10 @@ fn file(path: &str, content: &str) -> Change {
 
 fn governor(value: &str) -> Change {
     Change::Value { path: "/sys/governor".to_owned(), value: value.to_owned() }
+}
+
+fn pin(cpus: &str) -> Change {
+    Change::Affinity { tid: 41, start_ticks: 341, cpus: cpus.to_owned() }
 }
 
 fn load(name: &str, value: &str) -> Change {
@@ -117,6 +122,40 @@ fn a_journal_that_takes_no_line_keeps_no_directory() {
     }
 }
 
+/// The mode of the journal of what a boot undoes. One that others can write to is not used.
+fn volatile_mode(root: &Path, mode: u32) {
+    fs::set_permissions(under(root, VOLATILE), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_change_whose_result_the_journal_does_not_take_is_taken_back_or_half_made() {
+    for refuses in [None, Some("1".to_owned())] {
+        let root = host();
+        let mut guard = Changes::begin(root.path(), Machine::new(root.path()), Vec::new()).unwrap();
+        guard.actions.affinity.insert(41, "0-3".to_owned());
+        guard.make(pin("1"), Lasting::WhileHeld).unwrap();
+        // The change has been announced by then.
+        guard.actions.before_set = |root| volatile_mode(root, 0o622);
+        guard.actions.refuses.clone_from(&refuses);
+        let error = guard.make(pin("2"), Lasting::WhileHeld).unwrap_err();
+        match &error {
+            Error::JournalDone { .. } => assert!(refuses.is_none(), "{error}"),
+            Error::HalfMade { source, .. } => {
+                assert!(refuses.is_some() && matches!(**source, Error::JournalDone { .. }), "{source}");
+            }
+            _ => panic!("{error}"),
+        }
+        let now = if refuses.is_none() { "1" } else { "2" };
+        assert_eq!(guard.actions.affinity[&41], now);
+        guard.actions.before_set = |_| {};
+        guard.actions.refuses = None;
+        volatile_mode(root.path(), 0o600);
+        let restored = restore(root.path(), &mut guard.actions, Restore::default()).unwrap();
+        assert!(restored.changes.len() == 2 && !restored.incomplete(), "{restored:?}");
+        assert_eq!(guard.actions.affinity[&41], "0-3");
+    }
+}
+
 #[test]
 fn a_change_that_is_taken_back_fails_with_its_own_error() {
     let root = host();
@@ -124,10 +163,9 @@ fn a_change_that_is_taken_back_fails_with_its_own_error() {
     machine.affinity.insert(41, "0-3".to_owned());
     machine.refuses = Some("2".to_owned());
     let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
-    let pin = Change::Affinity { tid: 41, start_ticks: 341, cpus: "2".to_owned() };
     // The journal takes the line about the intent, the kernel refuses, and the journal takes no more lines.
     crate::cut_short::after(Some(4));
-    let error = guard.make(pin, Lasting::WhileHeld).unwrap_err();
+    let error = guard.make(pin("2"), Lasting::WhileHeld).unwrap_err();
     let is_cut = crate::cut_short::ended();
     crate::cut_short::after(None);
     let is_refusal =
@@ -389,8 +427,7 @@ fn cpus_that_go_off_are_not_the_work_of_others() {
         let mut machine = Machine::new(root.path());
         machine.affinity.insert(41, "0-3".to_owned());
         let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
-        let pin = Change::Affinity { tid: 41, start_ticks: 341, cpus: given.to_owned() };
-        guard.make(pin, Lasting::WhileHeld).unwrap();
+        guard.make(pin(given), Lasting::WhileHeld).unwrap();
         let file = under(root.path(), "/sys/devices/system/cpu/online");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, format!("{online}\n")).unwrap();
@@ -409,8 +446,7 @@ fn what_a_control_group_takes_from_a_thread_is_not_taken_for_its_pinning() {
         let mut machine = Machine::new(root.path());
         machine.affinity.insert(41, "0-3".to_owned());
         let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
-        let pin = Change::Affinity { tid: 41, start_ticks: 341, cpus: "1-2".to_owned() };
-        guard.make(pin, Lasting::WhileHeld).unwrap();
+        guard.make(pin("1-2"), Lasting::WhileHeld).unwrap();
         fs::write(under(root.path(), "/proc/41/cgroup"), "0::/machine/vcpu0\n").unwrap();
         // Its own group does not have the controller, so the group above decides.
         fs::create_dir_all(under(root.path(), "/sys/fs/cgroup/machine/vcpu0")).unwrap();
@@ -446,7 +482,6 @@ fn a_boot_that_cannot_be_read_has_undone_nothing() {
 
 #[test]
 fn who_may_read_a_file_is_left_to_others() {
-    use std::os::unix::fs::PermissionsExt as _;
     let root = host();
     drop(changes(root.path()).make(file("/etc/default/grub", "ours\n"), Lasting::UntilRestored).unwrap());
     let path = under(root.path(), "/etc/default/grub");
@@ -622,7 +657,6 @@ fn a_change_that_is_refused_the_second_time_is_as_the_first_left_it() {
     machine.affinity.insert(41, "0-3".to_owned());
     machine.refuses = Some("2".to_owned());
     let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
-    let pin = |cpus: &str| Change::Affinity { tid: 41, start_ticks: 341, cpus: cpus.to_owned() };
     let Made::Changed(mut entry) = guard.make(pin("1"), Lasting::WhileHeld).unwrap() else {
         panic!("nothing was changed");
     };
@@ -642,8 +676,7 @@ fn a_thread_that_could_not_get_its_cpus_back_is_not_moved() {
     let root = host();
     let mut guard = changes(root.path());
     guard.actions.affinity.insert(41, "0-1151".to_owned());
-    let pin = Change::Affinity { tid: 41, start_ticks: 341, cpus: "7".to_owned() };
-    let error = guard.make(pin, Lasting::WhileHeld).unwrap_err();
+    let error = guard.make(pin("7"), Lasting::WhileHeld).unwrap_err();
     assert!(matches!(error, Error::ManyCpus { tid: 41, .. }), "{error}");
     assert_eq!(guard.actions.affinity[&41], "0-1151");
     assert!(Journal::read(root.path()).unwrap().entries.is_empty());

@@ -30,12 +30,12 @@ pub enum Error {
         why: String,
     },
     /// The change was made, but the journal's line about it could not be written.
-    #[error("The journal {path} does not say that a change was made; {outcome}")]
+    #[error("The journal {path} does not say that a change was made; {outcome}; {}", next_step(source))]
     JournalDone {
         /// The journal.
         path: PathBuf,
-        /// The result of the change.
-        outcome: String,
+        /// What becomes of the change.
+        outcome: &'static str,
         /// The cause.
         #[source]
         source: io::Error,

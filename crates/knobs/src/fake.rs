@@ -16,6 +16,8 @@ pub(crate) struct Machine {
     pub(crate) affinity: BTreeMap<i32, String>,
     /// The CPU list that `set_affinity` refuses.
     pub(crate) refuses: Option<String>,
+    /// Runs, with the root, before a thread gets its CPUs.
+    pub(crate) before_set: fn(&Path),
     /// Runs, with the root, before a program shows its output.
     pub(crate) before_shown: fn(&Path),
 }
@@ -27,6 +29,7 @@ impl Machine {
             ran: Vec::new(),
             affinity: BTreeMap::new(),
             refuses: None,
+            before_set: |_| {},
             before_shown: |_| {},
         }
     }
@@ -100,6 +103,7 @@ impl Actions for Machine {
     }
 
     fn set_affinity(&mut self, tid: i32, cpus: &str) -> Result<(), Error> {
+        (self.before_set)(&self.root);
         cut_short::here().map_err(Error::access("set", "affinity"))?;
         if self.refuses.as_deref() == Some(cpus) {
             return Err(Error::access("set", "affinity")(std::io::ErrorKind::InvalidInput.into()));

@@ -110,7 +110,7 @@ impl Journal {
         })
     }
 
-    pub(crate) fn path(&self, change: &Change) -> PathBuf {
+    fn path(&self, change: &Change) -> PathBuf {
         under(&self.root, file_of(change))
     }
 
