@@ -187,6 +187,7 @@ impl<A: Actions> Changes<A> {
         self.journal.turn(&lock)?;
         // From here on any value counts as ours, so an interrupted change can still be undone.
         self.journal.undoing(entry)?;
+        self.undone.retain(|&id| id != entry.id);
         let before = std::mem::replace(entry, Entry { progress: Progress::Undoing, change, ..entry.clone() });
         let made = perform(&root, &mut self.actions, entry)
             .and_then(|()| after(&root, &self.actions, &entry.change))
@@ -247,10 +248,14 @@ impl<A: Actions> Changes<A> {
     /// Undoes a change, unless a later open one depends on it.
     fn undo_if_last(&mut self, _lock: &Lock, entry: &Entry, something_left: bool) -> Result<Outcome, Error> {
         let recorded = Journal::read(self.journal.root())?;
-        let later =
-            |later: &&Entry| later.open() && later.id > entry.id && later.holds_up(entry, &self.undone);
-        if let Some(later) = recorded.entries.iter().find(later) {
-            return Err(Error::RestedOn { id: entry.id, later: later.id });
+        for later in recorded.entries.iter().filter(|later| later.open() && later.id > entry.id) {
+            if !later.holds_up(entry, &self.undone) {
+                continue;
+            }
+            // Only its line may be missing, and the journal may take that by now.
+            if !self.undone.contains(&later.id) || self.record_undone(later, "undone").is_err() {
+                return Err(Error::RestedOn { id: entry.id, later: later.id });
+            }
         }
         let outcome = undo::undo_recorded(&self.journal, &mut self.actions, entry, false)?;
         if let Some(how) = outcome.settled().filter(|_| undo::forget(entry, something_left)) {
@@ -271,6 +276,7 @@ impl<A: Actions> Changes<A> {
 
     fn record_undone(&mut self, entry: &Entry, how: &str) -> Result<(), Error> {
         let recorded = self.journal.undone(entry, how);
+        self.undone.retain(|&id| id != entry.id);
         if recorded.is_err() {
             self.undone.push(entry.id);
         }

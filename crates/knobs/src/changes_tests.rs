@@ -90,6 +90,19 @@ fn a_journal_that_takes_no_line_keeps_nothing_from_being_undone() {
     assert!(matches!(again[..], [Outcome::Already { .. }]), "{again:?}");
 }
 
+/// What is said of each change when the process ends or, if they last, when they are restored.
+fn told_by_undoing(guard: &mut Changes<Machine>, lasting: Lasting) -> Vec<String> {
+    match lasting {
+        Lasting::WhileHeld => {
+            guard.release().into_iter().map(|(entry, outcome)| entry.left_by(&outcome.unwrap_err())).collect()
+        }
+        Lasting::UntilRestored => {
+            let outcomes = restored(guard.journal.root(), Restore::default());
+            outcomes.iter().map(|outcome| format!("{outcome:?}")).collect()
+        }
+    }
+}
+
 #[test]
 fn a_journal_that_takes_no_line_keeps_no_directory() {
     for lasting in [Lasting::WhileHeld, Lasting::UntilRestored] {
@@ -104,15 +117,7 @@ fn a_journal_that_takes_no_line_keeps_no_directory() {
             println!("not tested: only root can make a file immutable, and not on each file system");
             return;
         }
-        let told: Vec<String> = match lasting {
-            Lasting::WhileHeld => {
-                guard.release().into_iter().map(|(_, outcome)| outcome.unwrap_err().to_string()).collect()
-            }
-            Lasting::UntilRestored => {
-                let outcomes = restored(root.path(), Restore::default());
-                outcomes.iter().map(|outcome| format!("{outcome:?}")).collect()
-            }
-        };
+        let told = told_by_undoing(&mut guard, lasting);
         assert!(immutable(&journal, false));
         assert_eq!(told.len(), 2);
         assert!(told.iter().all(|told| told.contains("is undone, but the journal")), "{told:?}");
@@ -120,6 +125,77 @@ fn a_journal_that_takes_no_line_keeps_no_directory() {
         let again = restored(root.path(), Restore::default());
         assert!(matches!(again[..], [Outcome::Already { .. }, Outcome::Already { .. }]), "{again:?}");
     }
+}
+
+#[test]
+fn two_changes_of_a_file_wait_for_the_journal_and_then_go_back_to_the_first_content() {
+    for lasting in [Lasting::WhileHeld, Lasting::UntilRestored] {
+        let root = host();
+        let before = tree(root.path());
+        let mut guard = changes(root.path());
+        for content in ["first\n", "second\n"] {
+            guard.make(file("/etc/default/grub", content), lasting).unwrap();
+        }
+        let journal = under(root.path(), PERSISTENT);
+        if !immutable(&journal, true) {
+            println!("not tested: only root can make a file immutable, and not on each file system");
+            return;
+        }
+        let told = told_by_undoing(&mut guard, lasting);
+        assert!(immutable(&journal, false));
+        let [second, first] = &told[..] else { panic!("{told:?}") };
+        assert!(second.contains("Change 2 is undone, but the journal"), "{second}");
+        assert!(first.contains("Cannot undo change 1 before change 2"), "{first}");
+        // Without the line about the second change, its content would later look like one by others.
+        assert_eq!(text(root.path(), "/etc/default/grub"), "first\n");
+        let again = restored(root.path(), Restore::default());
+        assert!(matches!(again[..], [Outcome::Already { .. }, Outcome::Undone]), "{again:?}");
+        assert_eq!(tree(root.path()), before);
+    }
+}
+
+#[test]
+fn a_line_that_the_journal_did_not_take_is_written_before_an_earlier_change_is_undone() {
+    let root = host();
+    let mut guard = Changes::begin(root.path(), Machine::new(root.path()), Vec::new()).unwrap();
+    guard.actions.affinity.insert(41, "0-3".to_owned());
+    guard.actions.refuses = Some("2".to_owned());
+    guard.make(pin("1"), Lasting::WhileHeld).unwrap();
+    // The journal takes the line about the intent, the kernel refuses, and the journal does not take the line about that.
+    crate::cut_short::after(Some(4));
+    guard.make(pin("2"), Lasting::WhileHeld).unwrap_err();
+    crate::cut_short::after(None);
+    let open = Journal::read(root.path()).unwrap().entries.into_iter().filter(Entry::open);
+    assert_eq!(open.map(|entry| entry.id).collect::<Vec<_>>(), [1, 2]);
+    let released = guard.release();
+    assert!(matches!(released[..], [(_, Ok(Outcome::Undone))]), "{released:?}");
+    assert_eq!(guard.actions.affinity[&41], "0-3");
+    assert_eq!(restored(root.path(), Restore::default()), []);
+}
+
+#[test]
+fn a_change_that_is_made_again_after_it_was_undone_is_undone_again() {
+    let root = host();
+    let mut guard = changes(root.path());
+    let mut made = Vec::new();
+    for value in ["schedutil", "performance"] {
+        let Made::Changed(entry) = guard.make(governor(value), Lasting::WhileHeld).unwrap() else {
+            panic!("nothing was changed");
+        };
+        made.push(*entry);
+    }
+    let [first, second] = &mut made[..] else { panic!("not two changes") };
+    // The value is written, and the journal does not take the line about that.
+    crate::cut_short::after(Some(2));
+    guard.undo(second).unwrap_err();
+    crate::cut_short::after(None);
+    assert_eq!(text(root.path(), "/sys/governor"), "schedutil\n");
+    guard.make_again(second, governor("ondemand")).unwrap();
+    let early = guard.undo(first);
+    assert!(matches!(early, Err(Error::RestedOn { id: 1, later: 2 })), "{early:?}");
+    drop(guard);
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+    assert_eq!(restored(root.path(), Restore::default()), []);
 }
 
 /// The mode of the journal of what a boot undoes. One that others can write to is not used.
