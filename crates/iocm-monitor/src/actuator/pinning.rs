@@ -91,9 +91,12 @@ impl<A: Actions> Pinning<A> {
         match self.held.get_mut(&what) {
             Some((now, _)) if *now == cpus => return Ok(()),
             Some((now, Some(entry))) => {
-                self.changes.make_again(entry, change)?;
-                *now = cpus;
-                return Ok(());
+                let made = self.changes.make_again(entry, change);
+                // Without its line in the journal it is made all the same.
+                if matches!(made, Ok(()) | Err(Error::JournalDone { .. })) {
+                    *now = cpus;
+                }
+                return made;
             }
             _ => {}
         }

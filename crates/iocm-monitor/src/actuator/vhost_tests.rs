@@ -6,6 +6,15 @@ use host::fake::unpack;
 use knobs::{Change, Changes, Entry, Journal, Lasting, Parameters, Restore, restore};
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+/// The file with which a host loses its journal at the next change of a thread.
+const LOSES_JOURNAL: &str = "loses-journal";
+
+/// The mode of the journal. One that others can write to is not used.
+fn journal_mode(root: &Path, mode: u32) {
+    fs::set_permissions(root.join("run/exitless-journal/journal"), fs::Permissions::from_mode(mode)).unwrap();
+}
 
 /// A kernel that keeps the CPUs of threads in their `status` files.
 #[derive(Debug, Clone)]
@@ -43,6 +52,9 @@ impl Actions for Kernel {
     fn set_affinity(&mut self, tid: i32, cpus: &str) -> Result<(), Error> {
         let file = self.file(tid).ok_or(Error::ThreadGone { tid })?;
         fs::write(file, format!("Cpus_allowed_list:\t{cpus}\n")).unwrap();
+        if self.root.join(LOSES_JOURNAL).exists() {
+            journal_mode(&self.root, 0o622);
+        }
         Ok(())
     }
 }
@@ -318,6 +330,32 @@ fn a_thread_that_others_move_between_two_looks_stops_nothing() {
     let told = go(2);
     assert!(told.len() == 1 && told[0].contains("others changed it"), "{told:?}");
     assert_eq!((cpus_of(root, 4004), cpus_of(root, 4001)), ("1".to_owned(), "0-1,3".to_owned()));
+}
+
+#[test]
+fn a_thread_whose_move_is_not_in_the_journal_was_not_moved_by_others() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    actuator.look().unwrap();
+    let queue = actuator.numbers[&ThreadId { pid: 4000, tid: 4004 }];
+    let mut go = |core: u32| {
+        let wanted = Layout([(Some(core), [queue].into())].into());
+        actuator.act(&[Action::Move { queue, to: Some(core) }], &wanted)
+    };
+    assert_eq!(go(3).unwrap(), [""; 0]);
+    fs::write(root.join(LOSES_JOURNAL), "").unwrap();
+    let trouble = go(2).unwrap_err().to_string();
+    assert!(trouble.contains("does not say that a change was made; it will still be undone"), "{trouble}");
+    assert_eq!(cpus_of(root, 4001), "0-1,3");
+    fs::remove_file(root.join(LOSES_JOURNAL)).unwrap();
+    journal_mode(root, 0o600);
+    // Search for VMs at once.
+    actuator.discovered = None;
+    let seen = actuator.look().unwrap();
+    assert_eq!((seen.vms.len(), seen.notes), (1, Vec::new()));
+    assert_eq!(actuator.give_back(), [""; 0]);
+    assert_eq!([4001, 4002, 4004].map(|tid| cpus_of(root, tid)), ["0-3"; 3]);
 }
 
 #[test]
