@@ -1,32 +1,34 @@
 //! JSON for standard output, whose texts cannot control a terminal.
 
-use std::io::Write;
+use std::io::{Result, Write};
 
 use exits::JsonEscaper;
 use serde::Serialize;
 
-/// Writes a document in one line.
-pub(crate) fn write(out: impl Write, document: &(impl ?Sized + Serialize)) -> serde_json::Result<()> {
-    serde_json::to_writer(JsonEscaper(out), document)
+/// Writes a document in one line, and ends the line.
+pub(crate) fn write(mut out: impl Write, document: &(impl ?Sized + Serialize)) -> Result<()> {
+    serde_json::to_writer(JsonEscaper(&mut out), document)?;
+    writeln!(out)
 }
 
-/// Writes a document with indented lines.
+/// Writes a document with indented lines, and ends the last one.
 #[expect(clippy::disallowed_methods, reason = "the writer escapes")]
-pub(crate) fn write_pretty(out: impl Write, document: &(impl ?Sized + Serialize)) -> serde_json::Result<()> {
-    serde_json::to_writer_pretty(JsonEscaper(out), document)
-}
-
-/// A document in one line.
-pub(crate) fn line(document: &(impl ?Sized + Serialize)) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    write(&mut bytes, document)?;
-    Ok(String::from_utf8(bytes)?)
+pub(crate) fn write_pretty(mut out: impl Write, document: &(impl ?Sized + Serialize)) -> Result<()> {
+    serde_json::to_writer_pretty(JsonEscaper(&mut out), document)?;
+    writeln!(out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+    use std::io::ErrorKind;
+
+    fn line(document: &Value) -> String {
+        let mut bytes = Vec::new();
+        write(&mut bytes, document).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
 
     fn pretty(document: &Value) -> String {
         let mut bytes = Vec::new();
@@ -37,7 +39,7 @@ mod tests {
     #[test]
     fn names_cannot_control_a_terminal_and_are_the_same_to_a_parser() {
         let document = json!({ "a\u{9b}2J": ["\u{7f}\u{202e}ä\n\"\u{1b}", "\u{feff}"], "b\u{2028}": null });
-        for text in [line(&document).unwrap(), pretty(&document)] {
+        for text in [line(&document), pretty(&document)] {
             assert!(!text.contains(|one: char| one != '\n' && exits::is_harmful(one)), "{text:?}");
             assert!(text.contains("a\\u009b2J") && text.contains('ä'), "{text}");
             assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), document);
@@ -47,7 +49,24 @@ mod tests {
     #[test]
     fn other_documents_are_written_as_usual() {
         let document = json!({ "a": [1, 2.5, "x\ty", [], {}, { "b": true }], "c": { "d": null } });
-        assert_eq!(line(&document).unwrap(), document.to_string());
-        assert_eq!(pretty(&document), serde_json::to_string_pretty(&document).unwrap());
+        assert_eq!(line(&document), format!("{document}\n"));
+        assert_eq!(pretty(&document), serde_json::to_string_pretty(&document).unwrap() + "\n");
+    }
+
+    #[test]
+    fn the_kind_of_an_error_of_the_output_is_kept() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _bytes: &[u8]) -> Result<usize> {
+                Err(ErrorKind::BrokenPipe.into())
+            }
+
+            fn flush(&mut self) -> Result<()> {
+                Ok(())
+            }
+        }
+        for written in [write(Closed, &json!({})), write_pretty(Closed, &json!({}))] {
+            assert_eq!(written.unwrap_err().kind(), ErrorKind::BrokenPipe);
+        }
     }
 }

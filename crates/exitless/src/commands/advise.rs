@@ -283,7 +283,6 @@ fn print(
             }
             None => crate::json::write_pretty(&mut out, &document)?,
         }
-        writeln!(out)?;
         return Ok(out.flush()?);
     }
     let view = AdviceView { width: console::width(), colour: console::colour(), top: arguments.top };

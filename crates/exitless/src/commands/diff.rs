@@ -188,7 +188,6 @@ fn print(compared: &Compared<'_>, arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
         crate::json::write_pretty(&mut out, &report::comparison::json(compared))?;
-        writeln!(out)?;
     } else if arguments.csv {
         // CSV has no room for doubts.
         report::comparison::doubts(compared).iter().for_each(|doubt| tracing::warn!("{doubt}"));

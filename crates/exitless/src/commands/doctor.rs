@@ -52,7 +52,6 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     if arguments.json {
         let subject = arguments.root.display().to_string();
         crate::json::write_pretty(&mut out, &report::examination::json(&subject, &examination, &warnings))?;
-        writeln!(out)?;
     } else {
         let view = FindingsView { width: console::width(), colour: console::colour(), passes: true, verbose };
         out.write_all(report::examination::terminal(&host, &examination, view).as_bytes())?;

@@ -60,7 +60,6 @@ pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     if arguments.json {
         let document = report::enable::json(&plan, refused.as_deref(), applied.as_ref());
         crate::json::write_pretty(&mut out, &document)?;
-        writeln!(out)?;
     } else {
         let width = console::width();
         let text = match &applied {

@@ -215,7 +215,6 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if json {
         crate::json::write_pretty(&mut out, &listed)?;
-        writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
     for lab in &listed {
@@ -254,7 +253,6 @@ fn list_kernels(json: bool) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if json {
         crate::json::write_pretty(&mut out, &listed)?;
-        writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
     for kernel in &listed {

@@ -100,7 +100,6 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if json {
         crate::json::write(&mut out, &outcome)?;
-        writeln!(out)?;
     } else {
         out.write_all(report::load::terminal(&outcome).as_bytes())?;
     }

@@ -187,7 +187,6 @@ fn print(recordings: &Recordings, prediction: &Prediction, json: bool) -> anyhow
     let mut out = BufWriter::new(std::io::stdout().lock());
     if json {
         crate::json::write_pretty(&mut out, &report::prediction::json(recordings, prediction))?;
-        writeln!(out)?;
     } else {
         let text = report::prediction::terminal(recordings, prediction, console::width(), console::colour());
         out.write_all(text.as_bytes())?;

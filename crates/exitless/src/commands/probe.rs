@@ -51,7 +51,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         crate::json::write(&mut out, &serde_json::json!({ "result": outcome, "recording": recording }))?;
-        writeln!(out)?;
     } else {
         out.write_all(report::probe::terminal(&outcome, &recording, console::width()).as_bytes())?;
     }

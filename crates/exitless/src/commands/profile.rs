@@ -221,7 +221,6 @@ fn print(hot: &Hot, selection: &Selection, arguments: &Arguments) -> anyhow::Res
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
         crate::json::write_pretty(&mut out, &report::hot_spots::json(&hot.name, &hot.recording, &summary))?;
-        writeln!(out)?;
         return Ok(out.flush()?);
     }
     let view = HotSpotsView {

@@ -251,7 +251,6 @@ fn print(outcome: &Proof, folder: &Path, json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
         crate::json::write_pretty(&mut out, outcome)?;
-        writeln!(out)?;
     } else {
         out.write_all(report::prove::terminal(outcome, console::width(), console::colour()).as_bytes())?;
     }

@@ -7,7 +7,6 @@ mod xen;
 use ::exits::counted;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -209,9 +208,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
     if json {
-        let mut out = std::io::stdout().lock();
-        crate::json::write_pretty(&mut out, recorded)?;
-        writeln!(out)?;
+        crate::json::write_pretty(std::io::stdout().lock(), recorded)?;
     } else {
         let Recorded { file, seconds, exits, not_written, bytes, losses, .. } = recorded;
         let lost = losses.lost_exits + not_written;

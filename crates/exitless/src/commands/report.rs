@@ -85,7 +85,6 @@ fn print(recordings: &Recordings, table: &Table, arguments: &Arguments) -> anyho
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
         crate::json::write_pretty(&mut out, &report::profile::json(recordings, table))?;
-        writeln!(out)?;
     } else if arguments.csv {
         warn_of_doubts(recordings);
         out.write_all(report::profile::csv(&recordings.profile, table).as_bytes())?;

@@ -46,7 +46,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let restored = knobs::restore(root, &mut RunningHost, how)?;
     if arguments.json {
         crate::json::write_pretty(&mut out, &report::restore::json::restored(&restored))?;
-        writeln!(out)?;
     } else {
         out.write_all(report::restore::terminal::restored(&restored, width).as_bytes())?;
     }
@@ -59,7 +58,6 @@ fn list(root: &Path, json: bool, width: usize, out: &mut impl Write) -> anyhow::
     let recorded = Journal::read(root)?;
     if json {
         crate::json::write_pretty(&mut *out, &report::restore::json::kept(&recorded))?;
-        writeln!(out)?;
     } else {
         out.write_all(report::restore::terminal::kept(&recorded, width).as_bytes())?;
     }

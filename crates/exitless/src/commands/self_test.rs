@@ -31,7 +31,6 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let mut out = std::io::stdout().lock();
     if arguments.json {
         crate::json::write_pretty(&mut out, &report::readiness::json(&readiness, &program))?;
-        writeln!(out)?;
     } else {
         let (width, colour) = (console::width(), console::colour());
         out.write_all(report::readiness::terminal(&readiness, &program, width, colour, verbose).as_bytes())?;

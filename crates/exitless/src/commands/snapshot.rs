@@ -1,7 +1,7 @@
 //! `exitless snapshot`: all facts by which a host is judged, in one archive.
 
 use exits::counted;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -58,9 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("Could not write {name}; choose another place"))?;
     }
     if arguments.json {
-        let mut out = std::io::stdout().lock();
-        crate::json::write_pretty(&mut out, snapshot.manifest())?;
-        writeln!(out)?;
+        crate::json::write_pretty(std::io::stdout().lock(), snapshot.manifest())?;
     } else {
         tell(&arguments.output, snapshot.manifest());
     }

@@ -179,7 +179,6 @@ fn print(
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
         crate::json::write(&mut out, &report::counting::json(recordings, table, cost))?;
-        writeln!(out)?;
     } else {
         let text = report::profile::terminal(recordings, table, console::width(), console::colour());
         out.write_all(text.as_bytes())?;

@@ -72,7 +72,6 @@ fn print(
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
         crate::json::write(&mut out, &report::timeline::json(recordings, rows, grouping))?;
-        writeln!(out)?;
     } else if arguments.csv {
         warn_of_doubts(recordings);
         out.write_all(report::timeline::csv(&recordings.profile, rows).as_bytes())?;

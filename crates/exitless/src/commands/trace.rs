@@ -14,7 +14,6 @@ use clap::Args;
 use live::Tracefs;
 use live::trace::{EventKind, Item, Options, Tracer, UnknownEventKind};
 use report::trace::{json, terminal};
-use serde::Serialize;
 
 use super::quantity;
 use crate::{console, interrupt};
@@ -128,17 +127,11 @@ impl<W: Write> Output<W> {
             match (&mut self.lines, item) {
                 (Some(lines), Item::Event(event)) => self.out.write_all(lines.event(event).as_bytes())?,
                 (Some(lines), Item::Lost(loss)) => self.out.write_all(lines.lost(loss).as_bytes())?,
-                (None, Item::Event(event)) => self.json(&json::event(event))?,
-                (None, Item::Lost(loss)) => self.json(&json::loss(loss))?,
+                (None, Item::Event(event)) => crate::json::write(&mut self.out, &json::event(event))?,
+                (None, Item::Lost(loss)) => crate::json::write(&mut self.out, &json::loss(loss))?,
             }
         }
         Ok(self.out.flush()?)
-    }
-
-    fn json(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
-        // Not written by serde_json, whose errors hide that the reader closed the pipe.
-        let text = crate::json::line(line)?;
-        Ok(writeln!(self.out, "{text}")?)
     }
 }
 

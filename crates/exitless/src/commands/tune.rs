@@ -115,7 +115,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         crate::json::write_pretty(&mut out, &tuning)?;
-        writeln!(out)?;
     } else {
         out.write_all(report::tuning::terminal(&tuning, console::width()).as_bytes())?;
         eprintln!("The report: {}", folder.join(REPORT).display());
@@ -139,7 +138,6 @@ fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
         let advised = &plan.rules.advised;
         let document = serde_json::json!({ "before": before, "steps": steps, "advised": advised });
         crate::json::write_pretty(&mut out, &document)?;
-        writeln!(out)?;
     } else {
         out.write_all(report::tuning::steps(plan, &steps, &before, console::width()).as_bytes())?;
     }

@@ -57,7 +57,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         crate::json::write_pretty(&mut out, &seen)?;
-        writeln!(out)?;
     } else {
         let text = report::verify::terminal(&seen, console::width(), console::colour());
         out.write_all(text.as_bytes())?;

@@ -43,7 +43,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         crate::json::write_pretty(&mut out, &report::vms::json(&running))?;
-        writeln!(out)?;
     } else {
         let text = report::vms::terminal(&running, console::width(), console::colour());
         out.write_all(text.as_bytes())?;

@@ -63,7 +63,6 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         crate::json::write_pretty(&mut out, &listed)?;
-        writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
     for Listed { name, title, suite } in listed {
@@ -77,7 +76,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.schema {
         crate::json::write_pretty(&mut out, &schema())?;
-        writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
     let given = Given::find(arguments.plan.as_deref().unwrap_or_default())?;
@@ -90,7 +88,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Err(bad) if arguments.json => {
             let checked = Checked { plan: None, problems: bad.problems, forecast: None };
             crate::json::write_pretty(&mut out, &checked)?;
-            writeln!(out)?;
             return Ok(ExitCode::from(status::USAGE));
         }
         Err(bad) => return Err(bad.into()),
@@ -102,7 +99,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         let checked = Checked { plan: Some(plan.name), problems: Vec::new(), forecast: Some(forecast) };
         crate::json::write_pretty(&mut out, &checked)?;
-        writeln!(out)?;
     } else {
         write(&mut out, &plan, &forecast)?;
     }

@@ -59,7 +59,6 @@ fn print(difference: &StudyDifference, arguments: &Arguments) -> anyhow::Result<
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
         crate::json::write_pretty(&mut out, difference)?;
-        writeln!(out)?;
     } else {
         out.write_all(report::study::difference::terminal(difference, console::width()).as_bytes())?;
     }

@@ -95,7 +95,6 @@ fn print(findings: &Findings, arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
         crate::json::write_pretty(&mut out, findings)?;
-        writeln!(out)?;
     } else if arguments.csv {
         // CSV has no room for warnings.
         findings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));

@@ -141,7 +141,6 @@ fn print(summary: &Summary, json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
         crate::json::write_pretty(&mut out, summary)?;
-        writeln!(out)?;
         return Ok(());
     }
     let folder = summary.folder.display();

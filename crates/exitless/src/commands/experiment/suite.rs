@@ -142,7 +142,6 @@ fn show(suite: &Suite, text: &str, folder: &Path, allow_unlike: bool, json: bool
     let mut out = std::io::stdout().lock();
     if json {
         crate::json::write_pretty(&mut out, &outcome)?;
-        writeln!(out)?;
     } else {
         out.write_all(report::suite::terminal(&outcome, console::width()).as_bytes())?;
         eprintln!("The page: {}", folder.join(PAGE).display());
@@ -200,7 +199,6 @@ pub(super) fn check(suite: &Suite, json: bool) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if json {
         crate::json::write_pretty(&mut out, &serde_json::json!({ "suite": suite.name, "studies": studies }))?;
-        writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(out, "{}: {}", suite.name, suite.title)?;

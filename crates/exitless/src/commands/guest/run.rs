@@ -99,9 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let tried = tried(guests, arguments, &stop)?;
     if arguments.json {
-        let mut out = std::io::stdout().lock();
-        crate::json::write_pretty(&mut out, &tried)?;
-        writeln!(out)?;
+        crate::json::write_pretty(std::io::stdout().lock(), &tried)?;
     } else {
         show(&tried)?;
     }

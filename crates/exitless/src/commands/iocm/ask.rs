@@ -50,7 +50,6 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         crate::json::write_pretty(&mut out, &entries)?;
-        writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
     for entry in &entries {
@@ -84,7 +83,6 @@ pub(crate) fn get(arguments: &GetArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         let all: Value = Value::Object(all.into_iter().collect());
         crate::json::write_pretty(&mut out, &all)?;
-        writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
     let is_alone = |value: &Value| arguments.paths.len() == 1 && !value.is_object();
@@ -245,7 +243,6 @@ pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
                 let rates = Rates::between(&before, &now);
                 if arguments.json {
                     crate::json::write(&mut out, &rates)?;
-                    writeln!(out)?;
                 } else {
                     let text = report::iocm::rates::terminal(&rates, console::width(), console::colour());
                     writeln!(out, "{text}")?;

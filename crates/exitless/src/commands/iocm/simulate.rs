@@ -99,7 +99,6 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         let whole = json!({ "format": 1, "outcome": outcome, "damage": damage });
         crate::json::write_pretty(&mut out, &whole)?;
-        writeln!(out)?;
     } else {
         let text = report::iocm::simulated::terminal(&outcome, console::width(), console::colour());
         out.write_all(text.as_bytes())?;

@@ -55,7 +55,6 @@ pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         let monitor = state.ok().map(|state| json!({ "runs": alive, "state": state }));
         crate::json::write_pretty(&mut out, &json!({ "format": 1, "daemon": rates, "monitor": monitor }))?;
-        writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
     let width = console::width();

@@ -61,7 +61,6 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
         crate::json::write_pretty(&mut out, &long::document(&longest.exits, &recordings.profile, bound_ns))?;
-        writeln!(out)?;
     } else {
         let (width, colour) = (console::width(), console::colour());
         let text =

@@ -91,7 +91,6 @@ fn print(running: &Running<'_>, json: bool) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if json {
         crate::json::write(&mut out, &report::vms::json(running))?;
-        writeln!(out)?;
     } else {
         out.write_all(report::vms::terminal(running, console::width(), console::colour()).as_bytes())?;
         writeln!(out)?;

@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
             *written += 1;
             match &lines {
                 Some(lines) => out.write_all(lines.long(item).as_bytes())?,
-                None => writeln!(out, "{}", crate::json::line(&long::json(item))?)?,
+                None => crate::json::write(&mut out, &long::json(item))?,
             }
         }
         Ok(out.flush()?)

@@ -82,7 +82,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let document =
             report::fixed::json(&subject.text.name, &subject.text.bytes, &fixed, written.is_some());
         crate::json::write_pretty(&mut out, &document)?;
-        writeln!(out)?;
     } else {
         let view = FixedView {
             name: &subject.text.name,

@@ -68,7 +68,6 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     if arguments.json {
         let document = report::findings::json(&subject.text.name, &sections, &definition.doubts);
         crate::json::write_pretty(&mut out, &document)?;
-        writeln!(out)?;
     } else {
         let view =
             FindingsView { width: console::width(), colour: console::colour(), passes: verbose, verbose };
