@@ -61,6 +61,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     let Machine { host, kernel, architecture } = Machine::parse(layout.facts.uname.as_deref().unwrap_or(""));
     check(&recorded, &layout, architecture)?;
     let mut flaws = std::mem::take(&mut layout.flaws);
+    flaws.append(&mut layout.facts.flaws);
     if let Some(error) = failure.take() {
         flaws.push(Flaw::new(format!("what it was packed with ends early ({error})"), length));
     }

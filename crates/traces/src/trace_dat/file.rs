@@ -84,18 +84,29 @@ pub(super) struct Fields<R> {
     reader: R,
     /// The offset of the next one in the file, for messages.
     pub(super) at: u64,
+    /// The name of what they are in, for messages.
+    whole: &'static str,
 }
 
 impl<R: Read> Fields<R> {
     pub(super) fn new(reader: R, at: u64) -> Self {
-        Self { reader, at }
+        Self { reader, at, whole: "the file" }
+    }
+
+    /// The fields in a part with this name, which may end before the file does.
+    pub(super) fn within(whole: &'static str, reader: R, at: u64) -> Self {
+        Self { reader, at, whole }
     }
 
     fn failed(&self, error: &io::Error) -> Flaw {
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            return Flaw::new("the file ends", self.at);
+            return self.ends(self.at);
         }
         Flaw::new(format!("reading failed ({error})"), self.at)
+    }
+
+    fn ends(&self, at: u64) -> Flaw {
+        Flaw::new(format!("{} ends", self.whole), at)
     }
 
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Flaw> {
@@ -129,7 +140,7 @@ impl<R: Read> Fields<R> {
             match self.u8()? {
                 0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
                 _ if bytes.len() as u64 == LONGEST_TEXT => {
-                    return Err(Flaw::new("a text without an end", start));
+                    return Err(Flaw::new(format!("a text of more than {LONGEST_TEXT} bytes"), start));
                 }
                 byte => bytes.push(byte),
             }
@@ -140,7 +151,7 @@ impl<R: Read> Fields<R> {
     pub(super) fn block(&mut self, length: u64) -> Result<Vec<u8>, Flaw> {
         let bytes = self.up_to(length)?;
         if (bytes.len() as u64) < length {
-            return Err(Flaw::new("the file ends", self.at));
+            return Err(self.ends(self.at));
         }
         Ok(bytes)
     }
@@ -161,7 +172,7 @@ impl<R: Read> Fields<R> {
         let passed = io::copy(&mut self.reader.by_ref().take(length), &mut io::sink());
         let passed = passed.map_err(|error| self.failed(&error))?;
         if passed < length {
-            return Err(Flaw::new("the file ends", self.at + passed));
+            return Err(self.ends(self.at + passed));
         }
         self.at += length;
         Ok(())
@@ -186,6 +197,9 @@ mod tests {
         let refused = Flaw::new("a part of 67108865 bytes", 0);
         assert_eq!(Fields::new(std::io::repeat(0), 0).block(large), Err(refused));
         let endless = vec![b'a'; 5000];
-        assert_eq!(Fields::new(&endless[..], 0).text(), Err(Flaw::new("a text without an end", 0)));
+        let refused = Flaw::new("a text of more than 4096 bytes", 0);
+        assert_eq!(Fields::new(&endless[..], 0).text(), Err(refused));
+        let mut option = Fields::within("the option", &b"abc"[..], 100);
+        assert_eq!(option.u32(), Err(Flaw::new("the option ends", 100)));
     }
 }

@@ -76,6 +76,8 @@ pub(super) struct Facts {
     pub(super) buffers: Vec<BufferOption>,
     /// The number of buffers beyond [`MOST_BUFFERS`].
     pub(super) further_buffers: usize,
+    /// The buffers that could not be read, or not with all CPUs.
+    pub(super) flaws: Vec<Flaw>,
     /// The offsets of sections by ID (version 7).
     pub(super) sections: BTreeMap<u16, u64>,
     /// The bytes of all options so far.
@@ -97,8 +99,8 @@ impl Facts {
         self.bytes > MOST_OPTIONS
     }
 
-    /// Reads one option; `sections` is true in version 7.
-    pub(super) fn take(&mut self, option: u16, data: &[u8], sections: bool) {
+    /// Reads one option, whose data begins at `offset`; `sections` is true in version 7.
+    pub(super) fn take(&mut self, option: u16, data: &[u8], offset: u64, sections: bool) {
         match option {
             // In microseconds.
             DATE => self.add_offset(number(data).saturating_mul(1000)),
@@ -117,10 +119,16 @@ impl Facts {
                 let rate = rate.map(|(multiplier, shift)| TscRate { multiplier, shift });
                 self.tsc_rate = rate.filter(|rate| rate.multiplier > 0 && rate.shift < 64).or(self.tsc_rate);
             }
-            id::BUFFER | id::BUFFER_TEXT if self.buffers.len() >= MOST_BUFFERS => self.further_buffers += 1,
+            id::BUFFER | id::BUFFER_TEXT if self.buffers.len() + self.flaws.len() >= MOST_BUFFERS => {
+                self.further_buffers += 1;
+            }
             id::BUFFER | id::BUFFER_TEXT => {
-                let mut fields = Fields::new(data, 0);
-                self.buffers.extend(buffer(option == id::BUFFER_TEXT, &mut fields, sections).ok());
+                let text = option == id::BUFFER_TEXT;
+                let mut fields = Fields::within("the option", data, offset);
+                if let Err(flaw) = self.add_buffer(text, &mut fields, sections) {
+                    let name = if text { "BUFFER_TEXT" } else { "BUFFER" };
+                    self.flaws.push(Flaw::new(format!("option {name}: {}", flaw.what), flaw.offset));
+                }
             }
             id::HEADER_INFO..=id::EVENT_FORMATS if sections => {
                 if let Some(offset) = u64_at(data, 0) {
@@ -134,31 +142,42 @@ impl Facts {
     fn add_offset(&mut self, ns: i64) {
         self.offset_ns = self.offset_ns.saturating_add(ns);
     }
-}
 
-fn buffer(text: bool, fields: &mut Fields<impl Read>, sections: bool) -> Result<BufferOption, Flaw> {
-    let mut buffer = BufferOption { offset: fields.u64()?, name: fields.text()?, text, ..Default::default() };
-    if sections {
-        buffer.clock = Some(fields.text()?).filter(|clock| !clock.is_empty());
-        if !text {
-            buffer.page_size = fields.u32()?;
-            let count = fields.u32()?;
-            check_processors(count, fields.at)?;
-            for _ in 0..count {
-                let (cpu, offset, length) = (fields.u32()?, fields.u64()?, fields.u64()?);
-                if let Ok(cpu) = u16::try_from(cpu) {
-                    buffer.processors.push(Processor { cpu, offset, length });
+    /// Adds a buffer. If only the numbers of some CPUs are too large, it is added with the others.
+    fn add_buffer(&mut self, text: bool, fields: &mut Fields<impl Read>, sections: bool) -> Result<(), Flaw> {
+        let mut buffer =
+            BufferOption { offset: fields.u64()?, name: fields.text()?, text, ..Default::default() };
+        let mut too_large = None;
+        if sections {
+            buffer.clock = Some(fields.text()?).filter(|clock| !clock.is_empty());
+            if !text {
+                buffer.page_size = fields.u32()?;
+                let count = fields.u32()?;
+                check_processors(count, fields.at)?;
+                for _ in 0..count {
+                    let at = fields.at;
+                    let (cpu, offset, length) = (fields.u32()?, fields.u64()?, fields.u64()?);
+                    match u16::try_from(cpu) {
+                        Ok(cpu) => buffer.processors.push(Processor { cpu, offset, length }),
+                        Err(_) => {
+                            too_large.get_or_insert((cpu, at));
+                        }
+                    }
                 }
             }
         }
+        self.buffers.push(buffer);
+        match too_large {
+            Some((cpu, at)) => Err(Flaw::new(format!("data of CPU {cpu} (at most {})", u16::MAX), at)),
+            None => Ok(()),
+        }
     }
-    Ok(buffer)
 }
 
 /// Refuses a buffer with more CPUs than a machine can have, whose table is at `offset`.
 pub(super) fn check_processors(count: u32, offset: u64) -> Result<(), Flaw> {
     if count > MOST_PROCESSORS {
-        return Err(Flaw::new(format!("a buffer of {count} CPUs"), offset));
+        return Err(Flaw::new(format!("a buffer of {count} CPUs (at most {MOST_PROCESSORS})"), offset));
     }
     Ok(())
 }

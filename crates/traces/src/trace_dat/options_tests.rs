@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 fn facts(options: &[(u16, &[u8])], sections: bool) -> Facts {
     let mut facts = Facts::default();
-    options.iter().for_each(|&(option, data)| facts.take(option, data, sections));
+    options.iter().for_each(|&(option, data)| facts.take(option, data, 100, sections));
     facts
 }
 
@@ -46,9 +46,34 @@ fn buffers_of_both_versions() {
     let new = &facts(&[(id::BUFFER, &data)], true).buffers[0];
     assert_eq!((new.clock.as_deref(), new.page_size), (Some("tai"), 16384));
     assert_eq!(new.processors, [Processor { cpu: 7, offset: 8192, length: 500 }]);
-    // A truncated option is ignored.
-    data.pop();
-    assert!(facts(&[(id::BUFFER, &data)], true).buffers.is_empty());
+}
+
+#[test]
+fn buffers_beyond_the_limits_are_flaws() {
+    let buffer = |count: u32, processors: &[(u32, u64, u64)]| {
+        let mut data = [&4096u64.to_le_bytes()[..], b"\0tai\0", &4096u32.to_le_bytes()].concat();
+        data.extend(count.to_le_bytes());
+        for (cpu, offset, length) in processors {
+            data.extend(cpu.to_le_bytes());
+            data.extend([offset, length].iter().flat_map(|number| number.to_le_bytes()));
+        }
+        data
+    };
+    let seven = (7, 8192, 500);
+    let whole = buffer(1, &[seven]);
+    let (cut, many) = (&whole[..whole.len() - 1], buffer(8193, &[]));
+    let none = facts(&[(id::BUFFER, cut), (id::BUFFER, &many)], true);
+    let what = ["option BUFFER: the option ends", "option BUFFER: a buffer of 8193 CPUs (at most 8192)"];
+    // The last number of the CPU, and the end of the number of CPUs.
+    let flaws = [Flaw::new(what[0], 100 + 33), Flaw::new(what[1], 100 + 21)];
+    assert_eq!((none.buffers.len(), &none.flaws[..]), (0, &flaws[..]));
+    let some = facts(&[(id::BUFFER, &buffer(3, &[(70_000, 1, 1), seven, (80_000, 2, 2)]))], true);
+    assert_eq!(some.buffers[0].processors, [Processor { cpu: 7, offset: 8192, length: 500 }]);
+    assert_eq!(some.flaws, [Flaw::new("option BUFFER: data of CPU 70000 (at most 65535)", 100 + 21)]);
+    let mut endless = 4096u64.to_le_bytes().to_vec();
+    endless.resize(5000, b'a');
+    let text = facts(&[(id::BUFFER_TEXT, &endless)], true);
+    assert_eq!(text.flaws, [Flaw::new("option BUFFER_TEXT: a text of more than 4096 bytes", 100 + 8)]);
 }
 
 #[test]
@@ -59,8 +84,9 @@ fn options_and_buffers_have_a_limit() {
     assert!(facts.is_full());
     let mut data = 4096u64.to_le_bytes().to_vec();
     data.push(0);
-    (0..MOST_BUFFERS + 2).for_each(|_| facts.take(id::BUFFER, &data, false));
-    assert_eq!((facts.buffers.len(), facts.further_buffers), (MOST_BUFFERS, 2));
+    facts.take(id::BUFFER, &data[..5], 0, false);
+    (0..MOST_BUFFERS + 2).for_each(|_| facts.take(id::BUFFER, &data, 0, false));
+    assert_eq!((facts.flaws.len(), facts.buffers.len(), facts.further_buffers), (1, MOST_BUFFERS - 1, 3));
     assert!(check_processors(MOST_PROCESSORS, 0).is_ok());
     assert!(check_processors(MOST_PROCESSORS + 1, 0).is_err());
 }

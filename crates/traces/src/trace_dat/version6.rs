@@ -85,8 +85,9 @@ fn beginning(recorded: &Recorded, header: &Header, layout: &mut Layout) -> Resul
                 return Err(Flaw::new(format!("an option of {length} bytes"), at));
             }
             layout.facts.count(length as usize + OPTION_HEADER, at)?;
+            let offset = fields.at;
             let content = fields.block(u64::from(length))?;
-            layout.facts.take(option, &content, header.has_sections());
+            layout.facts.take(option, &content, offset, header.has_sections());
         }
         mark = fields.array()?;
     }

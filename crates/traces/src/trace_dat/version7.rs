@@ -20,10 +20,13 @@ pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error
     let lost = chain.is_err() || layout.facts.buffers.is_empty();
     let walked = if lost { section::walk(recorded, header.end) } else { Vec::new() };
     for section in walked.iter().filter(|section| section.id == id::OPTIONS && seen.insert(section.start)) {
-        // Ignore an error: options behind a broken section may be whole.
-        let _ = section_options(recorded, header, &mut layout, section);
         if layout.facts.is_full() {
             break;
+        }
+        // Ignore any other error: options behind a broken section may be whole.
+        let next = section_options(recorded, header, &mut layout, section);
+        if layout.facts.is_full() {
+            layout.flaws.extend(next.err());
         }
     }
     describe(recorded, header, &mut layout, &walked).map_err(|flaw| flaw.error(recorded))?;
@@ -43,6 +46,9 @@ pub(super) fn read(recorded: &Recorded, header: &Header) -> Result<Layout, Error
     if layout.buffers.is_empty() {
         if layout.facts.buffers.iter().any(|buffer| buffer.text) {
             return Err(text_only(recorded));
+        }
+        if let Some(flaw) = layout.facts.flaws.into_iter().next() {
+            return Err(flaw.error(recorded));
         }
         return Err(Error::Header {
             name: recorded.name.clone(),
@@ -88,11 +94,12 @@ fn section_options(
     let mut fields = Fields::new(&content[..], section.start);
     loop {
         let (option, length) = (fields.u16()?, fields.u32()?);
+        let offset = fields.at;
         let data = fields.block(u64::from(length))?;
         if option == options::DONE {
             return Ok(crate::bytes::u64_at(&data, 0).unwrap_or(0));
         }
-        layout.facts.take(option, &data, header.has_sections());
+        layout.facts.take(option, &data, offset, header.has_sections());
     }
 }
 
@@ -158,7 +165,8 @@ fn recover(recorded: &Recorded, header: &Header, layout: &mut Layout, walked: &[
         layout.facts.buffers.iter().map(|buffer| buffer.offset.saturating_add(section::HEADER)).collect();
     let Some(page_size) = layout.page_size(0, header) else { return };
     let is_lost = |section: &&Section| section.id == id::BUFFER && !told.contains(&section.start);
-    for (number, section) in walked.iter().filter(is_lost).take(MOST_BUFFERS).enumerate() {
+    let mut lost = walked.iter().filter(is_lost);
+    for (number, section) in lost.by_ref().take(MOST_BUFFERS).enumerate() {
         let processors = recovery::processors(recorded, section, page_size);
         if processors.is_empty() {
             continue;
@@ -177,4 +185,5 @@ fn recover(recorded: &Recorded, header: &Header, layout: &mut Layout, walked: &[
         };
         layout.add(buffer, recorded);
     }
+    layout.facts.further_buffers += lost.count();
 }

@@ -170,6 +170,33 @@ fn pages_are_found_without_the_part_that_tells_where_they_are() {
 }
 
 #[test]
+fn a_buffer_beyond_the_limits_is_damage_that_names_option_and_limit() {
+    let whole = bytes(&path("plain.dat"));
+    // After the header of the section and of the option: the offset, no name, "local" and the size of a page.
+    let option = last_options(&whole) + 16 + 6;
+    let count = option + 8 + 1 + 6 + 4;
+    let mut many = whole.clone();
+    many[count..count + 4].copy_from_slice(&8193u32.to_le_bytes());
+    let mut reading = read_bytes(&many).unwrap();
+    let damage = reading.damage.take().unwrap();
+    assert_eq!(damage.what, "option BUFFER: a buffer of 8193 CPUs (at most 8192)");
+    assert_eq!(damage.offset, count as u64 + 4);
+    // The pages were found without it.
+    assert_true("plain.dat", &reading, &truths()["plain.dat"]);
+    let section = u64::from_le_bytes(*many[option..].first_chunk().unwrap()) as usize;
+    many[section] = 63;
+    let nothing = error(&many);
+    let named = format!("option BUFFER: a buffer of 8193 CPUs (at most 8192) at byte {}", count + 4);
+    assert!(nothing.contains(&named), "{nothing}");
+
+    let mut high = whole.clone();
+    high[count + 4..count + 8].copy_from_slice(&70_000u32.to_le_bytes());
+    let reading = read_bytes(&high).unwrap();
+    assert_eq!(reading.damage.unwrap().what, "option BUFFER: data of CPU 70000 (at most 65535)");
+    assert!(reading.profile.total() > read_bytes(&whole).unwrap().profile.total() / 2);
+}
+
+#[test]
 fn a_cut_of_a_thousand_bytes_loses_the_last_page_at_most() {
     let whole = bytes(&path("v6-instance.dat"));
     let [all, part] = [0, 1000].map(|missing| read_bytes(&whole[..whole.len() - missing]).unwrap());
