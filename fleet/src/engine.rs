@@ -164,14 +164,6 @@ impl Engine {
     /// # Errors
     /// Those of [`Engine::open`].
     pub async fn open_again(store: &Store, bounds: Bounds, known: &Ends) -> Result<Self, Error> {
-        let time = bounds.time;
-        tokio::select! {
-            engine = Self::look(store, bounds, known) => engine,
-            () = passed(time) => Err(Error::Time(time)),
-        }
-    }
-
-    async fn look(store: &Store, bounds: Bounds, known: &Ends) -> Result<Self, Error> {
         let state = session(store, &bounds).map_err(wrong)?.build();
         Self::look_in(SessionContext::new_with_state(state), store, bounds, known).await
     }
@@ -181,6 +173,19 @@ impl Engine {
     /// # Errors
     /// Those of [`Engine::open`].
     pub async fn look_in(
+        context: SessionContext,
+        store: &Store,
+        bounds: Bounds,
+        known: &Ends,
+    ) -> Result<Self, Error> {
+        let time = bounds.time;
+        tokio::select! {
+            engine = Self::look(context, store, bounds, known) => engine,
+            () = passed(time) => Err(Error::Time(time)),
+        }
+    }
+
+    async fn look(
         context: SessionContext,
         store: &Store,
         bounds: Bounds,
@@ -378,13 +383,30 @@ fn register(
 mod tests {
     use std::task::{Context, Waker};
 
+    use object_store::memory::InMemory;
+    use object_store::throttle::{ThrottleConfig, ThrottledStore};
+
     use super::*;
+
+    fn bounds(time: Duration) -> Bounds {
+        Bounds { memory: 512 << 20, time, rows: 10, days: Days::default(), strict: false }
+    }
+
+    #[tokio::test]
+    async fn listing_is_within_the_limit_of_time_in_a_session_of_others_too() {
+        let hour = Duration::from_secs(3600);
+        let slow = ThrottleConfig { wait_list_with_delimiter_per_call: hour, ..ThrottleConfig::default() };
+        let store = Store::of(Arc::new(ThrottledStore::new(InMemory::new(), slow)));
+        let bounds = bounds(Duration::from_millis(1));
+        let context = SessionContext::new_with_state(session(&store, &bounds).unwrap().build());
+        let late = Engine::look_in(context, &store, bounds, &Ends::default()).await;
+        assert!(matches!(late, Err(Error::Time(_))), "{late:?}");
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_query_whose_answer_nobody_waits_for_ends() {
         let time = Duration::from_secs(600);
-        let bounds = Bounds { memory: 512 << 20, time, rows: 10, days: Days::default(), strict: false };
-        let engine = Engine::open(&Store::in_memory(), bounds).await.unwrap();
+        let engine = Engine::open(&Store::in_memory(), bounds(time)).await.unwrap();
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let mut asked =
             Box::pin(engine.answer("SELECT sum(value) FROM generate_series(1, 1000000000000000)"));

@@ -4,6 +4,7 @@
 #[path = "../../tests/all/ports.rs"]
 mod ports;
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -192,4 +193,22 @@ fn two_executors_answer_every_ready_question_as_the_engine_inside() {
         let said = cluster.query(&path, sql);
         assert_eq!(said.status.code(), Some(2), "{sql}: {}", String::from_utf8_lossy(&said.stderr));
     }
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_given_up_after_the_limit_of_time() {
+    // It takes connections, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let said = program()
+        .args(["query", "--time", "1", "--store", "s3://fleet/data"])
+        .args(["--cluster", "http://127.0.0.1:1", "SELECT 1"])
+        .env("AWS_ENDPOINT_URL", format!("http://{}", silent.local_addr().unwrap()))
+        .env("AWS_ALLOW_HTTP", "true")
+        .env("AWS_ACCESS_KEY_ID", "a")
+        .env("AWS_SECRET_ACCESS_KEY", "b")
+        .output()
+        .unwrap();
+    let why = String::from_utf8_lossy(&said.stderr);
+    assert!(why.contains("the query took longer than 1 s"), "{why}");
+    assert_eq!(said.status.code(), Some(125));
 }
