@@ -36,6 +36,7 @@ fn reading_gives_one_value_a_line() {
         ("d.1/queues", "vq.1.0\nvq.1.1\n"),
         ("d.1/size", "1048576\n"),
         ("d.1/read_only", "no\n"),
+        ("d.1/block_size", "512\n"),
         ("d.1/serial", ""),
         ("d.1/limits/requests_per_second", "5\n"),
         ("d.1/statistics/requests", "20\n"),
@@ -90,6 +91,7 @@ fn what_cannot_be_is_refused_by_its_kind() {
         ("vq.1.1/weight", "801", Errno::Invalid),
         ("vq.1.1/worker", "d.1", Errno::Invalid),
         ("d.1/size", "-1", Errno::Invalid),
+        ("d.1/block_size", "4096", Errno::Denied),
         ("devices/create", "{}", Errno::Invalid),
         ("w.0/pace/longest_nap_us", "0", Errno::Invalid),
     ] {

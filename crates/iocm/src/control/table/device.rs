@@ -94,6 +94,9 @@ pub(super) fn attributes() -> Vec<Attribute> {
         plain("direct", "yes or no", "Whether the host's page cache is bypassed.", |device| {
             device.size.map(|_| Value::Switch(device.config.direct))
         }),
+        plain("block_size", "bytes", "The block size of a disk, as the guest sees it.", |device| {
+            device.size.map(|_| Value::Number(device.config.block().block_size.into()))
+        }),
         written(
             plain(
                 "size",
@@ -132,4 +135,27 @@ pub(super) fn attributes() -> Vec<Attribute> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::facts::FactSource as _;
+    use crate::testing::MadeUpDaemon;
+
+    #[test]
+    fn the_block_size_is_that_of_the_guest_and_a_network_device_has_none() {
+        let all = attributes();
+        let Some(Reader::Device(read)) =
+            all.iter().find(|one| one.name == "block_size").map(|one| one.reader)
+        else {
+            panic!("no attribute of devices has this name")
+        };
+        let usual = MadeUpDaemon::default().device(1).unwrap();
+        let mut large = usual.clone();
+        large.config.block_size = Some(4096);
+        let net = DeviceFacts { kind: "net", size: None, ..usual.clone() };
+        let sizes = [&usual, &large, &net].map(read);
+        assert_eq!(sizes, [Some(Value::Number(512)), Some(Value::Number(4096)), None]);
+    }
 }
