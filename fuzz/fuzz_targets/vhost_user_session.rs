@@ -136,7 +136,7 @@ struct World {
 
 fn disk() -> Arc<Backend> {
     let device = BlockDevice::open(BlockOptions { queues: 2, ..BlockOptions::default() });
-    Backend::new(Box::new(device.expect("a null disk")))
+    Backend::new("d", Box::new(device.expect("a null disk")))
 }
 
 fn connect(backend: &Arc<Backend>, pool: &Arc<Pool>) -> (UnixStream, std::thread::JoinHandle<()>) {

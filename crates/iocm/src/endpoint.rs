@@ -216,7 +216,7 @@ impl Endpoint {
         own_worker: Option<u32>,
         pool: &Arc<Pool>,
     ) -> Result<Self, EndpointError> {
-        let backend = Backend::new(device);
+        let backend = Backend::new(&config.name, device);
         for queue in &backend.queues {
             *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = own_worker;
         }

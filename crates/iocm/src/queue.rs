@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub(crate) use eventfd::Eventfd;
+pub(crate) use eventfd::{DeviceEventfds, Eventfd};
 pub(crate) use handler::BYTES_A_UNIT;
 pub use handler::{Handler, NoRoom, Submitter, Token, WorkDone};
 pub(crate) use handler::{IoEngine, completed};
@@ -51,9 +51,8 @@ pub struct QueueState {
     pub broken: AtomicBool,
     /// The limit of log lines that the driver can cause.
     pub log: LogLimit,
-    /// The time until which workers do not write to the eventfds of the device, because one of them made a worker wait:
-    /// nanoseconds of the monotonic clock. The queues of a [`Backend`](crate::session::Backend) share it.
-    pub(crate) no_writes_until: Arc<AtomicU64>,
+    /// The state of the device's eventfds. The queues of a [`Backend`](crate::session::Backend) share it.
+    pub(crate) eventfds: Arc<DeviceEventfds>,
 }
 
 /// A virtqueue that can be served.

@@ -10,10 +10,10 @@ use crate::pool::{Pool, PoolError};
 use crate::protocol::{
     Connection, ConnectionError, Header, ProtocolFeatures, Request, RequestError, VirtioFeatures,
 };
-use crate::queue::QueueState;
 use crate::queue::inflight::InflightMemory;
+use crate::queue::{DeviceEventfds, QueueState};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vring::Vring;
@@ -56,12 +56,12 @@ pub struct BackendQueue {
 }
 
 impl Backend {
-    /// A back-end without a front-end.
+    /// The back-end of a device with this name, without a front-end.
     #[must_use]
-    pub fn new(device: Box<dyn Device>) -> Arc<Self> {
-        let no_writes_until = Arc::<AtomicU64>::default();
+    pub fn new(name: &str, device: Box<dyn Device>) -> Arc<Self> {
+        let eventfds = DeviceEventfds::new(name);
         let queue = || {
-            let state = QueueState { no_writes_until: Arc::clone(&no_writes_until), ..QueueState::default() };
+            let state = QueueState { eventfds: Arc::clone(&eventfds), ..QueueState::default() };
             Arc::new(BackendQueue { state: Arc::new(state), ..BackendQueue::default() })
         };
         let queues = (0..device.queues()).map(|_| queue()).collect();

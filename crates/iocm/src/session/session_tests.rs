@@ -2,6 +2,7 @@ use super::*;
 use crate::device::block::{BlockDevice, BlockOptions};
 use crate::device::net::switch::Switches;
 use crate::device::net::{LinkOptions, NetDevice, NetOptions};
+use crate::queue::Eventfd;
 use crate::ring::RingFeatures;
 use crate::testing::{BlockDriver, ByHand, FrontEnd, NetDriver};
 use crate::worker::WorkerOptions;
@@ -24,7 +25,7 @@ fn pool() -> Arc<Pool> {
 
 fn null(queues: u16) -> Arc<Backend> {
     let options = BlockOptions { queues, serial: "disk-1".to_owned(), ..BlockOptions::default() };
-    Backend::new(Box::new(BlockDevice::open(options).unwrap()))
+    Backend::new("d", Box::new(BlockDevice::open(options).unwrap()))
 }
 
 fn connect(backend: &Arc<Backend>, pool: &Arc<Pool>) -> (FrontEnd, Outcome) {
@@ -70,6 +71,14 @@ fn a_front_end_comes_works_and_goes() {
     }
 }
 
+#[test]
+fn the_eventfds_of_all_queues_know_their_device() {
+    for queue in &null(2).queues {
+        let file = Eventfd::new(File::open("/dev/null").unwrap().into(), &queue.state);
+        assert_eq!(file.device(), "d");
+    }
+}
+
 /// QEMU says where a packed ring was at its first start, and cloud-hypervisor which buffer was made available last.
 #[test]
 fn a_network_queue_goes_on_where_it_stands_whatever_the_front_end_says() {
@@ -88,7 +97,7 @@ fn a_network_queue_goes_on_where_it_stands_whatever_the_front_end_says() {
         (0..64).for_each(|_| assert!(guest.offer(1600).is_some()));
         let packet = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5][..], &[0; 46]].concat();
         for restart in 0..9 {
-            let (backend, pool) = (Backend::new(Box::new(Arc::clone(&served))), pool());
+            let (backend, pool) = (Backend::new("d", Box::new(Arc::clone(&served))), pool());
             let (mut front, outcome) = connect(&backend, &pool);
             front.negotiate(&guest.receive, 0).unwrap();
             assert_eq!(front.ask(17).unwrap(), 3, "virtqueues, and not pairs");
@@ -200,7 +209,7 @@ fn the_configuration_is_told_and_its_change_too() {
     file.as_file().set_len(1 << 20).unwrap();
     let options = BlockOptions { path: Some(file.path().to_owned()), ..BlockOptions::default() };
     let device = BlockDevice::open(options).unwrap();
-    let (backend, pool) = (Backend::new(Box::new(Arc::clone(&device))), pool());
+    let (backend, pool) = (Backend::new("d", Box::new(Arc::clone(&device))), pool());
     let (mut front, _outcome) = connect(&backend, &pool);
     let driver = BlockDriver::new(8, FEATURES);
     front.negotiate(&driver.driver, 0).unwrap();

@@ -195,7 +195,8 @@ impl Signals {
         }
         if outcome == Err(rustix::io::Errno::INTR) && !file.forbid_writes_until(u64::MAX) {
             tracing::warn!(
-                "An eventfd of a front-end was full and made an I/O worker wait: signals of its device take longer now"
+                "{}: an eventfd of its front-end was full and made an I/O worker wait: signals of the device take longer now",
+                file.device()
             );
         }
         outcome.is_ok()

@@ -107,7 +107,7 @@ impl Guest {
             assert!(text.contains("guest0"));
             mac_of(&socket)
         });
-        let backend = Backend::new(Box::new(device));
+        let backend = Backend::new("d", Box::new(device));
         let (here, there) = UnixStream::pair().unwrap();
         let mut session = Session::new(Arc::clone(&backend), Arc::clone(&pool));
         std::thread::spawn(move || session.run(there));
@@ -344,7 +344,7 @@ fn a_taps_queue_is_attached_while_its_ring_is_started_and_enabled() {
         link => panic!("{link:?}"),
     };
     let is_attached = || queue.attached.load(Ordering::Relaxed);
-    let backend = Backend::new(Box::new(device));
+    let backend = Backend::new("d", Box::new(device));
     let driver = NetDriver::new(64, RING);
     let second_receive = 2;
     for is_stopped in [true, false] {

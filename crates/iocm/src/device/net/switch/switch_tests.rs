@@ -27,7 +27,7 @@ impl Guest {
     fn new(pool: &Arc<Pool>, switches: &Switches, ring: RingFeatures) -> Self {
         let link = LinkOptions::Switch { name: "lan".to_owned(), checks_source: false };
         let device = NetDevice::open(NetOptions { link, ..NetOptions::default() }, switches).unwrap();
-        let backend = Backend::new(Box::new(device));
+        let backend = Backend::new("d", Box::new(device));
         let (here, there) = UnixStream::pair().unwrap();
         let mut session = Session::new(Arc::clone(&backend), Arc::clone(pool));
         std::thread::spawn(move || session.run(there));
