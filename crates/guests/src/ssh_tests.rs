@@ -1,24 +1,29 @@
 use std::fs;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Child;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::testing::{LONG, ends};
 
-/// A server on the loopback interface with its own keys, stopped when dropped.
+/// A server on the loopback interface with its own keys. The test has the socket, so that nobody else gets the port, and
+/// starts an sshd for each connection. They are killed when this is dropped.
 struct Server {
-    child: Child,
+    connections: Arc<Mutex<Vec<Child>>>,
     folder: tempfile::TempDir,
     port: u16,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        for child in self.connections.lock().unwrap().iter_mut() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -43,22 +48,27 @@ impl Server {
             assert!(made.unwrap().success());
         }
         fs::copy(folder.path().join("user.pub"), folder.path().join("authorized")).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let at = folder.path().display();
         let configuration = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\n\
-             StrictModes no\nPermitRootLogin yes\nPidFile none\nUsePAM no\n"
+            "HostKey {at}/host\nAuthorizedKeysFile {at}/authorized\nStrictModes no\nPermitRootLogin yes\nUsePAM no\n"
         );
-        fs::write(folder.path().join("config"), configuration).unwrap();
-        let log = fs::File::create(folder.path().join("log")).unwrap();
-        let child = Command::new(SSHD)
-            .args(["-D", "-e", "-f"])
-            .arg(folder.path().join("config"))
-            .stdin(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Some(Self { child, folder, port })
+        let (config, log) = (folder.path().join("config"), folder.path().join("log"));
+        fs::write(&config, configuration).unwrap();
+        let log = fs::File::create(log).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connections = Arc::<Mutex<Vec<Child>>>::default();
+        let started = Arc::clone(&connections);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, log) = (OwnedFd::from(stream.unwrap()), log.try_clone().unwrap());
+                let mut sshd = Command::new(SSHD);
+                sshd.args(["-i", "-e", "-f"]).arg(&config).stderr(log);
+                let child = sshd.stdin(stream.try_clone().unwrap()).stdout(stream).spawn().unwrap();
+                started.lock().unwrap().push(child);
+            }
+        });
+        Some(Self { connections, folder, port })
     }
 
     fn access(&self) -> SshAccess {

@@ -1,7 +1,9 @@
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 use super::*;
 
@@ -139,8 +141,11 @@ fn a_broker_that_delivers_now_and_then_does_not_hold_the_load() {
 fn a_broker_that_refuses_is_told_so() {
     let error = load(broker(0, true)).run().unwrap_err().to_string();
     assert!(error.contains("was reached but refused the client with code 5"), "{error}");
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = load(closed).run().unwrap_err().to_string();
+    // Nobody listens on it, and nobody else gets it.
+    let closed = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&closed, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address: SocketAddr = getsockname(&closed).unwrap().try_into().unwrap();
+    let error = load(address).run().unwrap_err().to_string();
     assert!(error.contains("refused") || error.contains("takes no connections"), "{error}");
 }
 

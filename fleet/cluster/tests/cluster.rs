@@ -1,7 +1,7 @@
 //! A scheduler and two executors on this machine give the same answers as the engine embedded in
 //! `exitless-fleet`.
 
-#[path = "../../tests/all/ports.rs"]
+#[path = "../../../crates/study/tests/all/ports.rs"]
 mod ports;
 
 use std::net::TcpListener;

@@ -8,7 +8,6 @@ mod data_set;
 mod hosts;
 mod object_store;
 mod page;
-mod ports;
 mod queries;
 mod readers;
 mod systemd;

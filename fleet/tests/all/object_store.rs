@@ -1,7 +1,7 @@
 //! The data set in an object store: a local server with the S3 API.
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -25,23 +25,25 @@ impl Drop for Server {
 impl Server {
     fn start() -> Option<Self> {
         let moto = std::env::var_os(SERVER).unwrap_or_else(|| "moto_server".into());
-        let port = super::ports::free(1);
-        let child = Command::new(&moto)
-            .args(["--host", "127.0.0.1", "--port", &port.to_string()])
+        let mut child = Command::new(&moto)
+            .args(["--host", "127.0.0.1", "--port", "0"])
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .ok()?;
-        let server = Self { child, url: format!("http://127.0.0.1:{port}") };
-        let began = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(60), "moto does not answer");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let told = |line: String| {
+            // Some versions say in the same line how to end it.
+            Some(line.split_once("Running on http://")?.1.split_whitespace().next()?.to_owned())
+        };
+        let address = log.by_ref().lines().map_while(Result::ok).find_map(told);
+        let address = address.expect("moto ended without an address");
+        // Each request is logged.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        let server = Self { child, url: format!("http://{address}") };
         // A plain PUT creates a bucket.
-        use std::io::{Read, Write};
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        write!(stream, "PUT /fleet HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        write!(stream, "PUT /fleet HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\
                         Authorization: AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -193,17 +196,17 @@ fn plans_are_listed_checked_and_described() {
     assert_eq!(run(&["check", "no-such-plan"], folder.path()).status.code(), Some(2));
 }
 
-/// An ssh server on the loopback address, with keys of its own.
+/// An ssh server on the loopback address, with keys of its own. The test has the socket, so that nobody else gets the
+/// port, and starts an sshd for each connection.
 struct Server {
-    child: Child,
+    connections: Arc<Mutex<Vec<Child>>>,
     folder: tempfile::TempDir,
     port: u16,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        cut(self);
     }
 }
 
@@ -223,44 +226,42 @@ fn server() -> Result<Server, String> {
         }
     }
     fs::copy(at("user.pub"), at("authorized")).map_err(|error| error.to_string())?;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let port = free.map_err(|error| error.to_string())?.port();
     let _ = fs::create_dir_all("/run/sshd");
-    let mut child = Command::new(program)
-        .args(["-D", "-e", "-f", "/dev/null", "-p", &port.to_string(), "-h", &at("host")])
-        .args(["-o", "ListenAddress=127.0.0.1", "-o", &format!("AuthorizedKeysFile={}", at("authorized"))])
-        .args(["-o", "StrictModes=no", "-o", "UsePAM=no", "-o", &format!("PidFile={}", at("pid"))])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| error.to_string())?;
+    let (host, authorized) = (at("host"), format!("AuthorizedKeysFile={}", at("authorized")));
+    let sshd = move |mode: &str| {
+        let mut command = Command::new(program);
+        command.args([mode, "-e", "-f", "/dev/null", "-h", &host, "-o", &authorized]);
+        command.args(["-o", "StrictModes=no", "-o", "UsePAM=no"]).stderr(Stdio::null());
+        command
+    };
+    if !sshd("-t").status().is_ok_and(|status| status.success()) {
+        return Err("sshd does not start here".to_owned());
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+    let connections = Arc::<Mutex<Vec<Child>>>::default();
+    let started = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = OwnedFd::from(stream.unwrap());
+            let child = sshd("-i").stdin(stream.try_clone().unwrap()).stdout(stream).spawn().unwrap();
+            started.lock().unwrap().push(child);
+        }
+    });
     let config = format!(
         "Host *\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\nStrictHostKeyChecking accept-new\n",
         at("user"),
         at("known")
     );
     fs::write(at("config"), config).map_err(|error| error.to_string())?;
-    let began = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if child.try_wait().is_ok_and(|ended| ended.is_some()) {
-            return Err("sshd does not start here".to_owned());
-        }
-        if began.elapsed() > Duration::from_secs(60) {
-            let _ = child.kill();
-            panic!("sshd runs, and does not listen");
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(Server { child, folder, port })
+    Ok(Server { connections, folder, port })
 }
 
-/// Breaks the connections of an sshd by killing their processes.
+/// Breaks the connections to a server by killing their processes.
 fn cut(server: &Server) {
-    let parent = server.child.id().to_string();
-    let children = Command::new("ps").args(["-o", "pid=", "--ppid", &parent]).output().unwrap();
-    for pid in String::from_utf8_lossy(&children.stdout).split_whitespace() {
-        let _ = Command::new("kill").args(["-KILL", pid]).status();
+    for mut child in server.connections.lock().unwrap().drain(..) {
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Loads against real servers, where they are installed.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn serve(plan: &str, port: &str, program: &str, folder: &Path) -> Option<(Server
     }
     let plan: WorkloadPlan = toml::from_str(plan).unwrap();
     let steps = plan.steps(&Scene::default());
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = SocketAddr::from((Ipv4Addr::LOCALHOST, crate::ports::free(1)));
     let start = |script: &str| {
         let script = script.replace(port, &free.port().to_string());
         Command::new("sh").arg("-c").arg(script).env("TMPDIR", folder).stderr(Stdio::null()).spawn().unwrap()

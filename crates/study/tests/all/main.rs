@@ -2,4 +2,5 @@
 
 mod host;
 mod load_real;
+mod ports;
 mod study_coverage;
