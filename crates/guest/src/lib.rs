@@ -5,6 +5,7 @@
 
 mod agent;
 mod frames;
+mod initcalls;
 mod line;
 mod orphans;
 pub mod pipes;

@@ -35,9 +35,11 @@ const INIT: &str = "#!/bin/busybox sh\n\
 
 /// The kernel arguments. None affects what a guest does, except that mitigations are off, because they take
 /// an emulated CPU seconds.
-const ARGUMENTS: &str = "console=hvc0 nokaslr mitigations=off loglevel=4 cryptomgr.notests apparmor=0 audit=0 \
-    initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,\
-    ftrace_check_for_weak_functions,trace_eval_init panic=-1 work=busy";
+const ARGUMENTS: &str = concat!(
+    "console=hvc0 nokaslr mitigations=off loglevel=4 cryptomgr.notests apparmor=0 audit=0 initcall_blacklist=",
+    guest::needless_initcalls!(),
+    ",trace_eval_init panic=-1 work=busy"
+);
 
 /// Additional kernel arguments of an HVM guest. `pci=noearly`: on an AMD family 10h CPU, such as the emulated
 /// one, Linux searches all 256 buses for an AGP bridge, twice. Each of the 16,384 accesses wakes the device

@@ -8,8 +8,11 @@ use serde_json::Value;
 /// none of what only tracing inside the guest needs.
 macro_rules! quick_boot {
     () => {
-        "no_timer_check cryptomgr.notests initcall_blacklist=load_system_certificate_list,jent_mod_init,\
-         bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,ftrace_check_for_weak_functions,trace_eval_init"
+        concat!(
+            "no_timer_check cryptomgr.notests initcall_blacklist=",
+            guest::needless_initcalls!(),
+            ",trace_eval_init"
+        )
     };
 }
 pub(crate) use quick_boot;

@@ -28,11 +28,12 @@ use crate::xen_image::XenImage;
 /// ftrace's check of each location. The timer check compares with real time, so it fails in an emulator that
 /// waits for a CPU; hence `no_timer_check`. `oops=panic`: after an oops the kernel could hang forever on
 /// locks of the dead thread.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off no_timer_check \
-    cryptomgr.notests apparmor=0 audit=0 nowatchdog tsc=reliable rcupdate.rcu_expedited=1 \
-    initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,\
-    ftrace_check_for_weak_functions \
-    rdinit=/init";
+const KERNEL_ARGUMENTS: &str = concat!(
+    "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off no_timer_check cryptomgr.notests apparmor=0 \
+     audit=0 nowatchdog tsc=reliable rcupdate.rcu_expedited=1 initcall_blacklist=",
+    guest::needless_initcalls!(),
+    " rdinit=/init"
+);
 
 /// A machine that is about to be powered on.
 #[derive(Debug)]
