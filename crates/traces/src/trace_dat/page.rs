@@ -9,11 +9,11 @@ use crate::bytes::{u32_at, u64_at};
 /// The size of the header: time stamp and `commit`, 64 bits each.
 pub(super) const HEADER: usize = 16;
 
-/// Bits of `commit`: events were lost before this page; their number follows the records.
-const MISSED: u64 = 1 << 31;
-const MISSED_STORED: u64 = 1 << 30;
-/// Bits of `commit` that hold the length of the records.
-const LENGTH: u64 = (1 << 27) - 1;
+/// Bits of the lower half of `commit`: events were lost before this page; their number follows the records.
+const MISSED: u32 = 1 << 31;
+const MISSED_STORED: u32 = 1 << 30;
+/// Bits of the lower half of `commit` that hold the length of the records.
+const LENGTH: u32 = (1 << 27) - 1;
 
 /// `enum ring_buffer_type`; lower types are a data length in words.
 const PADDING: u32 = 29;
@@ -39,8 +39,9 @@ pub(super) struct Page<'a> {
 impl<'a> Page<'a> {
     /// Parses a page of `size` bytes, which may be truncated. `None` if its header is invalid.
     pub(super) fn parse(bytes: &'a [u8], size: usize) -> Option<Self> {
-        let (time, commit) = (u64_at(bytes, 0)?, u64_at(bytes, 8)?);
-        let length = usize::try_from(commit & LENGTH).ok()?;
+        // The upper half of `commit` means nothing: most kernels add `MISSED` as a negative `int`, which sets it.
+        let (time, commit) = (u64_at(bytes, 0)?, u32_at(bytes, 8)?);
+        let length = (commit & LENGTH) as usize;
         if commit & !(LENGTH | MISSED | MISSED_STORED) != 0 || length > size - HEADER {
             return None;
         }

@@ -74,10 +74,18 @@ fn absolute_times_keep_the_highest_bits() {
 fn losses_are_told_with_or_without_a_number() {
     let words = [head(1, 0), 0];
     assert_eq!(Page::parse(&full(page(1, 0, &words)), 4096).unwrap().lost, None);
-    assert_eq!(Page::parse(&full(page(1, MISSED, &words)), 4096).unwrap().lost, Some(0));
-    let mut stored = page(1, MISSED | MISSED_STORED, &words);
-    stored.extend(42u64.to_le_bytes());
-    assert_eq!(Page::parse(&full(stored), 4096).unwrap().lost, Some(42));
+    let (missed, both) = (u64::from(MISSED), u64::from(MISSED | MISSED_STORED));
+    // Most kernels extend the sign of the flag; recent ones do not.
+    for upper in [0, 0xffff_ffff_u64 << 32] {
+        let page = |flags: u64| page(1, upper | flags, &words);
+        assert_eq!(Page::parse(&full(page(missed)), 4096).unwrap().lost, Some(0));
+        let mut stored = page(both);
+        stored.extend(42u64.to_le_bytes());
+        assert_eq!(Page::parse(&full(stored), 4096).unwrap().lost, Some(42));
+    }
+    for unknown in 27..30 {
+        assert_eq!(Page::parse(&full(page(1, missed | 1 << unknown, &words)), 4096), None);
+    }
 }
 
 #[test]

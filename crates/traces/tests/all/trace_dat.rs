@@ -231,6 +231,20 @@ fn a_broken_page_takes_nothing_else_along() {
 }
 
 #[test]
+fn a_page_after_a_loss_is_read_whatever_is_above_the_flag() {
+    let mut bytes = bytes(&path("plain.dat"));
+    let whole = read_bytes(&bytes).unwrap();
+    let pages: Vec<_> = (0x18000..bytes.len() - 4096).step_by(4096).collect();
+    let page = pages[pages.len() / 2];
+    // `local_add(RB_MISSED_EVENTS, &bpage->commit)` with an `int` that is negative.
+    bytes[page + 11] |= 0x80;
+    bytes[page + 12..page + 16].fill(0xff);
+    let reading = read_bytes(&bytes).unwrap();
+    assert_eq!(reading.damage, None);
+    assert_eq!(reading.profile.total(), whole.profile.total());
+}
+
+#[test]
 fn packed_parts_that_do_not_unpack_are_passed_over() {
     let mut bytes = bytes(&path("zstd.dat"));
     let whole = read_bytes(&bytes).unwrap();
