@@ -11,6 +11,7 @@ mod compression;
 mod descriptions;
 mod feed;
 mod file;
+mod flaws;
 mod header;
 mod layout;
 mod options;
@@ -25,6 +26,7 @@ use batch::Batch;
 use clock::Clock;
 use feed::Feed;
 use file::{Flaw, Recorded};
+use flaws::Flaws;
 use header::Header;
 use layout::{Buffer, Layout};
 
@@ -60,10 +62,11 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     };
     let Machine { host, kernel, architecture } = Machine::parse(layout.facts.uname.as_deref().unwrap_or(""));
     check(&recorded, &layout, architecture)?;
-    let mut flaws = std::mem::take(&mut layout.flaws);
-    flaws.append(&mut layout.facts.flaws);
+    let mut flaws = Flaws::new(length);
+    let of_options = std::mem::take(&mut layout.facts.flaws);
+    std::mem::take(&mut layout.flaws).into_iter().chain(of_options).for_each(|flaw| flaws.add(flaw));
     if let Some(error) = failure.take() {
-        flaws.push(Flaw::new(format!("what it was packed with ends early ({error})"), length));
+        flaws.add(Flaw::new(format!("what it was packed with ends early ({error})"), length));
     }
     let mut warnings = std::mem::take(&mut layout.warnings);
     if layout.facts.further_buffers > 0 {
@@ -75,7 +78,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
     }
     let buffers = of_one_clock(&layout, &mut warnings);
     let mut assembly = Assembly::new(options, sink);
-    let mut tally = Tally { flaws, ..Tally::new(&buffers) };
+    let mut tally = Tally::new(&buffers, flaws);
     let decoder = &layout.descriptions.decoder;
     let mut feed = Feed::new(&recorded, header.compression, &buffers);
     let decode = |chunk: &mut feed::Chunk, batch: &mut Batch| batch::decode(chunk, decoder, batch);
@@ -88,7 +91,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
             exits::counted(*count, "event")
         ));
     }
-    let damage = damage(tally.flaws, length, &mut warnings);
+    let damage = tally.flaws.damage(&mut warnings);
     if exits == 0 {
         return Err(no_exits(recorded, &tally.counts, decoder, damage));
     }
@@ -185,18 +188,18 @@ struct Tally {
     counts: Vec<u64>,
     /// Losses by the buffer's index.
     losses: Vec<u64>,
-    flaws: Vec<Flaw>,
+    flaws: Flaws,
     owners: Owners,
     /// Events that another buffer has too, by the buffer's index.
     left_out: Vec<u64>,
 }
 
 impl Tally {
-    fn new(buffers: &[(Buffer, Clock)]) -> Self {
+    fn new(buffers: &[(Buffer, Clock)], flaws: Flaws) -> Self {
         Self {
             counts: Vec::new(),
             losses: vec![0; buffers.len()],
-            flaws: Vec::new(),
+            flaws,
             owners: Owners::default(),
             left_out: vec![0; buffers.len()],
         }
@@ -217,7 +220,7 @@ impl Tally {
         self.pass_on(&mut runs[at..], cpu, buffer, assembly);
         batch.losses = losses;
         assembly.undecoded(batch.undecoded);
-        self.flaws.append(&mut batch.flaws);
+        batch.flaws.drain(..).for_each(|flaw| self.flaws.add(flaw));
         if self.counts.len() < batch.counts.len() {
             self.counts.resize(batch.counts.len(), 0);
         }
@@ -270,21 +273,6 @@ impl Tally {
         }
         exits
     }
-}
-
-/// The first flaw; a warning has their number.
-fn damage(mut flaws: Vec<Flaw>, length: u64, warnings: &mut Vec<String>) -> Option<Damage> {
-    // An offset in the file may be beyond its end; then the damage is at the end.
-    flaws.iter_mut().for_each(|flaw| flaw.offset = flaw.offset.min(length));
-    flaws.sort_by_key(|flaw| flaw.offset);
-    flaws.dedup_by_key(|flaw| flaw.offset);
-    if flaws.len() > 1 {
-        warnings.push(format!(
-            "{} places are damaged; what is whole behind them was read too, and no time was taken across them",
-            flaws.len()
-        ));
-    }
-    flaws.into_iter().next().map(Flaw::damage)
 }
 
 fn no_exits(recorded: Recorded, counts: &[u64], decoder: &Decoder, damage: Option<Damage>) -> Error {

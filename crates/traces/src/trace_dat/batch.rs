@@ -116,11 +116,34 @@ pub(super) fn decode(chunk: &Chunk, decoder: &Decoder, batch: &mut Batch) {
 /// Records that a page is invalid from this place on.
 #[cold]
 fn broken(chunk: &Chunk, place: usize, batch: &mut Batch) {
+    batch.lost(0);
+    // A packed part may unpack to any number of them, and all are at its offset.
+    if chunk.packed && !batch.flaws.is_empty() {
+        return;
+    }
     let page = format!("a page of CPU {} makes no sense", chunk.cpu);
     batch.flaws.push(if chunk.packed {
         Flaw::new(format!("{page} (byte {place} of a packed part)"), chunk.offset)
     } else {
         Flaw::new(page, chunk.offset + place as u64)
     });
-    batch.lost(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace_dat::clock::Clock;
+    use crate::trace_dat::options::Facts;
+
+    #[test]
+    fn a_packed_part_of_nonsense_is_one_flaw() {
+        for (packed, flaws) in [(true, 1), (false, 16)] {
+            let clock = Some(Clock::new("local", &Facts::default()));
+            let chunk =
+                Chunk { bytes: vec![0xff; 16 << 12], page_size: 4096, packed, clock, ..Chunk::default() };
+            let mut batch = Batch::default();
+            decode(&chunk, &Decoder::new(), &mut batch);
+            assert_eq!((batch.flaws.len(), batch.losses.len()), (flaws, 16));
+        }
+    }
 }

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 
+use crate::Error;
 use crate::bytes::MOST_SECTION;
-use crate::{Damage, Error};
 
 /// The longest text: names and versions are short.
 const LONGEST_TEXT: u64 = 4096;
@@ -71,11 +71,6 @@ impl Flaw {
     /// Converts it to an error, if nothing can be read without the part.
     pub(super) fn error(self, recorded: &Recorded) -> Error {
         Error::Header { name: recorded.name.clone(), what: self.what, offset: self.offset, next: AGAIN }
-    }
-
-    /// Converts it to damage, if other parts can be read.
-    pub(super) fn damage(self) -> Damage {
-        Damage { offset: self.offset, what: self.what }
     }
 }
 
