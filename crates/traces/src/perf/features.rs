@@ -16,6 +16,11 @@ const CMDLINE: u32 = 11;
 /// The records are in several files in a directory.
 pub(super) const DIR_FORMAT: u32 = 24;
 
+/// The longest command that is kept, in bytes; real ones have some hundred.
+const LONGEST_COMMAND: usize = 64 << 10;
+/// The longest name of a host, a kernel or a processor that is kept, in characters.
+const LONGEST_FACT: usize = 1024;
+
 /// The contents of the feature sections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Features {
@@ -35,7 +40,10 @@ impl Features {
 
     /// Reads a section; an invalid one is ignored.
     pub(super) fn read(&mut self, feature: u32, section: &[u8]) {
-        let one = || word(section).map(|(text, _)| text).filter(|text| !text.is_empty());
+        let one = || {
+            let text: String = word(section)?.0.chars().take(LONGEST_FACT).collect();
+            Some(text).filter(|text| !text.is_empty())
+        };
         match feature {
             HOSTNAME => self.host = one(),
             OSRELEASE => self.kernel = one(),
@@ -63,14 +71,21 @@ fn word(bytes: &[u8]) -> Option<(String, &[u8])> {
     Some((text(word), rest))
 }
 
-/// A list of words, quoted for a shell.
+/// A list of words, quoted for a shell; of a long one, the beginning and an ellipsis.
 fn command(section: &[u8]) -> Option<String> {
     let mut rest = section.get(4..)?;
     let mut words = Vec::new();
+    let mut length = 0;
     for _ in 0..u32_at(section, 0)? {
         let (word, behind) = word(rest)?;
         let plain =
             !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"\\$&|;<>*".contains(c));
+        // An empty word counts too: a section of 64 MiB has 16 million of them.
+        length += word.len() + 1;
+        if length > LONGEST_COMMAND {
+            words.push("…".to_owned());
+            break;
+        }
         words.push(if plain { word } else { format!("'{}'", word.replace('\'', r"'\''")) });
         rest = behind;
     }
@@ -99,6 +114,21 @@ mod tests {
         assert_eq!(features.host.as_deref(), Some("host"));
         assert_eq!(features.architecture, None);
         assert_eq!(features.command.as_deref(), Some("perf record -e 'kvm:*'"));
+    }
+
+    #[test]
+    fn a_command_of_any_number_of_words_is_cut() {
+        let count = LONGEST_COMMAND + 1;
+        let words = [&(count as u32).to_le_bytes()[..], &vec![0; 4 * count]].concat();
+        let command = command(&words).unwrap();
+        assert!(command.ends_with("'' '' …"), "{}", command.len());
+        assert!(command.len() <= 4 * LONGEST_COMMAND);
+        let long = [&1u32.to_le_bytes()[..], &stored(&"x".repeat(LONGEST_COMMAND))].concat();
+        let mut features = Features::default();
+        features.read(CMDLINE, &long);
+        assert_eq!(features.command.as_deref(), Some("…"));
+        features.read(HOSTNAME, &stored(&"x".repeat(LONGEST_FACT + 1)));
+        assert_eq!(features.host.unwrap().len(), LONGEST_FACT);
     }
 
     #[test]
