@@ -3,6 +3,10 @@
 /// The largest section that is read at once, in bytes: the descriptions of all events have a few megabytes.
 pub(crate) const MOST_SECTION: usize = 64 << 20;
 
+/// The longest name of an event, a system of events or an instance, in bytes: that of a directory in tracefs
+/// (`NAME_MAX`). Clocks and versions are shorter.
+pub(crate) const LONGEST_NAME: usize = 255;
+
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }

@@ -8,7 +8,7 @@ use crate::event::{Event, Kind};
 use crate::quick::{Load, Quick};
 
 /// The number of event IDs, which have 16 bits.
-const IDS: usize = 1 << 16;
+pub(crate) const IDS: usize = 1 << 16;
 
 /// The number of occurrences of each event, by its slot in the [`Decoder`].
 pub(crate) type Counts = Vec<u64>;

@@ -26,6 +26,7 @@ pub mod exitless;
 mod input;
 mod likeness;
 mod losses;
+mod misunderstood;
 mod origin;
 mod owners;
 mod pairing;

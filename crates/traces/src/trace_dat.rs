@@ -143,8 +143,9 @@ fn check(recorded: &Recorded, layout: &Layout, architecture: Option<String>) -> 
     let systems = &descriptions.systems;
     let found = match systems.len() {
         0 => "it describes no events".to_owned(),
-        _ => format!("it describes those of {}", systems[..systems.len().min(FEW)].join(", ")),
+        _ => format!("it describes those of {}", systems.join(", ")),
     };
+    let found = descriptions.misunderstood.beside(found);
     Err(Error::NoExits { name: name(), missing: KVM_EXIT, found })
 }
 
@@ -177,9 +178,7 @@ fn of_one_clock(layout: &Layout, warnings: &mut Vec<String>) -> Vec<(Buffer, Clo
             "it was recorded in a guest; times are the guest's own, not moved to the host's".to_owned(),
         );
     }
-    warnings.extend(
-        layout.descriptions.misunderstood.iter().map(|what| format!("{what}; its events were not read")),
-    );
+    warnings.extend(layout.descriptions.misunderstood.told());
     kept.into_iter().map(|buffer| (buffer.clone(), clock)).collect()
 }
 

@@ -5,35 +5,32 @@
 
 use tracepoints::EventFormat;
 
-use crate::bytes::{text, u32_at, u64_at};
+use crate::bytes::{LONGEST_NAME, text, u32_at, u64_at};
+use crate::decoder::IDS;
+use crate::misunderstood::Misunderstood;
 
 /// The first bytes of the block.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
-
-/// The contents of the block.
-#[derive(Debug, Default)]
-pub(crate) struct TracingData {
-    /// Every event with its subsystem.
-    pub(crate) formats: Vec<(String, EventFormat)>,
-    /// The events whose description is invalid.
-    pub(crate) misunderstood: Vec<String>,
-}
 
 /// The reason why the block cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadTracingData {
     /// It does not begin as expected, or was made on a different kind of machine.
     Foreign,
-    /// It is truncated; everything before is in [`TracingData`].
+    /// It is truncated, or has a text that is too long or more events than there are IDs.
     Cut,
 }
 
-/// Parses a block. Everything before an error is returned too.
-pub(crate) fn parse(bytes: &[u8]) -> (TracingData, Result<(), BadTracingData>) {
-    let mut data = TracingData::default();
+/// Parses a block into every event with its subsystem. Everything before an error is returned too.
+pub(crate) fn parse(
+    bytes: &[u8],
+    misunderstood: &mut Misunderstood,
+) -> (Vec<(String, EventFormat)>, Result<(), BadTracingData>) {
+    let mut formats = Vec::new();
     let mut rest = Rest(bytes);
-    let outcome = rest.head().and_then(|()| rest.events(&mut data).ok_or(BadTracingData::Cut));
-    (data, outcome)
+    let outcome =
+        rest.head().and_then(|()| rest.events(&mut formats, misunderstood).ok_or(BadTracingData::Cut));
+    (formats, outcome)
 }
 
 struct Rest<'a>(&'a [u8]);
@@ -45,9 +42,9 @@ impl<'a> Rest<'a> {
         Some(taken)
     }
 
-    /// A zero-terminated text.
+    /// A zero-terminated text: a name or a version.
     fn word(&mut self) -> Option<&'a [u8]> {
-        let length = self.0.iter().position(|&byte| byte == 0)?;
+        let length = self.0.iter().take(LONGEST_NAME + 1).position(|&byte| byte == 0)?;
         let word = self.take(length)?;
         self.take(1)?;
         Some(word)
@@ -75,7 +72,11 @@ impl<'a> Rest<'a> {
         self.take(4).ok_or(BadTracingData::Cut).map(|_| ())
     }
 
-    fn events(&mut self, data: &mut TracingData) -> Option<()> {
+    fn events(
+        &mut self,
+        formats: &mut Vec<(String, EventFormat)>,
+        misunderstood: &mut Misunderstood,
+    ) -> Option<()> {
         for _ in ["header_page", "header_event"] {
             self.word()?;
             self.block()?;
@@ -87,10 +88,11 @@ impl<'a> Rest<'a> {
             let system = text(self.word()?);
             for _ in 0..self.count()? {
                 let description = String::from_utf8_lossy(self.block()?);
-                match EventFormat::parse(&description) {
-                    Ok(format) => data.formats.push((system.clone(), format)),
-                    Err(error) => data.misunderstood.push(format!("an event of {system}: {error}")),
+                let format = misunderstood.parse(&system, &description);
+                if formats.len() == IDS {
+                    return None;
                 }
+                formats.extend(format.map(|format| (system.clone(), format)));
             }
         }
         Some(())
@@ -131,22 +133,39 @@ mod tests {
 
     const EXIT: &str = include_str!("../../tracepoints/tests/fixtures/kvm_exit.format");
 
+    /// The number of events, and the outcome.
+    fn parsed(bytes: &[u8]) -> (usize, Result<(), BadTracingData>) {
+        let (formats, outcome) = parse(bytes, &mut Misunderstood::default());
+        (formats.len(), outcome)
+    }
+
     #[test]
     fn events_with_their_system() {
-        let (data, outcome) = parse(&written::tracing_data("kvm", &[EXIT, "nonsense"]));
+        let mut misunderstood = Misunderstood::default();
+        let (formats, outcome) =
+            parse(&written::tracing_data("kvm", &[EXIT, "nonsense"]), &mut misunderstood);
         assert_eq!(outcome, Ok(()));
-        assert_eq!(data.formats.len(), 1);
-        assert_eq!((data.formats[0].0.as_str(), data.formats[0].1.name.as_str()), ("kvm", "kvm_exit"));
-        assert_eq!(data.misunderstood.len(), 1);
+        assert_eq!(formats.len(), 1);
+        assert_eq!((formats[0].0.as_str(), formats[0].1.name.as_str()), ("kvm", "kvm_exit"));
+        assert!(misunderstood.told().unwrap().contains("an event of kvm ("));
+    }
+
+    #[test]
+    fn names_and_numbers_that_no_kernel_has_are_refused() {
+        let system = |length| written::tracing_data(&"x".repeat(length), &["name: a\nID: 1\n"]);
+        assert_eq!(parsed(&system(LONGEST_NAME)), (1, Ok(())));
+        assert_eq!(parsed(&system(LONGEST_NAME + 1)), (0, Err(BadTracingData::Cut)));
+        let many = vec!["name: a\nID: 1\n"; IDS + 1];
+        assert_eq!(parsed(&written::tracing_data("kvm", &many[1..])), (IDS, Ok(())));
+        assert_eq!(parsed(&written::tracing_data("kvm", &many)), (IDS, Err(BadTracingData::Cut)));
     }
 
     #[test]
     fn what_comes_before_a_cut_is_kept() {
         let bytes = written::tracing_data("kvm", &[EXIT, EXIT]);
-        let (data, outcome) = parse(&bytes[..bytes.len() - 40]);
-        assert_eq!((data.formats.len(), outcome), (1, Err(BadTracingData::Cut)));
-        assert_eq!(parse(b"\x17\x08\x44tracing0.6\0\x01\x08").1, Err(BadTracingData::Foreign));
-        assert_eq!(parse(b"").1, Err(BadTracingData::Foreign));
+        assert_eq!(parsed(&bytes[..bytes.len() - 40]), (1, Err(BadTracingData::Cut)));
+        assert_eq!(parsed(b"\x17\x08\x44tracing0.6\0\x01\x08").1, Err(BadTracingData::Foreign));
+        assert_eq!(parsed(b"").1, Err(BadTracingData::Foreign));
     }
 
     proptest! {
@@ -156,7 +175,7 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] = value;
             bytes.truncate(length);
-            let _ = parse(&bytes);
+            let _ = parsed(&bytes);
         }
     }
 }

@@ -14,8 +14,9 @@ use super::schema::{MOST_ATTRIBUTES, MOST_IDENTITIES, Schema};
 use crate::Damage;
 use crate::bytes::{MOST_SECTION, u16_at, u32_at, u64_at};
 use crate::input::Failure;
+use crate::misunderstood::Misunderstood;
 use crate::pipeline::Feed;
-use crate::tracing_data;
+use crate::tracing_data::{self, BadTracingData};
 
 /// The size of a chunk: large enough that passing it on costs little, small enough for a core's cache.
 const CHUNK: usize = 512 << 10;
@@ -42,6 +43,7 @@ pub(super) struct Records {
     pub(super) features: Features,
     pub(super) damage: Option<Damage>,
     pub(super) warnings: Vec<String>,
+    pub(super) misunderstood: Misunderstood,
 }
 
 /// The reason why the walk over records stopped.
@@ -78,6 +80,7 @@ impl Records {
             features: Features::default(),
             damage: None,
             warnings: Vec::new(),
+            misunderstood: Misunderstood::default(),
         }
     }
 
@@ -214,17 +217,21 @@ impl Records {
 
     /// Adds the tracepoints' formats.
     pub(super) fn learn(&mut self, block: &[u8]) {
-        let (data, outcome) = tracing_data::parse(block);
-        let early = "The descriptions of the events end early; some events may be missing";
+        let (formats, outcome) = tracing_data::parse(block, &mut self.misunderstood);
+        let warning = outcome.err().map(|bad| match bad {
+            BadTracingData::Cut => "The descriptions of the events end early; some events may be missing",
+            BadTracingData::Foreign => {
+                "The descriptions of the events do not begin as those of a 64-bit x86 machine, and were not read"
+            }
+        });
         // In pipe mode they are records, of which a corrupt recording may have many.
-        if outcome.is_err() && !self.warnings.iter().any(|warning| warning == early) {
-            self.warnings.push(early.into());
-        }
-        if data.formats.is_empty() {
+        let warning = warning.filter(|warning| !self.warnings.iter().any(|told| told == warning));
+        self.warnings.extend(warning.map(str::to_owned));
+        if formats.is_empty() {
             return;
         }
         match self.change() {
-            Ok(()) => self.schema.learn(&data.formats),
+            Ok(()) => self.schema.learn(&formats),
             Err(what) => self.damaged(self.position, what.into()),
         }
     }

@@ -59,6 +59,24 @@ fn sections_in_the_stream_are_taken_out() {
 }
 
 #[test]
+fn descriptions_that_cannot_be_read_are_told_once() {
+    let section = |block: &[u8]| {
+        let mut bytes = record(kind::HEADER_TRACING_DATA, &(block.len() as u32).to_le_bytes());
+        bytes.extend(block);
+        bytes.resize(bytes.len() + block.len().next_multiple_of(8) - block.len(), 0);
+        bytes
+    };
+    let whole = tracing_data("kvm", &["nonsense", EXIT]);
+    let cut = &whole[..whole.len() - 40];
+    let mut records = records(&[section(b"foreign"), section(cut), section(&whole)].concat().repeat(3), None);
+    assert!(all(&mut records).is_empty());
+    assert_eq!(records.damage, None);
+    let [foreign, early] = &records.warnings[..] else { panic!("{:?}", records.warnings) };
+    assert!(foreign.contains("64-bit x86") && early.contains("end early"), "{foreign}, {early}");
+    assert!(records.misunderstood.told().unwrap().ends_with(" and 1 more"));
+}
+
+#[test]
 fn packed_records_come_out_between_those_around_them() {
     let inner: Vec<u8> = (0..90_000).flat_map(|n: u32| record(9, &n.to_le_bytes())).collect();
     let round = record(kind::FINISHED_ROUND, &[]);

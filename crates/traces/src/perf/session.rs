@@ -41,11 +41,12 @@ pub(super) fn read(
     let schema = &records.schema;
     tally.hand_over(schema, &mut assembly);
     let mut warnings = records.warnings.clone();
+    warnings.extend(records.misunderstood.told());
     let mut profile = assembly.finish(&mut warnings);
     let damage = parts.damage();
     if !schema.decoder.has_exits() && damage.is_none() {
         let missing = "kvm:kvm_exit";
-        return Err(Error::NoExits { name, missing, found: found(schema) });
+        return Err(Error::NoExits { name, missing, found: records.misunderstood.beside(found(schema)) });
     }
     if !profile.is_empty() && !profile.events.contains_key("kvm:kvm_entry") {
         profile.losses.exits_without_entry = 0;

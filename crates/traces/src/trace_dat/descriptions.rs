@@ -5,9 +5,11 @@ use std::io::Read;
 
 use tracepoints::EventFormat;
 
+use super::FEW;
 use super::file::{Fields, Flaw};
 use super::page::HEADER;
 use crate::decoder::Decoder;
+use crate::misunderstood::Misunderstood;
 
 /// The largest description; they have a few kilobytes.
 const LONGEST: u64 = 1 << 20;
@@ -27,9 +29,9 @@ pub(super) struct Descriptions {
     pub(super) decoder: Decoder,
     /// True if there is a `kvm_exit`, with any fields.
     pub(super) has_kvm_exit: bool,
-    /// The subsystems whose events are described, without ftrace itself.
+    /// The first [`FEW`] subsystems whose events are described, without ftrace itself.
     pub(super) systems: Vec<String>,
-    pub(super) misunderstood: Vec<String>,
+    pub(super) misunderstood: Misunderstood,
 }
 
 impl Descriptions {
@@ -39,7 +41,7 @@ impl Descriptions {
             decoder: Decoder::new(),
             has_kvm_exit: false,
             systems: Vec::new(),
-            misunderstood: Vec::new(),
+            misunderstood: Misunderstood::default(),
         }
     }
 
@@ -75,20 +77,17 @@ impl Descriptions {
                 let text = description(fields)?;
                 self.event(&system, &text);
             }
-            self.systems.push(system);
+            if self.systems.len() < FEW {
+                self.systems.push(system);
+            }
         }
         Ok(())
     }
 
     fn event(&mut self, system: &str, text: &str) {
-        match EventFormat::parse(text) {
-            Ok(format) => {
-                self.has_kvm_exit |= system == "kvm" && format.name == "kvm_exit";
-                self.decoder.add(system, &format);
-            }
-            Err(error) => {
-                self.misunderstood.push(format!("the description of an event of {system}: {error}"))
-            }
+        if let Some(format) = self.misunderstood.parse(system, text) {
+            self.has_kvm_exit |= system == "kvm" && format.name == "kvm_exit";
+            self.decoder.add(system, &format);
         }
     }
 }
@@ -133,10 +132,16 @@ mod tests {
         bytes.extend(b"bad");
         let mut descriptions = Descriptions::new();
         descriptions.event_formats(&mut Fields::new(&bytes[..], 0)).unwrap();
-        assert_eq!((descriptions.systems.len(), descriptions.misunderstood.len()), (1, 1));
+        let told = descriptions.misunderstood.told().unwrap();
+        assert!(descriptions.systems == ["kvm"] && told.contains("an event of kvm ("), "{told}");
         bytes.truncate(13);
         let cut = descriptions.event_formats(&mut Fields::new(&bytes[..], 0));
         assert!(matches!(cut, Err(Flaw { offset: 12, .. })), "{cut:?}");
+        // Any number of systems, each with a name and no events.
+        bytes = [9u32.to_le_bytes(), *b"sch\0"].concat();
+        bytes.extend([b"\0\0\0\0sch\0".repeat(8), vec![0; 4]].concat());
+        descriptions.event_formats(&mut Fields::new(&bytes[..], 0)).unwrap();
+        assert_eq!(descriptions.systems.len(), FEW);
         let long = [u64::MAX.to_le_bytes(); 2].concat();
         assert!(description(&mut Fields::new(&long[..], 0)).is_err());
     }

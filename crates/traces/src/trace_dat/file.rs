@@ -5,10 +5,7 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 
 use crate::Error;
-use crate::bytes::MOST_SECTION;
-
-/// The longest text: names and versions are short.
-const LONGEST_TEXT: u64 = 4096;
+use crate::bytes::{LONGEST_NAME, MOST_SECTION};
 
 /// The next step if the first part of a file is invalid.
 const AGAIN: &str = "copy the file once more, or record again";
@@ -127,15 +124,15 @@ impl<R: Read> Fields<R> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A zero-terminated text.
+    /// A zero-terminated text, all of which are names and versions.
     pub(super) fn text(&mut self) -> Result<String, Flaw> {
         let start = self.at;
         let mut bytes = Vec::new();
         loop {
             match self.u8()? {
                 0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-                _ if bytes.len() as u64 == LONGEST_TEXT => {
-                    return Err(Flaw::new(format!("a text of more than {LONGEST_TEXT} bytes"), start));
+                _ if bytes.len() == LONGEST_NAME => {
+                    return Err(Flaw::new(format!("a text of more than {LONGEST_NAME} bytes"), start));
                 }
                 byte => bytes.push(byte),
             }
@@ -191,8 +188,8 @@ mod tests {
         let large = MOST_SECTION as u64 + 1;
         let refused = Flaw::new("a part of 67108865 bytes", 0);
         assert_eq!(Fields::new(std::io::repeat(0), 0).block(large), Err(refused));
-        let endless = vec![b'a'; 5000];
-        let refused = Flaw::new("a text of more than 4096 bytes", 0);
+        let endless = [b'a'; LONGEST_NAME + 1];
+        let refused = Flaw::new("a text of more than 255 bytes", 0);
         assert_eq!(Fields::new(&endless[..], 0).text(), Err(refused));
         let mut option = Fields::within("the option", &b"abc"[..], 100);
         assert_eq!(option.u32(), Err(Flaw::new("the option ends", 100)));

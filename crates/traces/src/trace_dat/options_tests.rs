@@ -73,7 +73,7 @@ fn buffers_beyond_the_limits_are_flaws() {
     let mut endless = 4096u64.to_le_bytes().to_vec();
     endless.resize(5000, b'a');
     let text = facts(&[(id::BUFFER_TEXT, &endless)], true);
-    assert_eq!(text.flaws, [Flaw::new("option BUFFER_TEXT: a text of more than 4096 bytes", 100 + 8)]);
+    assert_eq!(text.flaws, [Flaw::new("option BUFFER_TEXT: a text of more than 255 bytes", 100 + 8)]);
 }
 
 #[test]

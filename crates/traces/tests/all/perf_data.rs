@@ -186,6 +186,24 @@ fn recordings_without_what_is_needed_say_so() {
 }
 
 #[test]
+fn events_whose_descriptions_are_not_understood_are_named() {
+    let whole = unpacked("small");
+    let broken = |event: &str| {
+        let mut bytes = whole.clone();
+        let line = format!("name: {event}\nID: ").into_bytes();
+        // They are at the end of the file.
+        let at = bytes.windows(line.len()).rposition(|window| window == line).unwrap();
+        bytes[at + line.len()] = b'x';
+        read_bytes(&bytes)
+    };
+    let warnings = broken("kvm_pio").unwrap().warnings;
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(warning.contains("kvm:kvm_pio (`x") && warning.contains("were not read"), "{warning}");
+    let error = broken("kvm_exit").unwrap_err().to_string();
+    assert!(error.contains("no kvm:kvm_exit events") && error.contains("kvm:kvm_exit (`x"), "{error}");
+}
+
+#[test]
 fn vms_and_vcpus_are_told_apart() {
     let profile = recording("several-vms").profile;
     let vcpus: Vec<_> = profile.vcpus().iter().map(|exits| exits.vcpu).collect();
