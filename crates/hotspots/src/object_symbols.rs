@@ -20,8 +20,8 @@ const LARGEST_SECTION: u64 = 256 << 20;
 const LARGEST_NOTE: u64 = 1 << 20;
 /// The longest function name that is read, in bytes. Names of C++ templates can have thousands.
 const LONGEST_NAME: usize = 4096;
-/// The longest demangled name, in characters. Back references let a short mangled name expand to millions.
-const LONGEST_GIVEN: usize = 512;
+/// The longest name in a recording, in characters. Back references let a short mangled name expand to millions.
+pub(crate) const LONGEST_GIVEN: usize = 512;
 /// The number of bytes that are compared to order names of one address that have the same length.
 const COMPARED: usize = 256;
 
@@ -141,6 +141,14 @@ fn readable(name: &str) -> String {
     let mut short = Short::default();
     // The error only stops the demangler at the limit.
     let _ = write!(short, "{:#}", rustc_demangle::demangle(name));
+    short.text
+}
+
+/// The text, truncated to [`LONGEST_GIVEN`] characters.
+pub(crate) fn shortened(text: &str) -> String {
+    let mut short = Short::default();
+    // The error says that it was truncated.
+    let _ = short.write_str(text);
     short.text
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::object_symbols::shortened;
 use crate::writing::{FORMAT, HeadLine, Line};
-use crate::{FrameNumber, Measured, Recording, Stack};
+use crate::{Frame, FrameNumber, Measured, Recording, Stack};
 
 /// The first bytes of a recording.
 const BEGINNING: &[u8] = b"{\"exitless_hot_spots\":";
@@ -125,13 +126,15 @@ struct Reader {
 impl Reader {
     fn take(&mut self, at: usize, line: Line) {
         match line {
-            Line::Vm { vm, name } => drop(self.recording.names.insert(vm, name)),
+            // Names are cut as recorders do it: the sums have a copy of them for each reason.
+            Line::Vm { vm, name } => drop(self.recording.names.insert(vm, shortened(&name))),
             Line::Exits { vm, reason, exits, handling_ns, away } => {
                 let measured = self.recording.measured.entry((vm, reason)).or_default();
                 measured.add(Measured { exits, handling_ns, away });
             }
             Line::Frame { number, frame } => {
-                let ours = self.recording.number(frame);
+                let (symbol, object) = (frame.symbol.as_deref().map(shortened), shortened(&frame.object));
+                let ours = self.recording.number(Frame { symbol, object, ..frame });
                 self.numbers.insert(number, ours);
             }
             Line::Stack { vm, thread, activity, reason, frames, samples, away, cut } => {

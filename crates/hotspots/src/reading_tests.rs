@@ -2,6 +2,7 @@ use exits::ExitReason;
 use proptest::prelude::*;
 
 use super::*;
+use crate::object_symbols::LONGEST_GIVEN;
 use crate::{Activity, Away, Event, Frame, Head, Losses, Space, write};
 
 fn frame(name: &str) -> Frame {
@@ -85,6 +86,22 @@ fn a_stack_that_is_deeper_than_any_recorder_keeps_is_damage() {
         let reading = read("file", &written(&recording)).unwrap();
         assert_eq!(reading.damage.len(), damaged, "{:?}", reading.damage);
         assert_eq!(reading.recording.stacks.len(), 3 - damaged);
+    }
+}
+
+#[test]
+fn names_that_no_recorder_writes_are_cut() {
+    let (fits, long) = ("x".repeat(LONGEST_GIVEN), "x".repeat(100_000));
+    let mut recording = sample();
+    recording.names.insert(8, long.clone());
+    recording.number(Frame { object: long.clone(), ..frame(&long) });
+    let fitting = Frame { object: fits.clone(), ..frame(&fits) };
+    recording.number(fitting.clone());
+    let recording = read("file", &written(&recording)).unwrap().recording;
+    let [.., cut, whole] = &recording.frames[..] else { panic!("{:?}", recording.frames) };
+    assert_eq!(*whole, fitting);
+    for name in [&recording.names[&8], &cut.object, cut.symbol.as_ref().unwrap()] {
+        assert_eq!((name.chars().count(), name.ends_with('…')), (LONGEST_GIVEN, true), "{name}");
     }
 }
 
