@@ -117,20 +117,26 @@ impl Input {
         let failed = |source| Error::Read { name: name.clone(), source };
         let reader: Box<dyn Read + Send> = match source {
             Source::Path(path) => {
-                let mut file = File::open(path).map_err(failed)?;
+                let file = File::open(path).map_err(failed)?;
                 if file.metadata().map_err(failed)?.is_file() {
-                    let start = beginning(&mut file).map_err(failed)?;
-                    file.rewind().map_err(failed)?;
-                    if !packed(&start) {
-                        let body = Body::File(file);
-                        return Ok(Self { name, start, body, failure: Failure::default(), packed: None });
-                    }
+                    return Self::of_file(name, file);
                 }
                 Box::new(file)
             }
             Source::StandardInput => Box::new(io::stdin()),
         };
         Self::of_stream(name, reader)
+    }
+
+    /// Reads the first bytes of a regular file.
+    pub(crate) fn of_file(name: String, mut file: File) -> Result<Self, Error> {
+        let failed = |source| Error::Read { name: name.clone(), source };
+        let start = beginning(&mut file).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        if packed(&start) {
+            return Self::of_stream(name, Box::new(file));
+        }
+        Ok(Self { name, start, body: Body::File(file), failure: Failure::default(), packed: None })
     }
 
     /// Reads the first bytes of a stream, which can be read only once.

@@ -30,7 +30,7 @@ use schema::Schema;
 use session::Parts;
 
 use crate::input::{Failure, Input};
-use crate::{Error, Format, Options, Reading, Sink, Source};
+use crate::{Error, Format, Options, Reading, Sink};
 
 /// Reads a file: header, records, and sections at the end.
 pub(crate) fn read_file(input: Input, options: Options, sink: &mut impl Sink) -> Result<Reading, Error> {
@@ -63,15 +63,18 @@ pub(crate) fn read_pipe(input: Input, options: Options, sink: &mut impl Sink) ->
 pub(crate) fn read_directory(path: &Path, options: Options, sink: &mut impl Sink) -> Result<Reading, Error> {
     let name = path.display().to_string();
     let failed = |source| Error::Read { name: name.clone(), source };
-    let main = Input::open(&Source::Path(path.join(directory::MAIN)))?;
-    let (failure, main_name) = (main.failure(), main.name.clone());
+    let main = path.join(directory::MAIN);
+    let main_name = main.display().to_string();
+    let (main, _) = directory::open(&main)?;
+    let main = Input::of_file(main_name.clone(), main)?;
+    let failure = main.failure();
     let (file, length) = main.into_file()?;
     let header = Header::read(&file, length, &main_name)?;
     let main = records(file, length, header, failure, &main_name)?;
     let schema = main.schema.clone();
     let mut parts = vec![(main, length)];
     for path in directory::parts(path).map_err(failed)? {
-        let (file, length) = directory::open(&path).map_err(failed)?;
+        let (file, length) = directory::open(&path)?;
         let records = Records::new(Box::new(file), Failure::default(), 0, Some(length), schema.clone());
         parts.push((records, length));
     }

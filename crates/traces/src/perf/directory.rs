@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use super::chunk::Chunk;
 use super::feed::Records;
-use crate::Damage;
 use crate::pipeline::Feed;
+use crate::{Damage, Error};
 
 /// The file with the header.
 pub(super) const MAIN: &str = "data";
@@ -86,9 +86,11 @@ impl Feed for Parts {
     }
 }
 
-/// Opens a file, and returns its length in bytes.
-pub(super) fn open(path: &Path) -> io::Result<(File, u64)> {
-    let file = File::open(path)?;
-    let length = file.metadata()?.len();
+/// Opens a file, and returns its length in bytes. The user chose the directory, and its owner what is in it: only regular
+/// files that are stored somewhere are opened.
+pub(super) fn open(path: &Path) -> Result<(File, u64), Error> {
+    let failed = |source| Error::Read { name: path.display().to_string(), source };
+    let file = files::named(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
     Ok((file, length))
 }

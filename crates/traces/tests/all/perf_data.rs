@@ -242,6 +242,30 @@ fn a_directory_is_one_recording() {
 }
 
 #[test]
+fn a_directory_leads_to_no_files_but_those_on_a_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let [main, part] = ["data", "data.0"].map(|name| directory.path().join(name));
+    let refused = |path: &Path| {
+        let error = read(directory.path()).unwrap_err();
+        assert_eq!(error.to_string(), format!("Cannot read {}", path.display()));
+    };
+    // The kernel generates it; others are waited for, and reading takes their lines away from others.
+    let generated = |path: &Path| std::os::unix::fs::symlink("/proc/version", path).unwrap();
+    let fifo = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    for place in [&generated as &dyn Fn(&Path), &fifo] {
+        place(&main);
+        refused(&main);
+        fs::remove_file(&main).unwrap();
+        fs::write(&main, unpacked("one-thread")).unwrap();
+        place(&part);
+        refused(&part);
+        fs::remove_file(&part).unwrap();
+        assert!(read(directory.path()).is_ok());
+        fs::remove_file(&main).unwrap();
+    }
+}
+
+#[test]
 fn the_origin_is_told() {
     let origin = recording("vmx").origin;
     assert_eq!(origin.format, Format::PerfData);
