@@ -2,7 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-/// The most entries of a list that may be out of order; only corrupt recordings have more.
+/// The most entries of a list that may be out of order; only corrupt recordings have more, and those that were joined
+/// although the clock went back between them.
 const MOST_OUT_OF_ORDER: usize = 1024;
 
 /// The times of losses: by CPU, and those that concern vCPUs on any CPU.
@@ -16,9 +17,14 @@ pub(crate) struct LossMarks {
     always: bool,
 }
 
-/// Time spans, sorted by start.
+/// Time spans.
 #[derive(Debug, Default)]
-struct Spans(Vec<Span>);
+struct Spans {
+    /// By start.
+    sorted: Vec<Span>,
+    /// The start of the first and the end of the last of those that were too far out of order.
+    around: Option<(u64, u64)>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Span {
@@ -31,22 +37,25 @@ struct Span {
 impl Spans {
     fn add(&mut self, from_ns: u64, to_ns: u64) {
         // CPUs are read one after the other and each is in order, so spans are nearly in order.
-        let at = self.0.partition_point(|span| span.from_ns <= from_ns);
-        if self.0.len() - at >= MOST_OUT_OF_ORDER {
+        let at = self.sorted.partition_point(|span| span.from_ns <= from_ns);
+        if self.sorted.len() - at >= MOST_OUT_OF_ORDER {
+            let (first_ns, last_ns) = self.around.unwrap_or((from_ns, to_ns));
+            self.around = Some((first_ns.min(from_ns), last_ns.max(to_ns)));
             return;
         }
-        self.0.insert(at, Span { from_ns, to_ns, latest_ns: to_ns });
-        for next in at..self.0.len() {
-            let before_ns = next.checked_sub(1).map_or(0, |before| self.0[before].latest_ns);
-            let span = &mut self.0[next];
+        self.sorted.insert(at, Span { from_ns, to_ns, latest_ns: to_ns });
+        for next in at..self.sorted.len() {
+            let before_ns = next.checked_sub(1).map_or(0, |before| self.sorted[before].latest_ns);
+            let span = &mut self.sorted[next];
             span.latest_ns = before_ns.max(span.to_ns);
         }
     }
 
     /// Tests whether a span starts before `to_ns` and ends at `from_ns` or later.
     fn overlap(&self, from_ns: u64, to_ns: u64) -> bool {
-        let at = self.0.partition_point(|span| span.from_ns < to_ns);
-        at.checked_sub(1).is_some_and(|last| self.0[last].latest_ns >= from_ns)
+        let at = self.sorted.partition_point(|span| span.from_ns < to_ns);
+        at.checked_sub(1).is_some_and(|last| self.sorted[last].latest_ns >= from_ns)
+            || self.around.is_some_and(|(first_ns, last_ns)| first_ns < to_ns && last_ns >= from_ns)
     }
 }
 
@@ -139,6 +148,24 @@ mod tests {
         assert!(marks.between([0, 0], 600, 1000));
         assert!(!marks.between([0, 0], 400, 500));
         assert!(!marks.anywhere(0, 1000));
+    }
+
+    #[test]
+    fn losses_too_far_out_of_order_are_not_forgotten() {
+        let mut marks = LossMarks::default();
+        let lose = |marks: &mut LossMarks, after_ns, next_ns| {
+            marks.mark(1, after_ns);
+            marks.event(1, next_ns);
+        };
+        (0..=MOST_OUT_OF_ORDER as u64)
+            .for_each(|number| lose(&mut marks, 1000 + 10 * number, 1005 + 10 * number));
+        assert!(!marks.between([1, 1], 5, 100));
+        lose(&mut marks, 50, 60);
+        lose(&mut marks, 5, 9);
+        for (from_ns, to_ns, lost) in [(1, 5, false), (5, 9, true), (50, 60, true), (60, 100, false)] {
+            assert_eq!(marks.between([1, 1], from_ns, to_ns), lost, "{from_ns} to {to_ns}");
+        }
+        assert!(!marks.between([0, 0], 5, 60));
     }
 
     #[test]
