@@ -122,7 +122,7 @@ impl Schema {
 
     /// The fast path, if all tracepoints have the same layout and it is suitable.
     fn find_short_way(&self) -> Option<ShortWay> {
-        let mut numbered = (0u8..).zip(&self.layouts).filter(|(_, layout)| layout.tracepoint);
+        let mut numbered = (0..=u8::MAX).zip(&self.layouts).filter(|(_, layout)| layout.tracepoint);
         let (number, layout) = numbered.next().filter(|_| numbered.next().is_none())?;
         if self.identity.is_none() && self.layout_number(0) != number {
             return None;
@@ -182,5 +182,18 @@ mod tests {
         let thread = |identity| schema.layout_of(&record(identity)).unwrap().thread;
         assert_eq!([5, 6, 7, 1 << 40].map(thread), [24, 24, 16, 16].map(Some));
         assert_eq!(thread(99), Some(24));
+    }
+
+    #[test]
+    fn layouts_are_as_many_as_have_numbers() {
+        let mut schema = Schema::new();
+        for read_format in 0..300u64 {
+            let mut bytes = [0; 64];
+            bytes[24] = 1 << 4;
+            bytes[32..40].copy_from_slice(&read_format.to_le_bytes());
+            schema.add(Attribute::parse(&bytes).unwrap(), [read_format].into_iter());
+        }
+        assert_eq!(schema.layouts.len(), 255);
+        assert!(schema.shared().short_way.is_none());
     }
 }

@@ -191,7 +191,8 @@ fn number(data: &[u8]) -> i64 {
         Some(hex) => i64::from_str_radix(hex, 16),
         None => digits.parse(),
     };
-    let value = value.unwrap_or(0);
+    // Another sign would be accepted.
+    let value = value.ok().filter(|value| *value >= 0).unwrap_or(0);
     if negative { -value } else { value }
 }
 

@@ -35,6 +35,16 @@ fn what_options_say() {
 }
 
 #[test]
+fn numbers_have_one_sign() {
+    for (text, expected) in [("0x10", 16), ("-0x10", -16), ("-7", -7), ("x", 0), ("--7", 0), ("-0x-10", 0)] {
+        assert_eq!(number(text.as_bytes()), expected, "{text}");
+    }
+    for smallest in ["--9223372036854775808", "-0x-8000000000000000"] {
+        assert_eq!(number(smallest.as_bytes()), 0, "{smallest}");
+    }
+}
+
+#[test]
 fn buffers_of_both_versions() {
     let mut data = 4096u64.to_le_bytes().to_vec();
     data.extend(b"guests\0");
