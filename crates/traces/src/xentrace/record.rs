@@ -105,18 +105,20 @@ pub(super) enum Sequence {
     Broken,
 }
 
-/// Checks up to `most` records from the start of a window.
+/// Checks up to `most` records from the start of a window. Empty windows count as records: xentrace writes none, and a
+/// corrupt recording may consist of them, each of which is a place to check from.
 pub(super) fn sequence(bytes: &[u8], most: usize) -> Sequence {
     let Some(window) = Window::parse(bytes) else { return Sequence::Broken };
     let mut at = WINDOW;
     let mut end = WINDOW + window.length as usize;
-    let mut records = 0;
-    while records < most {
+    let (mut records, mut empty) = (0, 0);
+    while records + empty < most {
         if at == end {
             match Window::parse(&bytes[at.min(bytes.len())..]) {
                 Some(window) => {
                     at += WINDOW;
                     end = at + window.length as usize;
+                    empty += usize::from(window.length == 0);
                     continue;
                 }
                 None if bytes.len() < at + WINDOW => break,
@@ -171,6 +173,9 @@ mod tests {
         }
         assert_eq!(sequence(&sound, 9), Sequence::Sound { records: 3 });
         assert_eq!(sequence(&sound, 2), Sequence::Sound { records: 2 });
+        let empty = [&words(&[WINDOW_HEADER, 0, 0]).repeat(9)[..], &[0xee; WINDOW]].concat();
+        assert_eq!(sequence(&empty, 9), Sequence::Broken);
+        assert_eq!(sequence(&empty, 8), Sequence::Sound { records: 0 });
         for (at, broken) in [(0, 0), (1, MOST_CPUS), (2, 5), (2, 0), (3, 0), (3, WINDOW_HEADER), (4, 0)] {
             let mut bytes = sound.clone();
             bytes[4 * at..4 * at + 4].copy_from_slice(&u32::to_le_bytes(broken));
