@@ -244,6 +244,8 @@ impl Pairing {
             return true;
         }
         self.open = false;
+        // A read after an exit that does not count must not be timed from this one.
+        self.mmio_start_ns = None;
         self.add(None, shared);
         closed(&Closed { exit: self.exit, access: self.last_access(), handling_ns: None }, &self.noted);
         false
@@ -325,13 +327,20 @@ impl Pairing {
         if self.outside {
             return;
         }
-        if !self.open && matches!(event.kind.sort(), Kind::MSR | Kind::APIC) {
-            if self.early.len() < MOST_EARLY {
+        if !self.open {
+            let may_be_early = matches!(event.kind.sort(), Kind::MSR | Kind::APIC);
+            if may_be_early && self.early.len() < MOST_EARLY {
                 self.early.push(*event);
-            } else {
-                self.count(event, shared);
+                return;
             }
-            return;
+            // Its exit was lost, so its own time decides.
+            if !(shared.from_ns..shared.to_ns).contains(&event.time_ns) {
+                return;
+            }
+            if may_be_early {
+                self.count(event, shared);
+                return;
+            }
         }
         // The value is the reason of the exit from the nested guest, whatever L1 is told.
         let of_exit;

@@ -131,6 +131,22 @@ fn only_exits_that_begin_in_time_count() {
 }
 
 #[test]
+fn accesses_whose_exit_was_lost_count_by_their_own_time() {
+    let port = |time_ns| event(Kind::PortWrite, time_ns, 0x3f8);
+    let mut events = vec![port(10), entry(12), exit(30), entry(40), port(45), entry(48), port(50), entry(52)];
+    // More than may precede an exit.
+    events.extend((60..80).map(|time_ns| event(Kind::MsrWrite, time_ns, 0x830)));
+    let mut run = run_with(&events, LossMarks::default(), 20..50);
+    assert_eq!(run.handling(Access::Port { port: 0x3f8, direction: Direction::Write }), (1, None));
+    assert_eq!(run.handling(Access::Msr { number: 0x830, direction: Direction::Write }), (0, None));
+    assert_eq!(run.closed.len(), 1);
+    // Nor do they take the time since an exit before, even if the clock went back.
+    let read = event(Kind::MmioRead, 40, 0xd000);
+    let mut run = run_with(&[exit(30), exit(10), entry(35), read], LossMarks::default(), 20..50);
+    assert_eq!(run.handling(Access::Mmio { address: 0xd000, direction: Direction::Read }), (1, None));
+}
+
+#[test]
 fn exits_of_nested_guests_go_by_the_reason_of_the_exit_and_who_handles_them() {
     let of = |to_l1| Access::Nested { reason: MSR, to_l1 };
     // L1 is told a different reason.
