@@ -25,8 +25,9 @@ pub struct Symbols {
     processes: HashMap<u32, Vec<Mapping>>,
     /// By process and path: a process may have its own mount namespace.
     objects: HashMap<(u32, String), Option<ObjectSymbols>>,
-    /// The size of the `objects` in bytes.
-    kept: usize,
+    /// The memory that is left for the `objects`, in bytes.
+    room: usize,
+    left_out: usize,
 }
 
 impl Symbols {
@@ -38,7 +39,8 @@ impl Symbols {
             kernel: None,
             processes: HashMap::new(),
             objects: HashMap::new(),
-            kept: 0,
+            room: MOST,
+            left_out: 0,
         }
     }
 
@@ -77,6 +79,12 @@ impl Symbols {
         self.kernel_symbols().is_empty()
     }
 
+    /// The number of files that were not read for lack of room, counted for each process.
+    #[must_use]
+    pub const fn left_out(&self) -> usize {
+        self.left_out
+    }
+
     fn kernel_symbols(&mut self) -> &KernelSymbols {
         let root = &self.root;
         self.kernel.get_or_insert_with(|| {
@@ -98,10 +106,10 @@ impl Symbols {
         };
         let offset = (address - mapping.start).saturating_add(mapping.offset);
         let Some(file) = mapping.file() else { return unknown(mapping.name(), address) };
-        let root = &self.root;
-        let kept = &mut self.kept;
+        let (root, room, left_out) = (&self.root, &mut self.room, &mut self.left_out);
         let object = self.objects.entry((process, file.to_owned())).or_insert_with(|| {
-            if *kept >= MOST {
+            if *room == 0 {
+                *left_out += 1;
                 return None;
             }
             let home = root.join(format!("proc/{process}"));
@@ -113,7 +121,7 @@ impl Symbols {
                 [own_root, root].iter().find_map(|root| ObjectSymbols::read(&root.join(&below), root))
             };
             let found = files::look_at_files(&home, read).ok().flatten();
-            *kept += found.as_ref().map_or(0, ObjectSymbols::size);
+            *room = room.saturating_sub(found.as_ref().map_or(0, ObjectSymbols::size));
             found
         });
         match object.as_ref().and_then(|symbols| symbols.at(offset)) {
@@ -184,6 +192,15 @@ mod tests {
         assert!(symbols.knows(7) && !symbols.knows(8));
         assert_eq!(symbols.kernel(u64::MAX).symbol.as_deref(), Some("_stext"));
         assert!(!symbols.kernel_is_hidden());
+        assert_eq!(symbols.left_out(), 0);
+
+        symbols.objects.clear();
+        symbols.room = 0;
+        for _ in 0..2 {
+            let frame = symbols.user(7, here);
+            assert!(frame.symbol.is_none() && frame.object == "monitor", "{frame:?}");
+        }
+        assert_eq!(symbols.left_out(), 1);
     }
 
     #[test]

@@ -238,6 +238,12 @@ impl Profiler {
                  are shown without their address"
             ));
         }
+        if self.symbols.left_out() > 0 {
+            recording.head.notes.push(format!(
+                "The symbols of programs take more than 1 GiB; the functions of {} beyond that have no names",
+                exits::counted(self.symbols.left_out() as u64, "file")
+            ));
+        }
         if self.symbols.kernel_is_hidden() {
             let path = self.root.join("proc/kallsyms");
             recording.head.notes.push(format!(
