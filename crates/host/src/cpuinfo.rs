@@ -87,6 +87,18 @@ impl Cpu {
         self.flags.iter().any(|kept| kept == flag)
     }
 
+    /// The instruction set, by its flag, or else by its vendor.
+    #[must_use]
+    pub fn isa(&self) -> Option<Isa> {
+        if self.has("svm") {
+            Some(Isa::Svm)
+        } else if self.has("vmx") {
+            Some(Isa::Vmx)
+        } else {
+            self.vendors_isa()
+        }
+    }
+
     /// The instruction set of its vendor, even if firmware or a hypervisor hides the flag.
     #[must_use]
     pub fn vendors_isa(&self) -> Option<Isa> {

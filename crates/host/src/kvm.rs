@@ -40,11 +40,23 @@ pub struct Kvm {
 /// The loaded vendor module on the host below `root`: [`INTEL`] or [`AMD`].
 #[must_use]
 pub fn vendor_module(root: &Path) -> Option<&'static str> {
-    vendor_module_of(&Root::directory(root))
+    let root = &Root::directory(root);
+    vendor_module_of(root, &cpu(root))
 }
 
-pub(crate) fn vendor_module_of(root: &Root) -> Option<&'static str> {
-    [INTEL, AMD].into_iter().find(|module| root.exists(&format!("/sys/module/{module}")))
+/// The vendor module with a directory in sysfs. One that is built in has it on CPUs of the other vendor too, so the
+/// CPU decides, if it is known.
+pub(crate) fn vendor_module_of(root: &Root, cpu: &Cpu) -> Option<&'static str> {
+    let isa = cpu.isa();
+    [INTEL, AMD]
+        .into_iter()
+        .filter(|module| isa.is_none_or(|isa| module_of(isa) == *module))
+        .find(|module| root.exists(&format!("/sys/module/{module}")))
+}
+
+fn cpu(root: &Root) -> Cpu {
+    let text = root.text("/proc/cpuinfo", "a list of processors").ok();
+    text.and_then(|text| Cpu::parse(&text)).unwrap_or_default()
 }
 
 /// The instruction set of a host with this vendor module.
@@ -70,9 +82,8 @@ pub const fn module_of(isa: Isa) -> &'static str {
 #[must_use]
 pub fn usable(root: &Path) -> Kvm {
     let root = &Root::directory(root);
-    let cpu = root.text("/proc/cpuinfo", "a list of processors").ok();
-    let cpu = cpu.and_then(|text| Cpu::parse(&text)).unwrap_or_default();
-    let vendor_module = vendor_module_of(root);
+    let cpu = cpu(root);
+    let vendor_module = vendor_module_of(root, &cpu);
     let (device, access) =
         (root.place(DEVICE), access(root, &cpu, vendor_module).map_err(|(_, obstacle)| obstacle));
     let interrupt_virtualization = InterruptVirtualization::read(root, &cpu);
@@ -164,6 +175,17 @@ mod tests {
         assert_eq!(kvm.access, Ok(()));
         assert_eq!(kvm.vendor_module, Some(AMD));
         assert_eq!(kvm.interrupt_virtualization.unwrap().name, "AVIC");
+    }
+
+    #[test]
+    fn of_two_modules_that_are_built_in_the_one_for_the_cpu_is_meant() {
+        let found = |cpuinfo: &str, modules: &[&str]| vendor_module(host(cpuinfo, modules, true).path());
+        let both = &[INTEL, AMD];
+        assert_eq!(found("processor : 0\nflags : svm avic\n", both), Some(AMD));
+        assert_eq!(found("processor : 0\nflags : vmx\n", both), Some(INTEL));
+        let hidden = "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu\n";
+        assert_eq!((found(hidden, both), found(hidden, &[INTEL])), (Some(AMD), None));
+        assert_eq!(found("", &[AMD]), Some(AMD), "an unknown CPU");
     }
 
     #[test]

@@ -73,9 +73,12 @@ pub enum Arms {
 pub(crate) fn host_virtualizes(root: &Path) -> Result<(), String> {
     let modules = root.join("sys/module");
     let mut why = Vec::new();
-    for (module, parameter, what) in [("kvm_intel", "enable_apicv", "APICv"), ("kvm_amd", "avic", "AVIC")] {
+    for (module, parameter, what, other) in
+        [("kvm_intel", "enable_apicv", "APICv", "svm"), ("kvm_amd", "avic", "AVIC", "vmx")]
+    {
         let file = modules.join(module).join("parameters").join(parameter);
-        if !modules.join(module).exists() {
+        // A module that is built in is there on CPUs of the other vendor too.
+        if !modules.join(module).exists() || cpu_has(root, other) {
             continue;
         }
         // param_get_bool() writes Y and N.
@@ -217,6 +220,17 @@ mod tests {
         let root = tree(&[("sys/module/kvm_amd/parameters/avic", "N\n")]);
         let why = host_virtualizes(root.path()).unwrap_err();
         assert!(why.contains("sys/module/kvm_amd/parameters/avic is N"), "{why}");
+    }
+
+    #[test]
+    fn a_module_for_the_other_vendors_cpus_says_nothing() {
+        let root = tree(&[
+            ("proc/cpuinfo", "processor\t: 0\nflags\t\t: svm avic\n"),
+            ("sys/module/kvm_intel/parameters/enable_apicv", "Y\n"),
+            ("sys/module/kvm_amd/parameters/avic", "N\n"),
+        ]);
+        let why = host_virtualizes(root.path()).unwrap_err();
+        assert!(why.contains("kvm_amd has AVIC off") && !why.contains("kvm_intel"), "{why}");
     }
 
     #[test]

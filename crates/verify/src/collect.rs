@@ -265,6 +265,24 @@ mod tests {
     }
 
     #[test]
+    fn a_host_with_both_modules_built_in_is_judged_by_its_cpu() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("proc/cpuinfo", "processor : 0\nflags : svm avic\n");
+        write("sys/module/kvm_intel/parameters/enable_apicv", "Y\n");
+        write("sys/module/kvm_amd/parameters/avic", "N\n");
+        let (host, _) = host_side(root.path());
+        assert_eq!(
+            (host.isa, host.module.as_deref(), host.enabled),
+            (Some(Isa::Svm), Some("kvm_amd"), Some(false))
+        );
+    }
+
+    #[test]
     fn a_process_that_hides_from_inspection_may_be_one_more_vm() {
         let root = Path::new("/dev/null/no-host");
         let vm = vm();

@@ -29,7 +29,8 @@ impl<'a> Subject<'a> {
             .release
             .get()
             .and_then(|release| Release::parse(release, kernel.version.get().map(String::as_str)));
-        Self { host, release, isa: isa(host), vm: None }
+        let isa = host.processor.first.get().and_then(host::Cpu::isa);
+        Self { host, release, isa, vm: None }
     }
 
     pub(super) fn with_vm(&self, vm: Of<'a>) -> Self {
@@ -139,18 +140,6 @@ impl<'a> Subject<'a> {
 /// The place of a module's parameter.
 pub(super) fn parameter_path(module: &str, name: &str) -> String {
     format!("/sys/module/{module}/parameters/{name}")
-}
-
-fn isa(host: &Inspection) -> Option<Isa> {
-    let processor = &host.processor;
-    let flag = |name: &str| processor.flags.get().is_some_and(|flags| flags.contains(name));
-    if flag("svm") {
-        return Some(Isa::Svm);
-    }
-    if flag("vmx") {
-        return Some(Isa::Vmx);
-    }
-    processor.first.get()?.vendors_isa()
 }
 
 /// The number of vCPUs of a VM, by its threads.

@@ -25,7 +25,9 @@ impl KvmDevice {
                 Fact::absent(crate::root::kind_of(&error), format!("{path} cannot be looked at: {error}"))
             }
         };
-        let vendor_module = kvm::vendor_module_of(root);
+        let unknown = Cpu::default();
+        let cpu = cpu.unwrap_or(&unknown);
+        let vendor_module = kvm::vendor_module_of(root, cpu);
         // The record contains the directory itself, which distinguishes a container without the device from a copy
         // of a host without devices.
         let devices = root.is_directory("/dev");
@@ -33,7 +35,7 @@ impl KvmDevice {
             let opened = Fact::absent(AbsenceKind::NotKept, "a copy of a host has no devices");
             return Self { owner, opened, vendor_module };
         }
-        let opened = match kvm::access(root, cpu.unwrap_or(&Cpu::default()), vendor_module) {
+        let opened = match kvm::access(root, cpu, vendor_module) {
             Ok(()) => Fact::known((), path, "opened for reading and writing"),
             Err((kind, obstacle)) => Fact {
                 value: Err(crate::Absence { kind, why: obstacle.to_string() }),
