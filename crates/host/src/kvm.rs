@@ -139,7 +139,8 @@ fn absent(cpu: &Cpu, module: Option<&str>) -> String {
     match module {
         Some(module) => format!(
             "{module} is loaded, so the device file alone is missing: in a container pass it in \
-             (--device /dev/kvm), else `mknod /dev/kvm c 10 232`"
+             (--device /dev/kvm), else `mknod /dev/kvm c 10 232`; if {module} is built into the kernel, it may have \
+             found no usable virtualization: see `dmesg | grep -i kvm`"
         ),
         None => format!("run `modprobe {vendor}`; if that fails, see `dmesg | grep -i kvm`"),
     }

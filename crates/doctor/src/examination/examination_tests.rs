@@ -1,10 +1,12 @@
-use super::cases::{APICV_NOT_REMAPPED, CASES, Case, Made, NULL_SCHEDULER, active, inhibited, on, with};
+use super::cases::{
+    APICV_NOT_REMAPPED, CASES, Case, Made, NULL_SCHEDULER, active, inhibited, on, with, without,
+};
 use super::*;
 use crate::Fix;
 use conclusions::activation::{IpiVirtualization, Mode, NoIpiVirtualization};
 use exits::Isa;
-use host::Fact;
-use host::inspection::Arguments;
+use host::inspection::{Arguments, BuiltIn};
+use host::{AbsenceKind, Fact};
 use std::collections::BTreeSet;
 
 fn flat(findings: &[Finding]) -> Vec<&Finding> {
@@ -252,6 +254,21 @@ fn each_host_comes_to_its_conclusion() {
         !fixes.iter().any(|fix| matches!(fix, Fix::Advice(text) if text.starts_with("libvirt"))),
         "{fixes:?}"
     );
+}
+
+#[test]
+fn a_built_in_module_without_a_device_found_no_hardware_outside_of_a_container() {
+    let device = |container: bool| {
+        let mut host = without("zen4", &["/dev/kvm"]).inspect();
+        let built_in = BuiltIn(BTreeSet::from(["kvm_amd".to_owned()]));
+        host.kernel.built_in = Fact::known(built_in, "modules.builtin", "");
+        host.kvm.opened = Fact::absent(AbsenceKind::NotThere, "/dev/kvm cannot be opened; see dmesg");
+        host.container = container.then(|| on("container").inspect().container).flatten();
+        let found = examine(&host, &[], &[]);
+        said(&found, "kvm-device")[0].clone()
+    };
+    assert!(device(false).found.contains("found no usable virtualization"));
+    assert!(device(true).found.contains("in a container"));
 }
 
 #[test]

@@ -128,9 +128,9 @@ fn module(subject: &Subject<'_>) -> Option<Verdict> {
     }
     let kernel = &subject.host.kernel;
     if let Some(module) = subject.host.kvm.vendor_module {
-        return Some(
-            Verdict::pass(format!("{module} is loaded")).seen(format!("/sys/module/{module}"), "there"),
-        );
+        let state = if kernel.has_built_in(module) { "built into the kernel" } else { "loaded" };
+        let found = format!("{module} is {state}");
+        return Some(Verdict::pass(found).seen(format!("/sys/module/{module}"), "there"));
     }
     let isa = subject.isa?;
     let flag = if isa == Isa::Svm { "svm" } else { "vmx" };
@@ -166,12 +166,19 @@ fn device(subject: &Subject<'_>) -> Option<Verdict> {
     let Some(absence) = fact.absence() else {
         return Some(Verdict::pass("it can be opened").resting_on(fact));
     };
-    if kvm.vendor_module.is_none() {
+    let Some(module) = kvm.vendor_module else {
         return Some(Verdict::skip("KVM's module is not loaded"));
-    }
+    };
+    let built_in = subject.host.kernel.has_built_in(module);
     let (found, next) = absence.why.split_once("; ").unwrap_or((&absence.why, "run as root"));
     Some(match absence.kind {
         AbsenceKind::NotKept | AbsenceKind::NotApplicable => Verdict::unknown(fact),
+        // A module that is built in is in sysfs even if it found no hardware; it then creates no device.
+        AbsenceKind::NotThere if built_in && subject.host.container.is_none() => {
+            Verdict::fail(format!("{module} is built into the kernel and found no usable virtualization"))
+                .seen("/dev/kvm", "not there")
+                .advice("see `dmesg | grep -i kvm`: often the firmware has switched virtualization off")
+        }
         AbsenceKind::NotThere => Verdict::fail(
             "the module is loaded, and the device is not here, as in a container",
         )
