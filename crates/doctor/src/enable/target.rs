@@ -1,6 +1,7 @@
 //! The requested parameters of a vendor module.
 
 use super::plan::{Arm, Refusal};
+use crate::examination::{Release, Tree};
 use crate::lint::HostSide;
 use exits::KernelVersion;
 use host::kvm;
@@ -8,7 +9,7 @@ use host::{Inspection, Parameters, switch};
 
 /// The first kernel in which AVIC is `auto`: on if the CPU has x2AVIC, from Zen 4 (arch/x86/kvm/svm/avic.c of
 /// 6.18).
-const AVIC_BY_ITSELF: KernelVersion = KernelVersion::new(6, 18);
+const AVIC_BY_ITSELF: (u16, u16) = (6, 18);
 /// The first kernel that inhibits AVIC only while a nested guest runs; earlier ones do so in every VM that is offered
 /// SVM (commit f44509f849fe).
 const NESTED_WHILE_IT_RUNS: KernelVersion = KernelVersion::new(5, 19);
@@ -85,9 +86,9 @@ impl Target {
         // Do not pass a parameter that the loaded module does not have.
         let shown = |name: &str| parameters.is_none_or(|all| all.contains_key(name));
         let [ipis, posting] = kvm::KEPT_BY_KVM;
-        let young = inspection.fingerprint.kernel().is_none_or(|kernel| kernel >= AVIC_BY_ITSELF);
         let (technology, mut switches) = if module == kvm::AMD {
-            let mut switches = vec![switch("avic", on, (!young).then_some(false))];
+            let default = is_off_by_default(inspection).then_some(false);
+            let mut switches = vec![switch("avic", on, default)];
             if on {
                 // Without nested paging the module disables AVIC (arch/x86/kvm/svm/avic.c, `avic_hardware_setup`).
                 switches.push(switch("npt", true, Some(true)));
@@ -149,6 +150,15 @@ impl Target {
         }
         notes
     }
+}
+
+/// Tests whether AVIC is known to be off if nothing sets it. A vendor's number does not show that, nor does any number
+/// where AVIC is on: whoever builds a kernel can port the change.
+fn is_off_by_default(inspection: &Inspection) -> bool {
+    let is_old = Release::of(&inspection.kernel)
+        .is_some_and(|release| release.tree == Tree::Stable && release.version < AVIC_BY_ITSELF);
+    let avic = now(inspection.kernel.parameters.get(kvm::AMD), "avic");
+    is_old && avic.as_deref().and_then(switch) != Some(true)
 }
 
 fn now(parameters: Option<&Parameters>, name: &str) -> Option<String> {

@@ -1,5 +1,6 @@
 //! The origin and version of a kernel's code, by its release.
 
+use host::inspection::Kernel;
 use std::cmp::Ordering;
 
 /// The tree that a release is built from. The version of a vendor's tree shows only its base, not the changes in it.
@@ -86,6 +87,12 @@ pub struct Release {
 }
 
 impl Release {
+    /// The release of an inspected kernel; `None` if it is not known.
+    #[must_use]
+    pub fn of(kernel: &Kernel) -> Option<Self> {
+        Self::parse(kernel.release.get()?, kernel.version.get().map(String::as_str))
+    }
+
     /// Parses a release (`uname -r`). The build (`uname -v`) helps, because Debian's contains the stable release.
     /// `None` if the release does not start with two numbers.
     #[must_use]

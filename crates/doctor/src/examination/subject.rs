@@ -24,13 +24,8 @@ pub(super) struct Of<'a> {
 
 impl<'a> Subject<'a> {
     pub(super) fn new(host: &'a Inspection) -> Self {
-        let kernel = &host.kernel;
-        let release = kernel
-            .release
-            .get()
-            .and_then(|release| Release::parse(release, kernel.version.get().map(String::as_str)));
         let isa = host.processor.first.get().and_then(host::Cpu::isa);
-        Self { host, release, isa, vm: None }
+        Self { host, release: Release::of(&host.kernel), isa, vm: None }
     }
 
     pub(super) fn with_vm(&self, vm: Of<'a>) -> Self {
