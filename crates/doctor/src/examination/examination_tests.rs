@@ -272,6 +272,15 @@ fn a_built_in_module_without_a_device_found_no_hardware_outside_of_a_container()
 }
 
 #[test]
+fn no_fix_names_a_value_of_lockdown_that_the_kernel_refuses() {
+    let found = examined(&on("lockdown"));
+    let finding = said(&found, "kernel-lockdown")[0];
+    // security/lockdown/lockdown.c, `lockdown_param`, takes only integrity and confidentiality.
+    let [Fix::Advice(text)] = finding.fixes.as_slice() else { panic!("{finding:?}") };
+    assert!(text.contains("remove lockdown=") && !text.contains("lockdown=none"), "{text}");
+}
+
+#[test]
 fn avic_that_is_switched_off_for_an_erratum_that_the_cpu_does_not_have_is_told_of() {
     let told = |made: &Made| {
         let found = examined(made);

@@ -58,8 +58,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "kernel-lockdown",
         title: "Lockdown",
         category: Category::Kernel,
-        why: "it hides evidence: MSRs and debugfs, and in confidentiality mode KVM's state, \
-              tracepoints and exits as well",
+        why: "it hides evidence: debugfs, and in confidentiality mode KVM's state, tracepoints and exits as well",
         source: "kernel_lockdown(7); Linux include/linux/security.h, enum lockdown_reason",
         parent: "",
         check: lockdown,
@@ -168,9 +167,10 @@ fn lockdown(subject: &Subject<'_>) -> Option<Verdict> {
     let fact = &subject.host.kernel.lockdown;
     Some(match fact.get().map(String::as_str) {
         Some("none") => Verdict::pass("the kernel is not locked down").resting_on(fact),
-        Some(mode) => Verdict::warn(format!("the kernel is locked down ({mode})"))
-            .resting_on(fact)
-            .advice("nothing if lockdown is wanted; else disable Secure Boot, or boot with lockdown=none"),
+        Some(mode) => Verdict::warn(format!("the kernel is locked down ({mode})")).resting_on(fact).advice(
+            "nothing if lockdown is wanted; else disable Secure Boot, or remove lockdown= from the kernel's \
+                 arguments (a kernel with CONFIG_LOCK_DOWN_KERNEL_FORCE_* must be built without it)",
+        ),
         None => Verdict::unknown(fact),
     })
 }
