@@ -157,8 +157,8 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
     (
         InhibitReason::PitReinject,
         &[
-            cure(Qemu, SPLIT, ORACLE),
             cure(Qemu, "-global kvm-pit.lost_tick_policy=discard", ORACLE),
+            cure(Qemu, SPLIT, ORACLE),
             cure(
                 Libvirt,
                 "<clock><timer name='pit' tickpolicy='discard'/></clock>",

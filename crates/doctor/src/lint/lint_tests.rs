@@ -2,7 +2,7 @@ use super::cases::{self, amd, device, enlighten, feature, quiet, said};
 use super::*;
 use crate::Fix;
 use domain::{CpuModel, DefinitionChange, DeviceKind, FeatureState, Irqchip, TickPolicy};
-use exits::{InhibitReason, Isa};
+use exits::{CurePlace, InhibitReason, Isa};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -91,10 +91,15 @@ fn the_first_fix_of_the_pit_is_the_one_of_the_irqchip() {
     let fixes = [Fix::Definition(vec![DefinitionChange::PitTickPolicy(TickPolicy::Discard)]), split];
     assert_eq!(finding("pit-lost-ticks", &vm, &side).fixes, fixes);
     assert_eq!(finding("irqchip", &vm, &side).fixes, fixes);
-    // Each fix corresponds to a cure of the inhibit reason.
-    let cures = InhibitReason::PitReinject.cures();
-    assert!(cures.iter().any(|cure| cure.change.contains("split")));
-    assert!(cures.iter().any(|cure| cure.change.contains("discard")));
+    // The cures of the inhibit reason are the same changes in the same order.
+    for (place, changes) in
+        [(CurePlace::Qemu, ["discard", "split"]), (CurePlace::Libvirt, ["discard", "ioapic driver='qemu'"])]
+    {
+        let cures = InhibitReason::PitReinject.cures().iter().filter(|cure| cure.place == place);
+        let cures: Vec<_> = cures.map(|cure| cure.change).collect();
+        assert_eq!(cures.len(), 2, "{cures:?}");
+        assert!(cures.iter().zip(changes).all(|(cure, change)| cure.contains(change)), "{cures:?}");
+    }
 }
 
 #[test]
