@@ -87,7 +87,7 @@ const FACTS: &[Facts] = &[
         reason: InhibitReason::ApicIdModified,
         name: "APIC_ID_MODIFIED",
         set_by: "the guest changed its xAPIC ID from the one that the VMM gave",
-        cure: "use a guest kernel that leaves the ID alone, or x2APIC, where the ID is read-only",
+        cure: "use a guest kernel that leaves the ID alone, or x2APIC, where the ID is read-only; once set it stays until the VM's process is started anew",
     },
     Facts {
         reason: InhibitReason::ApicBaseModified,
