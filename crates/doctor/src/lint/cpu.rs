@@ -190,7 +190,7 @@ fn pv_ipi(subject: &Subject<'_>) -> Verdict {
     if subject.vcpus() < 2 || subject.hides_kvm().is_some() {
         return Verdict::pass("not used");
     }
-    let held = subject.given("kvm-pv-ipi", subject.passes_host_through());
+    let held = subject.given("kvm-pv-ipi", subject.vm.passes_host_cpu());
     if !held.value {
         return Verdict::pass("not offered");
     }

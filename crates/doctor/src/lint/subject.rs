@@ -58,7 +58,8 @@ impl<'a> Subject<'a> {
             .map_or_else(|| CpuModel::Named("qemu64".to_owned()), |model| model.value.clone())
     }
 
-    /// Tests whether the guest gets the host's features, apart from single ones.
+    /// Tests whether the guest gets the CPU features of the host, apart from single ones. Features that are KVM's own
+    /// it does not get by libvirt's host-model.
     pub(super) fn passes_host_through(&self) -> bool {
         !matches!(self.model(), CpuModel::Named(_))
     }

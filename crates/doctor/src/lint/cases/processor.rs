@@ -93,6 +93,10 @@ pub(super) fn of_cpu() -> Vec<Cases> {
                     feature(vm, "kvm-pv-ipi", FeatureState::Off);
                 }),
                 (HostSide { ipi_virtualization: Some(true), ..intel() }, |vm| vcpus(vm, 1)),
+                // libvirt makes a named model of it, which has no features of KVM's own.
+                (HostSide { ipi_virtualization: Some(true), ..intel() }, |vm| {
+                    vm.cpu.model = Some(said(CpuModel::HostModel, "mode='host-model'"));
+                }),
             ],
         ),
     ]
