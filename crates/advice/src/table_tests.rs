@@ -410,6 +410,24 @@ fn a_pci_device_is_named_by_the_register_that_an_address_falls_in() {
 }
 
 #[test]
+fn no_vm_on_svm_is_told_to_have_a_pit_that_inhibits_avic_or_notifications_that_cost_more() {
+    let vmx_only: Vec<String> = table()
+        .devices
+        .iter()
+        .flat_map(|device| device.cures.iter().map(move |cure| (device, cure)))
+        .filter(|(_, cure)| {
+            let irqchip = crate::Action::Irqchip(domain::Irqchip::Kernel);
+            cure.apply.contains(&irqchip) || cure.qemu.iter().any(|qemu| qemu.contains("disable-legacy=on"))
+        })
+        .map(|(device, cure)| {
+            assert_eq!(cure.isa, Some(Isa::Vmx), "{}/{}", device.id, cure.id);
+            format!("{}/{}", device.id, cure.id)
+        })
+        .collect();
+    assert_eq!(vmx_only.len(), 4, "{vmx_only:?}");
+}
+
+#[test]
 fn names_of_pci_devices_are_of_one_device_each_and_have_their_form() {
     let mut seen = BTreeSet::new();
     for device in table().devices {

@@ -11,7 +11,7 @@ pub(in crate::tuning) fn profile(process: u32, port: u16, count: u64, each_ns: u
     let mut profile = Profile::new();
     profile.span = Some(Span { first_ns: 1_000_000_000, last_ns: 2_000_000_000 });
     let vcpu = profile.vcpu(Vcpu { vm: Some(process), number: Some(0), thread: Some(process + 1) });
-    vcpu.reasons.insert(ExitReason::svm(0x7b), exits.clone());
+    vcpu.reasons.insert(ExitReason::vmx(30), exits.clone());
     vcpu.accesses.insert(Access::Port { port, direction: Direction::Write }, exits);
     profile
 }
@@ -24,7 +24,7 @@ fn runs_of_one_arm_are_one_vm_whatever_their_processes_were() {
     assert_eq!(all.observed_ns, 2_000_000_000);
     let [vcpu] = all.profile.vcpus() else { panic!("{:?}", all.profile.vcpus()) };
     assert_eq!(vcpu.vcpu.vm, Some(GUESTS));
-    assert_eq!(vcpu.reasons[&ExitReason::svm(0x7b)].count, 30);
+    assert_eq!(vcpu.reasons[&ExitReason::vmx(30)].count, 30);
     assert_eq!(vcpu.accesses.values().next().unwrap().count, 30);
 }
 
