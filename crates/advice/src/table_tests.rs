@@ -407,6 +407,13 @@ fn a_pci_device_is_named_by_the_register_that_an_address_falls_in() {
     assert_eq!(of(0xfebc_1018).as_deref(), Some("ahci"));
     assert_eq!(of(0xfebc_2018).as_deref(), Some("pci-memory"));
     assert_eq!(of(0xfebc_5000).as_deref(), Some("nic-e1000"));
+    // QEMU's hw/net/e1000.c, e1000_devices.
+    for model in [0x100e, 0x100c, 0x100f] {
+        let facts = Facts::default().with_bars(vec![bar(0x8086, model, 0x200, 0xfebc_0000)]);
+        let table = table();
+        let device = table.of_access(mmio(0xfebc_0018), Some(&facts)).map(|device| device.id.as_str());
+        assert_eq!(device, Some("nic-e1000"), "{model:x}");
+    }
 }
 
 #[test]
