@@ -123,10 +123,8 @@ impl Register {
             Rule::Eoi => Some(if isa == Isa::Vmx { EOI_INDUCED } else { UNACCELERATED }),
             Rule::IpiToRunning => Some(INCOMPLETE_IPI),
             Rule::IpiByProcessor => Some(APIC_WRITE),
-            Rule::IpiBySoftware if isa == Isa::Svm => Some(INCOMPLETE_IPI),
-            Rule::IpiBySoftware | Rule::RegisterOfTheHost | Rule::TimerArm
-                if by_list || self.mode == Mode::Xapic =>
-            {
+            Rule::IpiUnlessToOneself => Some(if isa == Isa::Vmx { APIC_WRITE } else { INCOMPLETE_IPI }),
+            Rule::RegisterOfTheHost | Rule::TimerArm if by_list || self.mode == Mode::Xapic => {
                 Some(self.left_by_hardware(isa))
             }
             _ => None,
@@ -159,14 +157,22 @@ impl Register {
             TPR => Rule::TaskPriority,
             SELF_IPI if self.mode == Mode::X2apic => Rule::SelfIpi,
             ICR2 if self.mode == Mode::Xapic => Rule::IcrHigh,
-            ICR => match isa {
+            ICR => {
                 // Xen has no IPI virtualization.
-                Isa::Vmx if assumption.hypervisor == Hypervisor::Xen => Rule::IpiBySoftware,
-                Isa::Vmx if !assumption.apicv.ipi_virtualization => Rule::IpiBySoftware,
-                Isa::Vmx => Rule::IpiByProcessor,
-                Isa::Svm if !assumption.avic.ipi_virtualization => Rule::IpiBySoftware,
-                Isa::Svm => Rule::IpiToRunning,
-            },
+                let is_virtual = match isa {
+                    Isa::Vmx => {
+                        assumption.hypervisor == Hypervisor::Kvm && assumption.apicv.ipi_virtualization
+                    }
+                    Isa::Svm => assumption.avic.ipi_virtualization,
+                };
+                match isa {
+                    Isa::Vmx if is_virtual => Rule::IpiByProcessor,
+                    Isa::Svm if is_virtual => Rule::IpiToRunning,
+                    // The MSR is intercepted. Everywhere else the processor serves IPIs to oneself by itself (SDM 30.1.5).
+                    Isa::Vmx if self.mode == Mode::X2apic => Rule::IpiBySoftware,
+                    _ => Rule::IpiUnlessToOneself,
+                }
+            }
             TMICT => Rule::TimerArm,
             _ => Rule::RegisterOfTheHost,
         }

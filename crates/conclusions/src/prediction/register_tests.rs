@@ -97,7 +97,7 @@ fn every_register_of_the_page_has_its_fate_and_the_name_of_what_stays() {
         ("0xfee000b0:W", (Eoi, "EOI_INDUCED"), (Eoi, "avic_unaccelerated_access")),
         ("0xfee00080:W", (TaskPriority, ""), (TaskPriority, "")),
         ("0xfee00310:W", (IcrHigh, ""), (IcrHigh, "")),
-        ("0xfee00300:W", (IpiBySoftware, "APIC_WRITE"), (IpiToRunning, "avic_incomplete_ipi")),
+        ("0xfee00300:W", (IpiUnlessToOneself, "APIC_WRITE"), (IpiToRunning, "avic_incomplete_ipi")),
         ("0xfee00380:W", (TimerArm, "APIC_WRITE"), (TimerArm, "avic_unaccelerated_access")),
         ("0xfee000f0:W", (RegisterOfTheHost, "APIC_WRITE"), (RegisterOfTheHost, "avic_unaccelerated_access")),
         ("0xfee00020:R", (RegisterRead, ""), (RegisterRead, "")),
@@ -134,7 +134,13 @@ fn ipis_go_with_ipi_virtualization_alone() {
     let becomes = |name: &str| Some(name.to_owned());
     assert_eq!(fate(Isa::Vmx, "ICR:W", &without), (Rule::IpiBySoftware, None));
     assert_eq!(fate(Isa::Vmx, "ICR:W", &with), (Rule::IpiByProcessor, becomes("APIC_WRITE")));
-    assert_eq!(fate(Isa::Svm, "ICR:W", &without), (Rule::IpiBySoftware, becomes("avic_incomplete_ipi")));
+    let unless = Rule::IpiUnlessToOneself;
+    assert_eq!(fate(Isa::Vmx, "0xfee00300:W", &without), (unless, becomes("APIC_WRITE")));
+    assert_eq!(fate(Isa::Svm, "ICR:W", &without), (unless, becomes("avic_incomplete_ipi")));
+    assert_eq!(fate(Isa::Svm, "0xfee00300:W", &without), (unless, becomes("avic_incomplete_ipi")));
+    let xen = Assumption { hypervisor: Hypervisor::Xen, ..with };
+    assert_eq!(fate(Isa::Vmx, "ICR:W", &xen), (Rule::IpiBySoftware, None));
+    assert_eq!(fate(Isa::Vmx, "0xfee00300:W", &xen), (unless, becomes("APIC_WRITE")));
     assert_eq!(fate(Isa::Svm, "ICR:W", &with), (Rule::IpiToRunning, becomes("avic_incomplete_ipi")));
 }
 

@@ -20,6 +20,8 @@ pub enum Rule {
     SelfIpi,
     /// An IPI that the host has to send.
     IpiBySoftware,
+    /// An IPI that the host has to send, unless the processor sends it to itself.
+    IpiUnlessToOneself,
     /// An IPI that an Intel processor sends.
     IpiByProcessor,
     /// An IPI that an AMD processor sends to running vCPUs.
@@ -94,8 +96,12 @@ impl Rule {
                 "SDM 30.1.4; pt_update_irq in xen/arch/x86/hvm/vpt.c, vmx_intr_assist in vmx/intr.c",
             ),
             Self::IpiBySoftware => (
-                "Xen has no IPI virtualization, so it sends every IPI to another vCPU",
+                "Xen has no IPI virtualization and intercepts the register, so it sends every IPI",
                 "vmx_vlapic_msr_changed in xen/arch/x86/hvm/vmx/vmx.c",
+            ),
+            Self::IpiUnlessToOneself => (
+                "Xen has no IPI virtualization, so it sends every IPI to another vCPU; those to oneself go",
+                "SDM 30.1.5, 30.4.3.2",
             ),
             Self::RegisterRead => (
                 "the processor answers from the virtual APIC page",
@@ -147,8 +153,12 @@ impl Rule {
             ),
             Self::SelfIpi => ("the processor delivers an IPI to oneself", "SDM 30.1.5, 30.5; APM 15.29.3.1"),
             Self::IpiBySoftware => (
-                "without IPI virtualization the host sends every IPI to another vCPU",
-                "SDM 30.1.6; arch/x86/kvm/vmx/vmx.c; svm/avic.c (erratum 1235)",
+                "without IPI virtualization KVM intercepts the register, so the host sends every IPI",
+                "SDM 30.1.6; vmx_update_msr_bitmap_x2apic in arch/x86/kvm/vmx/vmx.c",
+            ),
+            Self::IpiUnlessToOneself => (
+                "without IPI virtualization the host sends every IPI to another vCPU; those to oneself go",
+                "SDM 30.1.5, 30.4.3.2; APM 15.29.9.1; svm/avic.c in arch/x86/kvm (erratum 1235)",
             ),
             Self::IpiByProcessor => (
                 "the processor posts fixed IPIs to one physical APIC ID; the others stay",

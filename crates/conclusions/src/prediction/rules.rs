@@ -265,6 +265,8 @@ impl Vm<'_> {
             Rule::X2avicIntercept if self.assumption.avic.passes_served_msrs.is_none() => {
                 Range::within(0.0, whole, whole, whole)
             }
+            // Nothing in a recording tells IPIs to oneself from others; they are few.
+            Rule::IpiUnlessToOneself => Range::within(0.0, 0.0, whole, whole),
             // Multicast, broadcast and NMI IPIs still exit. Linux guests of KVM send to one target at a time.
             Rule::IpiByProcessor => Range::within(0.0, whole, whole, whole),
             Rule::IpiToRunning => {
