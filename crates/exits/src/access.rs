@@ -30,7 +30,7 @@ pub enum Access {
         /// In or out.
         direction: Direction,
     },
-    /// A guest physical address without memory (`kvm_mmio`).
+    /// A guest physical address without memory (`kvm_mmio`, `kvm_fast_mmio`).
     Mmio {
         /// The address.
         address: u64,

@@ -222,6 +222,21 @@ fn a_guest_that_goes_through_all_registers_takes_no_room_of_exits() {
 }
 
 #[test]
+fn a_write_that_kvm_ends_by_its_address_is_an_access_to_that_address() {
+    const ADDRESS: u64 = 0xfe00_3000;
+    let watch = Watch { processes: Some(vec![std::process::id()]), accesses: true, ..Watch::default() };
+    let mut collector = match Collector::attach_to_system_calls(&watch) {
+        Ok(collector) => collector,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    run(&collector.attached.ebpf, "raw_fast_mmio", [ADDRESS, 0, 0, 0]);
+    let profile = collector.take().unwrap();
+    let access = Access::Mmio { address: ADDRESS, direction: exits::Direction::Write };
+    let counted = profile.accesses().get(&access).map_or(0, |exits| exits.count);
+    assert!(counted <= 1 && counted + profile.losses.lost_events >= 1, "{:?}", profile.accesses());
+}
+
+#[test]
 fn addresses_of_a_display_that_are_too_many_are_counted_by_page() {
     let watch = Watch { processes: Some(vec![std::process::id()]), accesses: true, ..Watch::default() };
     let mut collector = match Collector::attach_to_system_calls(&watch) {

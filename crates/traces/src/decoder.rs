@@ -54,6 +54,7 @@ enum Recipe {
     Entry { vcpu: Place },
     Port { write: Place, port: Place, value: Place },
     Mmio { kind: Place, address: Place, value: Place },
+    FastMmio { address: Place },
     Msr { write: Place, number: Place, value: Place },
     Apic { write: Place, register: Place, value: Place },
     IncompleteIpi { id: Place, high: Place, low: Place },
@@ -191,6 +192,7 @@ impl Recipe {
                 let kinds = [Some(Kind::MmioUnsatisfied), Some(Kind::MmioRead), Some(Kind::MmioWrite), None];
                 (load(kind)?, kinds, load(address)?, load(value)?, no)
             }
+            Self::FastMmio { address } => (none, [Some(Kind::FastMmio); 4], load(address)?, none, no),
             Self::Msr { write, number, value } => {
                 (load(write)?, either(Kind::MsrRead, Kind::MsrWrite), load(number)?, load(value)?, no)
             }
@@ -211,6 +213,7 @@ impl Recipe {
             Self::Entry { vcpu } => [vcpu; 3],
             Self::Port { write, port, value } => [write, port, value],
             Self::Mmio { kind, address, value } => [kind, address, value],
+            Self::FastMmio { address } => [address; 3],
             Self::Msr { write, number, value } => [write, number, value],
             Self::Apic { write, register, value } => [write, register, value],
             Self::IncompleteIpi { id, high, low } => [id, high, low],
@@ -245,6 +248,7 @@ fn fill(recipe: &Recipe, raw: &[u8], event: &mut Event) -> Option<()> {
             };
             (kind, address.read(raw)?, value.read(raw)?)
         }
+        Recipe::FastMmio { address } => (Kind::FastMmio, address.read(raw)?, 0),
         Recipe::Msr { write, number, value } => {
             (either(write, Kind::MsrRead, Kind::MsrWrite)?, number.read(raw)?, value.read(raw)?)
         }
@@ -278,6 +282,7 @@ fn recipe(format: &EventFormat) -> Option<Recipe> {
         "kvm_entry" => Recipe::Entry { vcpu: must("vcpu_id")? },
         "kvm_pio" => Recipe::Port { write: must("rw")?, port: must("port")?, value: may("val") },
         "kvm_mmio" => Recipe::Mmio { kind: must("type")?, address: must("gpa")?, value: may("val") },
+        "kvm_fast_mmio" => Recipe::FastMmio { address: must("gpa")? },
         "kvm_msr" => Recipe::Msr { write: must("write")?, number: must("ecx")?, value: may("data") },
         "kvm_apic" => Recipe::Apic { write: must("rw")?, register: must("reg")?, value: may("val") },
         "kvm_avic_incomplete_ipi" => {

@@ -52,6 +52,8 @@ fn every_event_of_interest() {
         let fields = [&mmio[..], &[("type", number)]].concat();
         assert_eq!(decoded("kvm_mmio", &fields), (kind, 0xfee0_00b0, 7));
     }
+    let notification = decoded("kvm_fast_mmio", &[("gpa", 0xfe00_3000)]);
+    assert_eq!(notification, (Kind::FastMmio, 0xfe00_3000, 0));
     assert_eq!(decoded("kvm_msr", &[("ecx", 0x830), ("data", 9)]), (Kind::MsrRead, 0x830, 9));
     assert_eq!(decoded("kvm_apic", &[("rw", 1), ("reg", 0xb0)]), (Kind::ApicWrite, 0xb0, 0));
     let ipi = decoded("kvm_avic_incomplete_ipi", &[("id", 1), ("icrh", 2), ("icrl", 0xfd)]);

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     MmioWrite,
     /// A read that user space has to complete. `value`: the address.
     MmioUnsatisfied,
+    /// A write that KVM ends by its address alone. `value`: the address.
+    FastMmio,
     /// An access to an MSR. `value`: its number; `extra`: the data.
     MsrRead,
     MsrWrite,
@@ -88,7 +90,7 @@ impl Event {
 impl Kind {
     pub(crate) const MSR: u8 = 2;
     pub(crate) const APIC: u8 = 3;
-    /// The class of AVIC's events: they describe the exit itself, so they take as long as the exit.
+    /// The class of AVIC's events and of [`Self::FastMmio`]: they describe the exit itself, so they take as long as the exit.
     pub(crate) const WHOLE: u8 = 4;
     /// The class of nested exits: they take as long as the exit too.
     pub(crate) const NESTED: u8 = 5;
@@ -123,7 +125,7 @@ impl Kind {
             Self::PortRead => port(Direction::Read),
             Self::PortWrite => port(Direction::Write),
             Self::MmioRead | Self::MmioUnsatisfied => mmio(Direction::Read),
-            Self::MmioWrite => mmio(Direction::Write),
+            Self::MmioWrite | Self::FastMmio => mmio(Direction::Write),
             Self::MsrRead => msr(Direction::Read),
             Self::MsrWrite => msr(Direction::Write),
             Self::ApicRead => apic(Direction::Read),

@@ -14,6 +14,7 @@ pub(super) enum Name {
     Entry,
     Port,
     Mmio,
+    FastMmio,
     Msr,
     Apic,
     IncompleteIpi,
@@ -30,6 +31,7 @@ impl Name {
             b"entry" => Self::Entry,
             b"pio" => Self::Port,
             b"mmio" => Self::Mmio,
+            b"fast_mmio" => Self::FastMmio,
             b"msr" => Self::Msr,
             b"apic" => Self::Apic,
             b"avic_incomplete_ipi" => Self::IncompleteIpi,
@@ -58,6 +60,7 @@ impl Name {
                 ))
             }
             Self::Mmio => mmio(text),
+            Self::FastMmio => Some((Kind::FastMmio, number(address(text)?)?, 0)),
             Self::Msr => {
                 let (read, write) = (Kind::MsrRead, Kind::MsrWrite);
                 let kind = either(text, b"msr_read", b"msr_write", b"write=", read, write)?;
@@ -137,8 +140,11 @@ fn mmio(text: &[u8]) -> Option<(Kind, u64, u64)> {
             _ => return None,
         },
     };
-    let address = after(text, b"gpa ").or_else(|| after(text, b"gpa="))?;
-    Some((kind, number(address)?, value(text)))
+    Some((kind, number(address(text)?)?, value(text)))
+}
+
+fn address(text: &[u8]) -> Option<&[u8]> {
+    after(text, b"gpa ").or_else(|| after(text, b"gpa="))
 }
 
 /// The direction: one of two words, or a field that is zero for a read.

@@ -53,6 +53,8 @@ fn other_events_of_all_writers() {
         ),
         ("kvm_mmio: mmio read len 4 gpa 0xd0000aa0 val 0x7", (Kind::MmioRead, 0xd000_0aa0, 7)),
         ("kvm_mmio: type=2 len=4 gpa=0xfee000f0 val=0x1ff", (Kind::MmioWrite, 0xfee0_00f0, 0x1ff)),
+        ("kvm_fast_mmio: fast mmio at gpa 0xfe003000", (Kind::FastMmio, 0xfe00_3000, 0)),
+        ("kvm_fast_mmio: gpa=0xfe003000", (Kind::FastMmio, 0xfe00_3000, 0)),
         ("kvm_msr: msr_read 1b = 0xfee00900", (Kind::MsrRead, 0x1b, 0xfee0_0900)),
         ("kvm_msr: msr_write c0000080 = 0x0 (#GP)", (Kind::MsrWrite, 0xc000_0080, 0)),
         ("kvm_msr: write=0 ecx=1b data=0xfee00900 exception=0", (Kind::MsrRead, 0x1b, 0xfee0_0900)),

@@ -358,11 +358,7 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 		vcpu->waiting &= ~(1 << sort);
 		return;
 	}
-	/*
-	 * AVIC's events, and those of nested guests, describe the exit itself, so the access lasts as long as the
-	 * exit.
-	 */
-	if (sort >= SORT_AVIC)
+	if (sort >= SORT_WHOLE)
 		pending->since_ns = vcpu->exit_ns;
 	vcpu->waiting |= 1 << sort;
 }

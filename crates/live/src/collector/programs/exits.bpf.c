@@ -33,6 +33,7 @@ volatile const u32 exit_reason_at;
 volatile const u32 entry_vcpu_at;
 volatile const u32 pio_rw_at, pio_port_at;
 volatile const u32 mmio_type_at, mmio_gpa_at;
+volatile const u32 fast_mmio_gpa_at;
 volatile const u32 msr_write_at, msr_ecx_at;
 volatile const u32 apic_rw_at, apic_reg_at;
 volatile const u32 ipi_id_at;
@@ -68,8 +69,12 @@ enum kind {
 	KINDS,
 };
 
-/* The classes of accesses that wait for the entry: the last one of each class is kept. */
-enum sort { SORT_PORT, SORT_MMIO, SORT_MSR, SORT_APIC, SORT_AVIC, SORT_NESTED, SORTS };
+/*
+ * The classes of accesses that wait for the entry: the last one of each class is kept. Those from SORT_WHOLE on
+ * describe the exit itself, so they last as long as the exit: AVIC's, writes that KVM ends by their address, and those
+ * of nested guests.
+ */
+enum sort { SORT_PORT, SORT_MMIO, SORT_MSR, SORT_APIC, SORT_WHOLE, SORT_NESTED, SORTS };
 
 struct pending {
 	u64 since_ns;

@@ -53,6 +53,11 @@ SEC("raw_tp/kvm_mmio") int raw_mmio(u64 *arguments)
 	return mmio(arguments, (u32)arguments[0], arguments[2]);
 }
 
+SEC("raw_tp/kvm_fast_mmio") int raw_fast_mmio(u64 *arguments)
+{
+	return accessed(arguments, KIND_MMIO_WRITE, SORT_WHOLE, arguments[0]);
+}
+
 SEC("raw_tp/kvm_msr") int raw_msr(u64 *arguments)
 {
 	return accessed(arguments, (u32)arguments[0] ? KIND_MSR_WRITE : KIND_MSR_READ, SORT_MSR, (u32)arguments[1]);
@@ -65,13 +70,13 @@ SEC("raw_tp/kvm_apic") int raw_apic(u64 *arguments)
 
 SEC("raw_tp/kvm_avic_incomplete_ipi") int raw_incomplete_ipi(u64 *arguments)
 {
-	return accessed(arguments, KIND_INCOMPLETE_IPI, SORT_AVIC, (u32)arguments[3]);
+	return accessed(arguments, KIND_INCOMPLETE_IPI, SORT_WHOLE, (u32)arguments[3]);
 }
 
 SEC("raw_tp/kvm_avic_unaccelerated_access") int raw_unaccelerated(u64 *arguments)
 {
 	u32 kind = (u8)arguments[3] ? KIND_UNACCELERATED_WRITE : KIND_UNACCELERATED_READ;
-	return accessed(arguments, kind, SORT_AVIC, (u32)arguments[1]);
+	return accessed(arguments, kind, SORT_WHOLE, (u32)arguments[1]);
 }
 
 SEC("raw_tp/kvm_nested_vmexit") int raw_nested_exit(u64 *arguments)

@@ -97,11 +97,7 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 			handling_ns = now - vcpu->mmio_start_ns;
 		vcpu->mmio_start_ns = 0;
 	}
-	/*
-	 * AVIC's events, and those of nested guests, describe the exit itself, so the access lasts as long as the
-	 * exit.
-	 */
-	u64 since_ns = sort >= SORT_AVIC ? vcpu->exit_ns : now;
+	u64 since_ns = sort >= SORT_WHOLE ? vcpu->exit_ns : now;
 	give(context, vcpu, handling_ns, since_ns, RECORD_ACCESS, kind, value);
 }
 

@@ -46,6 +46,11 @@ SEC("tracepoint/kvm/kvm_mmio") int tracepoint_mmio(void *record)
 	return mmio(record, field(record, mmio_type_at, 4), field(record, mmio_gpa_at, 8));
 }
 
+SEC("tracepoint/kvm/kvm_fast_mmio") int tracepoint_fast_mmio(void *record)
+{
+	return accessed(record, KIND_MMIO_WRITE, SORT_WHOLE, field(record, fast_mmio_gpa_at, 8));
+}
+
 SEC("tracepoint/kvm/kvm_msr") int tracepoint_msr(void *record)
 {
 	u32 kind = field(record, msr_write_at, 4) ? KIND_MSR_WRITE : KIND_MSR_READ;
@@ -60,13 +65,13 @@ SEC("tracepoint/kvm/kvm_apic") int tracepoint_apic(void *record)
 
 SEC("tracepoint/kvm/kvm_avic_incomplete_ipi") int tracepoint_incomplete_ipi(void *record)
 {
-	return accessed(record, KIND_INCOMPLETE_IPI, SORT_AVIC, field(record, ipi_id_at, 4));
+	return accessed(record, KIND_INCOMPLETE_IPI, SORT_WHOLE, field(record, ipi_id_at, 4));
 }
 
 SEC("tracepoint/kvm/kvm_avic_unaccelerated_access") int tracepoint_unaccelerated(void *record)
 {
 	u32 kind = field(record, unaccelerated_rw_at, 1) ? KIND_UNACCELERATED_WRITE : KIND_UNACCELERATED_READ;
-	return accessed(record, kind, SORT_AVIC, field(record, unaccelerated_offset_at, 4));
+	return accessed(record, kind, SORT_WHOLE, field(record, unaccelerated_offset_at, 4));
 }
 
 SEC("tracepoint/kvm/kvm_nested_vmexit") int tracepoint_nested_exit(void *record)
