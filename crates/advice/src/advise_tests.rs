@@ -184,6 +184,28 @@ fn a_guest_whose_ipis_the_processor_sends_is_not_told_to_send_them_by_calls() {
 }
 
 #[test]
+fn nested_page_faults_without_an_address_may_be_notifications_on_amd_alone() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let open = |reason| -> Vec<String> {
+        let advice = advise(&table, &profile(&[(reason, exits(9, 1000))], &[]), SECOND, &BTreeMap::new());
+        advice.vms[0].rows[0].open().map(|cure| cure.id.clone()).collect()
+    };
+    assert_eq!(open(ExitReason::svm(0x400)), ["huge-pages", "no-ksm", "iocm", "packed-and-event-index"]);
+    assert_eq!(open(ExitReason::vmx(48)), ["huge-pages", "no-ksm"]);
+}
+
+#[test]
+fn a_notification_with_its_address_is_of_its_device() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let write = Access::Mmio { address: 0xfe00_3000, direction: Direction::Write };
+    for reason in [ExitReason::svm(0x400), ExitReason::vmx(49)] {
+        let of = profile(&[(reason, exits(9, 1000))], &[(write, exits(9, 1000))]);
+        let facts = BTreeMap::from([(7, [Fact::VirtioPci].into_iter().collect())]);
+        assert_eq!(ids(&advise(&table, &of, SECOND, &facts).vms[0]), ["virtio-pci"]);
+    }
+}
+
+#[test]
 fn cures_for_other_machines_are_left_out() {
     let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let of = profile(&[(IO, exits(4, 1000))], &[(port(0x70), exits(4, 500))]);
