@@ -90,6 +90,9 @@ fn like(wanted: &Match) -> (ExitReason, Option<Access>) {
         Match::Addresses([address, _]) => {
             (ExitReason::vmx(49), Some(Access::Mmio { address: *address, direction }))
         }
+        Match::Notifications([address, _]) => {
+            (ExitReason::vmx(49), Some(Access::FastMmio { address: *address }))
+        }
         Match::Msrs([number, _]) => (ExitReason::vmx(32), Some(Access::Msr { number: *number, direction })),
         Match::Reasons(names) => {
             let named = |reason: &ExitReason| reason.name() == Some(names[0].as_str());
@@ -186,22 +189,33 @@ fn a_guest_whose_ipis_the_processor_sends_is_not_told_to_send_them_by_calls() {
 #[test]
 fn nested_page_faults_without_an_address_may_be_notifications_on_amd_alone() {
     let table = Table::load(exits::Hypervisor::Kvm).unwrap();
-    let open = |reason| -> Vec<String> {
-        let advice = advise(&table, &profile(&[(reason, exits(9, 1000))], &[]), SECOND, &BTreeMap::new());
-        advice.vms[0].rows[0].open().map(|cure| cure.id.clone()).collect()
+    let open = |reason, accesses: &[(Access, Exits)]| -> Vec<String> {
+        let of = profile(&[(reason, exits(9, 1000))], accesses);
+        let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+        let row =
+            advice.vms[0].rows.iter().find(|row| matches!(row.of, Of::Device(one) if one.id == "memory"));
+        row.unwrap().open().map(|cure| cure.id.clone()).collect()
     };
-    assert_eq!(open(ExitReason::svm(0x400)), ["huge-pages", "no-ksm", "iocm", "packed-and-event-index"]);
-    assert_eq!(open(ExitReason::vmx(48)), ["huge-pages", "no-ksm"]);
+    let npf = ExitReason::svm(0x400);
+    assert_eq!(open(npf, &[]), ["huge-pages", "no-ksm", "iocm", "packed-and-event-index"]);
+    // The event of notifications was recorded, so what is left is none.
+    let notifications = [(Access::FastMmio { address: 0xfe00_3000 }, exits(4, 1000))];
+    assert_eq!(open(npf, &notifications), ["huge-pages", "no-ksm"]);
+    assert_eq!(open(ExitReason::vmx(48), &[]), ["huge-pages", "no-ksm"]);
 }
 
 #[test]
 fn a_notification_with_its_address_is_of_its_device() {
     let table = Table::load(exits::Hypervisor::Kvm).unwrap();
-    let write = Access::Mmio { address: 0xfe00_3000, direction: Direction::Write };
+    let notification = Access::FastMmio { address: 0xfe00_3000 };
     for reason in [ExitReason::svm(0x400), ExitReason::vmx(49)] {
-        let of = profile(&[(reason, exits(9, 1000))], &[(write, exits(9, 1000))]);
-        let facts = BTreeMap::from([(7, [Fact::VirtioPci].into_iter().collect())]);
-        assert_eq!(ids(&advise(&table, &of, SECOND, &facts).vms[0]), ["virtio-pci"]);
+        let of = profile(&[(reason, exits(9, 1000))], &[(notification, exits(9, 1000))]);
+        let of_vm = |facts: &BTreeMap<u32, Facts>| ids(&advise(&table, &of, SECOND, facts).vms[0]);
+        // An emulated card has no such address, whatever window it is in.
+        let known = BTreeMap::from([(7, [Fact::VirtioPci, Fact::NicE1000].into_iter().collect())]);
+        assert_eq!(of_vm(&known), ["virtio-pci"]);
+        // Without a definition it is a notification, though of no known device.
+        assert_eq!(of_vm(&BTreeMap::new()), ["virtio-fast-notify"]);
     }
 }
 

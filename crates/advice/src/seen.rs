@@ -12,8 +12,10 @@ use serde::Deserialize;
 pub enum Match {
     /// I/O ports.
     Ports([u16; 2]),
-    /// Guest physical addresses.
+    /// Guest physical addresses, without those of [`Self::Notifications`].
     Addresses([u64; 2]),
+    /// Guest physical addresses of stores that KVM ended by the address alone, which are notifications.
+    Notifications([u64; 2]),
     /// Numbers of MSRs.
     Msrs([u32; 2]),
     /// Exit reasons by the kernel's names, for exits that no known access explains.
@@ -28,6 +30,7 @@ impl Match {
         match (self, access) {
             (Self::Ports(range), Access::Port { port, .. }) => within(range, &port),
             (Self::Addresses(range), Access::Mmio { address, .. }) => within(range, &address),
+            (Self::Notifications(range), Access::FastMmio { address }) => within(range, &address),
             (Self::Msrs(range), Access::Msr { number, .. }) => within(range, &number),
             _ => false,
         }

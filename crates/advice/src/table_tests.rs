@@ -229,7 +229,7 @@ fn every_range_is_in_order_and_every_reason_has_that_name() {
         for one in device.matches.iter().chain(of_cures) {
             let sound = match one {
                 Match::Ports([first, last]) => first <= last,
-                Match::Addresses([first, last]) => first <= last,
+                Match::Addresses([first, last]) | Match::Notifications([first, last]) => first <= last,
                 Match::Msrs([first, last]) => first <= last,
                 Match::Reasons(names) => {
                     for name in names {
@@ -250,7 +250,8 @@ fn overlap(one: &Match, other: &Match) -> bool {
     }
     match (one, other) {
         (Match::Ports(one), Match::Ports(other)) => meet(one, other),
-        (Match::Addresses(one), Match::Addresses(other)) => meet(one, other),
+        (Match::Addresses(one), Match::Addresses(other))
+        | (Match::Notifications(one), Match::Notifications(other)) => meet(one, other),
         (Match::Msrs(one), Match::Msrs(other)) => meet(one, other),
         (Match::Reasons(one), Match::Reasons(other)) => one.iter().any(|name| other.contains(name)),
         _ => false,
@@ -407,6 +408,13 @@ fn a_pci_device_is_named_by_the_register_that_an_address_falls_in() {
     assert_eq!(of(0xfebc_1018).as_deref(), Some("ahci"));
     assert_eq!(of(0xfebc_2018).as_deref(), Some("pci-memory"));
     assert_eq!(of(0xfebc_5000).as_deref(), Some("nic-e1000"));
+    let notified = |address| {
+        table().of_access(Access::FastMmio { address }, Some(&facts)).map(|device| device.id.clone())
+    };
+    // The second one's ID tells nothing of it, and the last one is in no BAR.
+    assert_eq!(notified(0xfebc_0018).as_deref(), Some("virtio-pci"));
+    assert_eq!(notified(0xfebc_2018).as_deref(), Some("virtio-fast-notify"));
+    assert_eq!(notified(0xfebc_5000).as_deref(), Some("virtio-pci"));
     // QEMU's hw/net/e1000.c, e1000_devices.
     for model in [0x100e, 0x100c, 0x100f] {
         let facts = Facts::default().with_bars(vec![bar(0x8086, model, 0x200, 0xfebc_0000)]);

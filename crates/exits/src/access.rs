@@ -19,7 +19,7 @@ pub enum Direction {
 /// The target of the access that caused an exit: the breakdown of I/O, MMIO, MSR and APIC exits.
 ///
 /// The text form is that of `perf kvm stat --event=ioport,mmio` (`0x3f8:POUT`, `0x3fd:PIN`, `0xd0000490:W`),
-/// with names for registers that have one (`ICR:W`, `msr 0x1b:R`).
+/// with names for registers that have one (`ICR:W`, `msr 0x1b:R`), and `fast 0xfe003000:W` for what perf leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Access {
@@ -30,12 +30,18 @@ pub enum Access {
         /// In or out.
         direction: Direction,
     },
-    /// A guest physical address without memory (`kvm_mmio`, `kvm_fast_mmio`).
+    /// A guest physical address without memory (`kvm_mmio`).
     Mmio {
         /// The address.
         address: u64,
         /// Load or store.
         direction: Direction,
+    },
+    /// A store that KVM ended by its address alone (`kvm_fast_mmio`). The address has an ioeventfd for stores of any
+    /// length (`KVM_FAST_MMIO_BUS` in `virt/kvm/eventfd.c`), so it is a notification of a virtio device.
+    FastMmio {
+        /// The guest physical address.
+        address: u64,
     },
     /// A model-specific register (`kvm_msr`).
     Msr {
@@ -83,7 +89,7 @@ pub enum Access {
 pub enum AccessKind {
     /// [`Access::Port`].
     Port,
-    /// [`Access::Mmio`].
+    /// [`Access::Mmio`] and [`Access::FastMmio`].
     Mmio,
     /// [`Access::Msr`].
     Msr,
@@ -105,7 +111,7 @@ impl Access {
     pub const fn kind(self) -> AccessKind {
         match self {
             Self::Port { .. } => AccessKind::Port,
-            Self::Mmio { .. } => AccessKind::Mmio,
+            Self::Mmio { .. } | Self::FastMmio { .. } => AccessKind::Mmio,
             Self::Msr { .. } => AccessKind::Msr,
             Self::Apic { .. } => AccessKind::Apic,
             Self::IncompleteIpi { .. } => AccessKind::IncompleteIpi,
@@ -139,6 +145,7 @@ impl fmt::Display for Access {
             Self::Port { port, direction: Direction::Read } => format!("{port:#x}:PIN"),
             Self::Port { port, direction: Direction::Write } => format!("{port:#x}:POUT"),
             Self::Mmio { address, direction } => format!("{address:#x}:{}", letter(direction)),
+            Self::FastMmio { address } => format!("{FAST}{address:#x}:W"),
             Self::Msr { number, direction } => match msr::name(number) {
                 Some(name) => format!("{name}:{}", letter(direction)),
                 None => format!("msr {number:#x}:{}", letter(direction)),
@@ -161,6 +168,8 @@ impl fmt::Display for Access {
     }
 }
 
+/// Precedes the address of a store that KVM ended by it.
+const FAST: &str = "fast ";
 /// Precedes the reason of a nested guest's exit; [`TO_L1`] follows it if the guest hypervisor handles the exit.
 const NESTED: &str = "L2 ";
 const TO_L1: &str = " to L1";
@@ -227,6 +236,8 @@ fn parse(text: &str) -> Option<Access> {
     };
     if let Some(address) = hexadecimal(what) {
         Some(Access::Mmio { address, direction })
+    } else if let Some(address) = what.strip_prefix(FAST).filter(|_| direction == Direction::Write) {
+        Some(Access::FastMmio { address: hexadecimal(address)? })
     } else if let Some(number) = what.strip_prefix("msr ") {
         Some(Access::Msr { number: u32::try_from(hexadecimal(number)?).ok()?, direction })
     } else if let Some(name) = what.strip_prefix("apic ") {
@@ -263,7 +274,7 @@ mod tests {
 
     fn any_access() -> impl Strategy<Value = Access> {
         let direction = prop_oneof![Just(Direction::Read), Just(Direction::Write)];
-        (0..8u8, any::<u64>(), 0..0x900u32, any::<bool>(), direction).prop_map(
+        (0..9u8, any::<u64>(), 0..0x900u32, any::<bool>(), direction).prop_map(
             |(kind, wide, near, use_near, direction)| {
                 let number = if use_near { near } else { wide as u32 };
                 match kind {
@@ -278,6 +289,7 @@ mod tests {
                             if use_near { ExitReason::svm(number) } else { ExitReason::vmx(number & 0xffff) };
                         Access::Nested { reason, to_l1: direction == Direction::Write }
                     }
+                    7 => Access::FastMmio { address: wide },
                     _ => Access::Other,
                 }
             },
@@ -289,6 +301,7 @@ mod tests {
         let text = |access: Access| access.to_string();
         assert_eq!(text(Access::Port { port: 0x3f8, direction: Direction::Write }), "0x3f8:POUT");
         assert_eq!(text(Access::Mmio { address: 0xd000_0490, direction: Direction::Read }), "0xd0000490:R");
+        assert_eq!(text(Access::FastMmio { address: 0xfe00_3000 }), "fast 0xfe003000:W");
         assert_eq!(text(Access::Msr { number: 0x830, direction: Direction::Write }), "ICR:W");
         assert_eq!(text(Access::Apic { register: 0xb0, direction: Direction::Write }), "apic EOI:W");
         assert_eq!(text(Access::IncompleteIpi { id: 1 }), "ipi TARGET_NOT_RUNNING");
@@ -296,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_wrong_text_says_what_to_write() {
-        for text in ["", "ICR", "0x3f8", "0x:R", "0x+1:W", "0x12345:PIN", "ipi X", "ICR:X"] {
+        for text in ["", "ICR", "0x3f8", "0x:R", "0x+1:W", "0x12345:PIN", "ipi X", "ICR:X", "fast 0x1:R"] {
             let error = text.parse::<Access>().unwrap_err();
             assert!(error.to_string().contains("0x3f8:POUT"), "{text}");
         }
@@ -309,7 +322,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in "(msr |apic |avic |ipi |L2 |0x)?[0-9a-fA-Z_ x]{0,8}(:(PIN|POUT|R|W))?") {
+        fn no_text_panics(text in "(msr |apic |avic |fast |ipi |L2 |0x)?[0-9a-fA-Z_ x]{0,8}(:(PIN|POUT|R|W))?") {
             let _ = text.parse::<Access>();
         }
     }

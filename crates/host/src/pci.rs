@@ -32,7 +32,7 @@ impl Bar {
     pub fn has(&self, access: Access) -> bool {
         let (is_ports, address) = match access {
             Access::Port { port, .. } => (true, u64::from(port)),
-            Access::Mmio { address, .. } => (false, address),
+            Access::Mmio { address, .. } | Access::FastMmio { address } => (false, address),
             _ => return false,
         };
         is_ports == self.is_ports && address.checked_sub(self.start).is_some_and(|offset| offset < self.size)
@@ -64,5 +64,6 @@ mod tests {
         assert!(!bar.has(Access::Mmio { address: 0xc040, direction }));
         (bar.is_ports, bar.start, bar.size) = (false, u64::MAX - 1, u64::MAX);
         assert!(bar.has(Access::Mmio { address: u64::MAX, direction }));
+        assert!(bar.has(Access::FastMmio { address: u64::MAX }));
     }
 }

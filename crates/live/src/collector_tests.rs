@@ -231,7 +231,7 @@ fn a_write_that_kvm_ends_by_its_address_is_an_access_to_that_address() {
     };
     run(&collector.attached.ebpf, "raw_fast_mmio", [ADDRESS, 0, 0, 0]);
     let profile = collector.take().unwrap();
-    let access = Access::Mmio { address: ADDRESS, direction: exits::Direction::Write };
+    let access = Access::FastMmio { address: ADDRESS };
     let counted = profile.accesses().get(&access).map_or(0, |exits| exits.count);
     assert!(counted <= 1 && counted + profile.losses.lost_events >= 1, "{:?}", profile.accesses());
 }

@@ -125,7 +125,8 @@ impl Kind {
             Self::PortRead => port(Direction::Read),
             Self::PortWrite => port(Direction::Write),
             Self::MmioRead | Self::MmioUnsatisfied => mmio(Direction::Read),
-            Self::MmioWrite | Self::FastMmio => mmio(Direction::Write),
+            Self::MmioWrite => mmio(Direction::Write),
+            Self::FastMmio => Access::FastMmio { address: value },
             Self::MsrRead => msr(Direction::Read),
             Self::MsrWrite => msr(Direction::Write),
             Self::ApicRead => apic(Direction::Read),
@@ -150,6 +151,13 @@ mod tests {
             let event = Event { time_ns: 0, value, extra: 0, thread: 0, cpu: 0, kind: Kind::Exit };
             assert_eq!(event.reason(), reason);
         }
+    }
+
+    #[test]
+    fn a_store_that_kvm_ends_by_its_address_takes_as_long_as_its_exit() {
+        let access = Kind::FastMmio.access(0xfe00_3000);
+        assert_eq!(access, Some(Access::FastMmio { address: 0xfe00_3000 }));
+        assert_eq!(Kind::FastMmio.sort(), Kind::WHOLE);
     }
 
     #[test]

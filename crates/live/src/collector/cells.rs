@@ -13,7 +13,7 @@ const BUCKETS: usize = 32;
 /// The kind of cells for exits (`KIND_REASON` in the BPF programs).
 const REASON: u8 = 0;
 /// The kind of accesses that are counted together (`KIND_OTHER_ACCESS`).
-const OTHER_ACCESS: u8 = 14;
+const OTHER_ACCESS: u8 = 15;
 /// The octave of exits without a handling time (`UNTIMED`).
 const UNTIMED: u8 = 255;
 
@@ -182,6 +182,7 @@ pub(super) fn access(isa: Isa, kind: u8, value: u64) -> Option<Access> {
         9 => Access::IncompleteIpi { id: narrow },
         10 | 11 => Access::Unaccelerated { register: narrow, direction },
         12 | 13 => Access::Nested { reason: ExitReason { isa, code: narrow }, to_l1: kind == 13 },
+        14 => Access::FastMmio { address: value },
         OTHER_ACCESS => Access::Other,
         _ => return None,
     })

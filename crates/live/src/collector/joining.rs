@@ -125,10 +125,11 @@ impl Joining {
 
 /// The class of an access kind (`enum sort`). In one exit, only the last access of a class is timed up to the entry.
 const fn sort(kind: u32) -> u32 {
-    // Two kinds each for ports, addresses, MSRs and APIC registers, three for AVIC; the others are of nested guests.
+    // Two kinds each for ports, addresses, MSRs and APIC registers; three for AVIC, in whose class are stores that KVM ends
+    // by their address; the others are of nested guests.
     match kind {
         0..=8 => kind.div_ceil(2),
-        9..=11 => 5,
+        9..=11 | 14 => 5,
         _ => 6,
     }
 }
@@ -203,6 +204,13 @@ mod tests {
             ]
         );
         assert_eq!((all[1].0.handling_ns, all[1].1.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_store_that_kvm_ends_by_its_address_takes_as_long_as_its_exit() {
+        let all = joined(&[record(1, 100, 100, UNKNOWN, 14, 0xfe00_3000), record(0, 100, 150, 50, 0, 0x400)]);
+        let access = Access::FastMmio { address: 0xfe00_3000 };
+        assert_eq!(all[0].1, [LiveAccess { access, handling_ns: Some(50) }]);
     }
 
     #[test]

@@ -8,7 +8,9 @@ pub(crate) fn name(of: Of<'_>) -> String {
     match of {
         Of::Device(device) => device.name.clone(),
         Of::UnknownAccess(Access::Port { port, .. }) => format!("unknown device, port {port:#x}"),
-        Of::UnknownAccess(Access::Mmio { address, .. }) => format!("unknown device, {address:#x}"),
+        Of::UnknownAccess(Access::Mmio { address, .. } | Access::FastMmio { address }) => {
+            format!("unknown device, {address:#x}")
+        }
         Of::UnknownAccess(Access::Msr { number, .. }) => format!("unknown MSR {number:#x}"),
         Of::UnknownAccess(_) => "unknown device, accesses not kept apart".to_owned(),
         Of::UnknownReason(reason) => format!("unknown reason {reason}"),

@@ -47,6 +47,7 @@ impl Accesses {
             | Access::Msr { direction, .. }
             | Access::Apic { direction, .. }
             | Access::Unaccelerated { direction, .. } => Some(direction),
+            Access::FastMmio { .. } => Some(Direction::Write),
             _ => None,
         };
         let kind = access.kind();

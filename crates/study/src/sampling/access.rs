@@ -24,7 +24,9 @@ impl Place {
     fn of(access: Access) -> Option<Self> {
         match access {
             Access::Port { port, .. } => Some(Self::Port(port)),
-            Access::Mmio { address, .. } => Some(Self::Page(address / PAGE * PAGE)),
+            Access::Mmio { address, .. } | Access::FastMmio { address } => {
+                Some(Self::Page(address / PAGE * PAGE))
+            }
             _ => None,
         }
     }
@@ -43,8 +45,7 @@ impl fmt::Display for Place {
 /// of all ports and all addresses are `accesses.port` and `accesses.mmio`. The second value contains a warning if there
 /// were too many places for a figure each, or if the place of some accesses is unknown.
 ///
-/// Accesses are not exits: an exit may have several accesses, and an exit that KVM handles without an event (a write to
-/// an ioeventfd on its fast MMIO bus) has none.
+/// Accesses are not exits: an exit may have several accesses, and most exits have none.
 pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> (Vec<Metric>, Vec<String>) {
     if elapsed_ns == 0 {
         return (Vec::new(), Vec::new());
@@ -113,7 +114,8 @@ mod tests {
             (port(Direction::Read), 10),
             (port(Direction::Write), 30),
             (mmio(0xfec0_0010), 5),
-            (mmio(0xfec0_0000), 7),
+            (mmio(0xfec0_0000), 6),
+            (Access::FastMmio { address: 0xfec0_0008 }, 1),
             (msr, 1000),
         ]);
         let (metrics, warnings) = metrics(&profile, 2_000_000_000);

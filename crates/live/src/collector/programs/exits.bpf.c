@@ -64,6 +64,7 @@ enum kind {
 	KIND_UNACCELERATED_WRITE,
 	KIND_NESTED_EXIT,
 	KIND_NESTED_TO_L1,
+	KIND_FAST_MMIO,
 	/* Accesses that have no cell of their own. */
 	KIND_OTHER_ACCESS,
 	KINDS,

@@ -55,7 +55,7 @@ SEC("raw_tp/kvm_mmio") int raw_mmio(u64 *arguments)
 
 SEC("raw_tp/kvm_fast_mmio") int raw_fast_mmio(u64 *arguments)
 {
-	return accessed(arguments, KIND_MMIO_WRITE, SORT_WHOLE, arguments[0]);
+	return accessed(arguments, KIND_FAST_MMIO, SORT_WHOLE, arguments[0]);
 }
 
 SEC("raw_tp/kvm_msr") int raw_msr(u64 *arguments)

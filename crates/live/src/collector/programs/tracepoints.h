@@ -48,7 +48,7 @@ SEC("tracepoint/kvm/kvm_mmio") int tracepoint_mmio(void *record)
 
 SEC("tracepoint/kvm/kvm_fast_mmio") int tracepoint_fast_mmio(void *record)
 {
-	return accessed(record, KIND_MMIO_WRITE, SORT_WHOLE, field(record, fast_mmio_gpa_at, 8));
+	return accessed(record, KIND_FAST_MMIO, SORT_WHOLE, field(record, fast_mmio_gpa_at, 8));
 }
 
 SEC("tracepoint/kvm/kvm_msr") int tracepoint_msr(void *record)
