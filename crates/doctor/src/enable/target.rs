@@ -55,11 +55,12 @@ impl Target {
     pub(super) fn of(inspection: &Inspection, arm: Arm) -> Result<Self, Refusal> {
         let flags = inspection.processor.flags.get();
         let has = |flag: &str| flags.is_some_and(|flags| flags.contains(flag));
-        let loaded = |module: &str| inspection.kernel.parameters.contains_key(module);
-        let module = if has("svm") || loaded(kvm::AMD) {
+        let module = if has("svm") {
             kvm::AMD
-        } else if has("vmx") || loaded(kvm::INTEL) {
+        } else if has("vmx") {
             kvm::INTEL
+        } else if let Some(module) = inspection.kvm.vendor_module {
+            module
         } else if let Some(absence) = inspection.processor.flags.absence() {
             return Err(Refusal {
                 name: "cpu".to_owned(),
@@ -182,6 +183,19 @@ mod tests {
             refusal("== /proc/cpuinfo\nprocessor : 0\nflags : fpu\n"),
             "the CPU shows neither vmx nor svm"
         );
+    }
+
+    #[test]
+    fn of_two_modules_that_are_built_in_the_one_for_the_cpu_is_switched() {
+        let module = |cpu: &str| {
+            let files = "== /sys/module/kvm_intel/parameters/enable_apicv\nY\n\
+                         == /sys/module/kvm_amd/parameters/avic\nN\n== /proc/cpuinfo\nprocessor : 0\n";
+            let inspection = Inspection::read(&fake::root(&format!("{files}{cpu}\n"))).unwrap();
+            Target::of(&inspection, Arm::On).unwrap().module
+        };
+        assert_eq!(["flags : svm", "flags : vmx"].map(module), [kvm::AMD, kvm::INTEL]);
+        // The firmware has switched VMX off, which takes the flag.
+        assert_eq!(module("vendor_id : GenuineIntel\nflags : fpu"), kvm::INTEL);
     }
 
     #[test]
