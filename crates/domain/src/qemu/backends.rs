@@ -1,10 +1,16 @@
-//! The backends of devices: `-drive`, `-blockdev` and `-netdev`.
+//! The backends of devices: `-drive`, `-blockdev`, `-netdev`, `-net` and `-chardev`.
 
 use super::items::Item;
 use super::properties::{Property, switch};
 use super::reading::Reading;
 use crate::{Backend, Device, Set};
+use std::cell::Cell;
 use std::collections::HashMap;
+
+/// The limit of what is read of backends, in bytes, counted once for each device. Real ones have some hundred bytes, and
+/// QEMU gives most of them to one device. A hostile command line could give a long one to tens of thousands of devices,
+/// each of which would have a copy.
+const MOST_READ: usize = 16 << 20;
 
 /// Indices of the items to which devices refer.
 #[derive(Debug, Default)]
@@ -12,18 +18,32 @@ pub(super) struct Backends {
     drives: HashMap<String, usize>,
     nodes: HashMap<String, usize>,
     networks: HashMap<String, usize>,
+    characters: HashMap<String, usize>,
+    hub: Option<usize>,
+    /// The size of each item, in bytes.
+    sizes: Vec<usize>,
+    /// The sum of the sizes that were read for devices.
+    read: Cell<usize>,
 }
 
 impl Backends {
     /// The backends of a command. Of two with the same name the first counts, because QEMU rejects the
     /// second.
     pub(super) fn of(reading: &Reading<'_>) -> Self {
-        let mut found = Self::default();
+        let size = |item: &Item| -> usize {
+            item.properties.list.iter().map(|property| property.key.len() + property.value.len()).sum()
+        };
+        let mut found = Self { sizes: reading.items.iter().map(size).collect(), ..Self::default() };
         for (number, item) in reading.items.iter().enumerate() {
             let (names, key) = match item.name.as_str() {
                 "drive" => (&mut found.drives, "id"),
                 "blockdev" => (&mut found.nodes, "node-name"),
                 "netdev" => (&mut found.networks, "id"),
+                "chardev" => (&mut found.characters, "id"),
+                "net" if !matches!(item.value("type"), Some("nic" | "none")) => {
+                    found.hub = Some(number);
+                    continue;
+                }
                 _ => continue,
             };
             if let Some(name) = item.text(key) {
@@ -43,12 +63,34 @@ impl Backends {
         self.networks.get(name).copied()
     }
 
+    /// The last backend of `-net`, which connects all its interfaces and backends to one hub.
+    pub(super) fn hub(&self) -> Option<usize> {
+        self.hub
+    }
+
+    /// The item of a `chardev=`.
+    pub(super) fn character(&self, name: &str) -> Option<usize> {
+        self.characters.get(name).copied()
+    }
+
+    /// Tests whether a backend may be read for one more device.
+    pub(super) fn may_read(&self, number: usize) -> bool {
+        self.read.set(self.read.get().saturating_add(self.sizes[number]));
+        !self.is_exhausted()
+    }
+
+    /// Tests whether the limit is reached, so that no more are read.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.read.get() > MOST_READ
+    }
+
     /// The nodes below a block device, starting with itself: format, filters, and the file.
     fn chain(&self, reading: &Reading<'_>, first: usize) -> Vec<usize> {
         // Longer chains are loops.
         const LONGEST: usize = 16;
         let mut found = vec![first];
-        while let Some(file) = found.last().and_then(|&last| lowest_property(&reading.items[last], "file")) {
+        while let Some(&last) = found.last().filter(|&&last| self.may_read(last)) {
+            let Some(file) = lowest_property(&reading.items[last], "file") else { break };
             match self.nodes.get(&file.value) {
                 Some(&next) if found.len() < LONGEST => found.push(next),
                 _ => break,
@@ -64,7 +106,8 @@ impl Backends {
 
     /// Adds the settings of a disk's backend to the device.
     pub(super) fn describe_disk(&self, reading: &Reading<'_>, first: usize, device: &mut Device) {
-        for number in self.chain(reading, first) {
+        let chain = self.chain(reading, first);
+        for number in chain.into_iter().filter(|_| !self.is_exhausted()) {
             let item = &reading.items[number];
             device.resource =
                 lowest_property(item, "driver").map(|driver| driver.value.clone()).or(device.resource.take());

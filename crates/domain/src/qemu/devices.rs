@@ -8,6 +8,9 @@ use super::reading::{Origin, Reading};
 use super::{drives, networks};
 use crate::{Backend, Device, DeviceKind, Set};
 
+/// The most devices of one `-soundhw`: QEMU knew fewer cards.
+const SOUND_CARDS: usize = 32;
+
 /// A device from a short form.
 fn of_option(item: &Item, kind: DeviceKind, model: &str) -> Device {
     Device { id: item.text("id"), properties: item.pairs(), ..Device::new(kind, model, item.place.clone()) }
@@ -24,7 +27,7 @@ pub(super) fn read(reading: &mut Reading<'_>, backends: &Backends) {
             "drive" | "hda" | "hdb" | "hdc" | "hdd" | "cdrom" | "fda" | "fdb" | "sd" => {
                 found.extend(drives::device(reading, item, backends, number).map(|device| (device, origin)));
             }
-            "nic" | "net" => found.extend(networks::device(reading, number)),
+            "nic" | "net" => found.extend(networks::device(reading, number, backends)),
             _ => found.extend(short(reading, item).into_iter().map(|device| (device, origin.clone()))),
         }
     }
@@ -33,6 +36,10 @@ pub(super) fn read(reading: &mut Reading<'_>, backends: &Backends) {
         found.push((drives::image(reading, image), origin));
     }
     (reading.definition.devices, reading.origins) = found.into_iter().unzip();
+    if backends.is_exhausted() {
+        let doubt = "The backends of all devices are too long; those of the last ones were not read.";
+        reading.definition.doubts.push(doubt.to_owned());
+    }
     inherit(reading);
 }
 
@@ -55,7 +62,8 @@ fn short(reading: &Reading<'_>, item: &Item) -> Vec<Device> {
             vec![Device { source: Some(Set::new(said.to_owned(), item.place.clone())), ..device }]
         }
         "soundhw" => {
-            said.split(',').map(|card| of_option(item, DeviceKind::Sound, models::sound(card))).collect()
+            let cards = said.split(',').take(SOUND_CARDS).map(models::sound);
+            cards.map(|model| Device::new(DeviceKind::Sound, model, item.place.clone())).collect()
         }
         "audio" => item
             .value("model")
@@ -99,7 +107,7 @@ fn device(reading: &Reading<'_>, number: usize, backends: &Backends) -> Option<(
         DeviceKind::Network => {
             origin.backend = item.value("netdev").and_then(|name| backends.network(name));
             if let Some(backend) = origin.backend {
-                networks::join(reading, item, &reading.items[backend], &mut device);
+                networks::join(reading, item, backends, backend, &mut device);
             }
         }
         _ => {
@@ -109,9 +117,11 @@ fn device(reading: &Reading<'_>, number: usize, backends: &Backends) -> Option<(
             }
         }
     }
-    if device.model.starts_with("vhost-user-") || device.resource.as_deref() == Some("vhost-user") {
+    let is_vhost_user =
+        device.model.starts_with("vhost-user-") || device.resource.as_deref() == Some("vhost-user");
+    if is_vhost_user && !backends.is_exhausted() {
         let backend = origin.backend.map_or(item, |backend| &reading.items[backend]);
-        device.reconnects = reconnects(reading, backend);
+        device.reconnects = reconnects(reading, backend, backends);
     }
     let node = device.resource.as_deref().filter(|_| device.kind == DeviceKind::Disk).unwrap_or_default();
     if let Some(backend) = backend_of(model).or_else(|| backend_of(node)) {
@@ -136,8 +146,9 @@ fn backend_of(model: &str) -> Option<Backend> {
 }
 
 /// See [`Device::reconnects`].
-fn reconnects(reading: &Reading<'_>, item: &Item) -> Option<bool> {
-    let socket = &reading.items[reading.named("chardev", "id", item.value("chardev")?)?];
+fn reconnects(reading: &Reading<'_>, item: &Item, backends: &Backends) -> Option<bool> {
+    let number = backends.character(item.value("chardev")?).filter(|&number| backends.may_read(number))?;
+    let socket = &reading.items[number];
     let set = |key: &str| reading.number(socket, key).is_some_and(|set| set.value > 0);
     let connects = socket.value("backend") == Some("socket") && socket.value("path").is_some();
     connects
@@ -168,6 +179,8 @@ pub(super) fn controller(reading: &Reading<'_>, device: &Device) -> Option<usize
 fn inherit(reading: &mut Reading<'_>) {
     // Limit the lookups: each searches all devices, and a hostile command line may have many of both.
     const LOOKED_UP: usize = 1024;
+    // Limit the copies as well, in bytes.
+    let mut left = 16_usize << 20;
     let disks: Vec<usize> = (0..reading.definition.devices.len())
         .filter(|&number| reading.definition.devices[number].model.starts_with("scsi-"))
         .take(LOOKED_UP)
@@ -175,8 +188,11 @@ fn inherit(reading: &mut Reading<'_>) {
     for disk in disks {
         let device = &reading.definition.devices[disk];
         if let (true, Some(controller)) = (device.iothreads.is_empty(), controller(reading, device)) {
-            let threads = reading.definition.devices[controller].iothreads.clone();
-            reading.definition.devices[disk].iothreads = threads;
+            let threads = &reading.definition.devices[controller].iothreads;
+            let size = |set: &Set<String>| size_of::<Set<String>>() + set.value.len() + set.place.text.len();
+            let Some(rest) = left.checked_sub(threads.iter().map(size).sum()) else { break };
+            left = rest;
+            reading.definition.devices[disk].iothreads = threads.clone();
         }
     }
 }

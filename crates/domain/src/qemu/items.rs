@@ -71,8 +71,8 @@ pub(super) fn implied(option: &str) -> &'static str {
 /// The place of a property of an item.
 pub(super) fn property_place(item: &Item, property: &Property, command: &Command, bytes: &[u8]) -> Place {
     if !item.elsewhere.is_empty() {
-        let position = item.properties.list.iter().position(|one| std::ptr::eq(one, property));
-        if let Some(place) = position.and_then(|position| item.elsewhere.get(&position)) {
+        let index = index(&item.properties.list, property);
+        if let Some(place) = index.and_then(|index| item.elsewhere.get(&index)) {
             return place.clone();
         }
     }
@@ -84,6 +84,16 @@ pub(super) fn property_place(item: &Item, property: &Property, command: &Command
     }
 }
 
+/// The index of a property in its list, by its address: a search for each of many would take quadratic time.
+fn index(list: &[Property], property: &Property) -> Option<usize> {
+    let distance = std::ptr::from_ref(property).addr().checked_sub(list.as_ptr().addr())?;
+    let index = distance / size_of::<Property>();
+    list.get(index).is_some_and(|one| std::ptr::eq(one, property)).then_some(index)
+}
+
+/// The most `-set` that are read: each searches all items, and a hostile command line may have many of both.
+const SETS: usize = 1_000;
+
 /// All items of a command, in the order of their effect.
 pub(super) fn items(
     text: &Text,
@@ -91,7 +101,7 @@ pub(super) fn items(
     files: &dyn Files,
     doubts: &mut Vec<String>,
 ) -> Vec<Item> {
-    let mut found = Vec::new();
+    let (mut found, mut sets) = (Vec::new(), 0);
     for &given in &command.given {
         let name = match command.name(given) {
             "M" => "machine",
@@ -100,7 +110,12 @@ pub(super) fn items(
         let place = option_place(text, command, given);
         match name {
             "readconfig" => config(command.said(given), &place, files, &mut found, doubts),
-            "set" => set(command.said(given), &place, &mut found, doubts),
+            "set" => {
+                sets += 1;
+                if sets <= SETS {
+                    set(command.said(given), &place, &mut found, doubts);
+                }
+            }
             "writeconfig" => {}
             _ => {
                 let said = command.said(given).to_owned();
@@ -115,6 +130,9 @@ pub(super) fn items(
                 found.push(Item { name, properties, said, place, given: Some(given), elsewhere });
             }
         }
+    }
+    if sets > SETS {
+        doubts.push(format!("Of {sets} -set, only the first {SETS} were read."));
     }
     found
 }

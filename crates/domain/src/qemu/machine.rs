@@ -5,15 +5,17 @@ use super::items::Item;
 use super::properties::{same_name, switch};
 use super::reading::Reading;
 use crate::{Accelerator, GuestIommu, IoThread, Irqchip, Place, Set, TickPolicy};
+use std::collections::HashMap;
 
 /// Reads these options in order; later ones replace earlier ones.
 pub(super) fn read(reading: &mut Reading<'_>) {
+    let first_accelerator = reading.items.iter().position(|item| item.name == "accel");
     for number in 0..reading.items.len() {
         let item = reading.items[number].clone();
         let place = item.place.clone();
         match item.name.as_str() {
             "machine" => machine(reading, &item),
-            "accel" => accelerator(reading, &item),
+            "accel" => accelerator(reading, &item, first_accelerator == Some(number)),
             "enable-kvm" => reading.definition.machine.accelerator = Some(Set::new(Accelerator::Kvm, place)),
             "no-kvm" => reading.definition.machine.accelerator = Some(Set::new(Accelerator::Tcg, place)),
             "enable-hax" | "enable-hvf" => {
@@ -92,9 +94,7 @@ fn irqchip(reading: &mut Reading<'_>, value: &str, place: Place) {
     reading.definition.machine.irqchip = Some(Set::new(chip, place));
 }
 
-fn accelerator(reading: &mut Reading<'_>, item: &Item) {
-    let first = reading.items.iter().find(|other| other.name == "accel").map(|other| &other.place);
-    let first = first == Some(&item.place);
+fn accelerator(reading: &mut Reading<'_>, item: &Item, first: bool) {
     for property in &item.properties.list {
         let place = reading.place(item, property);
         if same_name(&property.key, "accel") {
@@ -328,8 +328,10 @@ fn global(reading: &mut Reading<'_>, item: &Item) {
 }
 
 fn object(reading: &mut Reading<'_>, item: &Item) {
+    // Fixes name an I/O thread once for each disk, and a hostile command line could have a long name and many disks.
+    const LONGEST_ID: usize = 256;
     if item.value("qom-type") == Some("iothread") {
-        if let Some(id) = item.text("id") {
+        if let Some(id) = item.text("id").filter(|id| id.len() <= LONGEST_ID) {
             reading.definition.iothreads.push(IoThread { id, cpus: None });
         }
     }
@@ -359,17 +361,23 @@ fn iommu(reading: &mut Reading<'_>, item: &Item) {
 /// Applies `-global intel-iommu.eim=on` and similar, unless the device itself sets the property.
 fn iommu_globals(reading: &mut Reading<'_>) {
     let definition = &mut reading.definition;
-    for global in &definition.globals {
+    let mut first: HashMap<(&str, String), Set<bool>> = HashMap::new();
+    for global in definition.globals.iter().filter(|global| iommu_model(&global.value.0).is_some()) {
         let (driver, property, value) = &global.value;
-        let Some(on) = switch(value) else { continue };
-        for iommu in definition.iommus.iter_mut().filter(|iommu| iommu.model == *driver) {
-            let field = match property.replace('_', "-").as_str() {
-                "intremap" => &mut iommu.interrupt_remapping,
-                "eim" => &mut iommu.extended_interrupt_mode,
-                "caching-mode" => &mut iommu.caching_mode,
-                _ => continue,
-            };
-            field.get_or_insert_with(|| Set::new(on, global.place.clone()));
+        if let Some(on) = switch(value) {
+            let named = (driver.as_str(), property.replace('_', "-"));
+            first.entry(named).or_insert_with(|| Set::new(on, global.place.clone()));
+        }
+    }
+    for iommu in &mut definition.iommus {
+        for (property, field) in [
+            ("intremap", &mut iommu.interrupt_remapping),
+            ("eim", &mut iommu.extended_interrupt_mode),
+            ("caching-mode", &mut iommu.caching_mode),
+        ] {
+            if field.is_none() {
+                *field = first.get(&(iommu.model.as_str(), property.to_owned())).cloned();
+            }
         }
     }
 }

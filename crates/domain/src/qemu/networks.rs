@@ -6,8 +6,18 @@ use super::models;
 use super::reading::{Origin, Reading};
 use crate::{Device, DeviceKind, Set};
 
-/// Adds the settings of the backend to an interface.
-pub(super) fn join(reading: &Reading<'_>, item: &Item, backend: &Item, device: &mut Device) {
+/// Adds the settings of the backend with this number to an interface.
+pub(super) fn join(
+    reading: &Reading<'_>,
+    item: &Item,
+    backends: &Backends,
+    number: usize,
+    device: &mut Device,
+) {
+    if !backends.may_read(number) {
+        return;
+    }
+    let backend = &reading.items[number];
     Backends::describe_network(reading, backend, device);
     let Some(queues) = Backends::queues(reading, backend) else { return };
     // The device uses all pairs only with mq=on (`virtio_net_properties`: mq is off).
@@ -16,7 +26,7 @@ pub(super) fn join(reading: &Reading<'_>, item: &Item, backend: &Item, device: &
 }
 
 /// The interface of `-nic` or of `-net nic`; `None` for backends alone.
-pub(super) fn device(reading: &Reading<'_>, number: usize) -> Option<(Device, Origin)> {
+pub(super) fn device(reading: &Reading<'_>, number: usize, backends: &Backends) -> Option<(Device, Origin)> {
     let item = &reading.items[number];
     let kind = item.value("type").unwrap_or_default();
     let nic = item.name == "nic";
@@ -30,17 +40,10 @@ pub(super) fn device(reading: &Reading<'_>, number: usize) -> Option<(Device, Or
     let mut device = Device::new(DeviceKind::Network, model, item.place.clone());
     device.id = item.text("id");
     device.properties = item.pairs();
-    // `-net` connects all its interfaces and backends to one hub.
-    let hub = || {
-        reading
-            .items
-            .iter()
-            .rposition(|other| other.name == "net" && !matches!(other.value("type"), Some("nic" | "none")))
-    };
-    let named = item.value("netdev").and_then(|id| reading.named("netdev", "id", id));
-    let backend = if nic { Some(number) } else { named.or_else(hub) };
+    let named = item.value("netdev").and_then(|id| backends.network(id));
+    let backend = if nic { Some(number) } else { named.or(backends.hub()) };
     if let Some(backend) = backend {
-        join(reading, item, &reading.items[backend], &mut device);
+        join(reading, item, backends, backend, &mut device);
     }
     Some((device, Origin { item: Some(number), backend, image: None }))
 }

@@ -98,7 +98,11 @@ fn long_texts_take_little_time() {
         repeated("kvm -m 1", " -drive if=none,id=d -device scsi-hd,drive=d -device virtio-scsi-pci"),
         repeated("kvm -m 1", " -blockdev file,node-name=a,file=a -device ide-hd,drive=a"),
         repeated("kvm -m 1", " -net nic -net tap"),
+        repeated("kvm -m 1", " -net nic"),
         repeated("kvm -m 1", " -set drive.d.file=x"),
+        repeated("kvm -m 1", " -device e1000,id=a -set device.b.c=d"),
+        repeated("kvm -m 1 -M id=x", ",a=b") + " -set machine.x.c=d",
+        repeated("kvm -m 1", " -device intel-iommu -global intel-iommu.eim=on"),
         repeated("kvm -m 1", " -audio a"),
         repeated("kvm -m 1", " $X"),
         repeated("kvm -m 1 -accel", " kvm -accel"),
@@ -109,6 +113,42 @@ fn long_texts_take_little_time() {
         let _ = read(&Text::new("long", text), &NoFiles);
         // Quadratic time would take many minutes; a slow machine takes a second.
         assert!(start.elapsed() < Duration::from_secs(20), "{shown}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn the_devices_of_a_text_have_few_copies_of_it() {
+    let members: String = (0..4_000).map(|number| format!("\"{number}\":1,")).collect();
+    let name = "k".repeat(4_000);
+    let json = format!("kvm\0-device\0{{\"driver\":\"e1000\",\"{name}\":{{{members}\"a\":1}}}}");
+    let cards = format!("kvm\0-soundhw\0{}", "ac97,".repeat(4_000));
+    for text in [json, cards] {
+        let vm = read(&Text::new("long", text.as_str()), &NoFiles).expect("is a command line");
+        let properties = vm.devices.iter().flat_map(|device| &device.properties);
+        let length: usize = properties.map(|(key, value)| key.len() + value.len()).sum();
+        assert!(length <= 4 * text.len(), "{length}");
+        assert!(vm.devices.len() < 100, "{}", vm.devices.len());
+    }
+}
+
+#[test]
+fn a_long_backend_is_not_copied_for_each_of_many_devices() {
+    let long = "k".repeat(64 << 10);
+    for text in [
+        format!("-netdev\0tap,id=n,ifname={long}{}", "\0-device\0e1000,netdev=n".repeat(4_000)),
+        format!("-net\0tap,ifname={long}{}", "\0-net\0nic".repeat(4_000)),
+        format!("-drive\0if=none,id=d,file={long}{}", "\0-device\0ide-hd,drive=d".repeat(4_000)),
+        format!("-device\0virtio-scsi-pci,iothread={long}{}", "\0-device\0scsi-hd".repeat(4_000)),
+    ] {
+        let shown: String = text.chars().take(20).collect();
+        let vm = read(&Text::new("long", format!("kvm\0{text}")), &NoFiles).expect("is a command line");
+        let sources = vm.devices.iter().filter_map(|device| device.source.as_ref());
+        let threads = vm.devices.iter().flat_map(|device| &device.iothreads);
+        let lengths: Vec<usize> = sources.chain(threads).map(|set| set.value.len()).collect();
+        assert_eq!(lengths.first(), Some(&long.len()), "{shown}");
+        assert!(lengths.iter().sum::<usize>() <= 17 << 20, "{shown}: {} copies", lengths.len());
+        let told = vm.doubts.iter().any(|doubt| doubt.contains("were not read"));
+        assert_eq!(told, !text.starts_with("-device"), "{shown}: {:?}", vm.doubts);
     }
 }
 

@@ -5,9 +5,12 @@ use std::ops::Range;
 
 /// The limit of nesting: QEMU's own objects have at most four levels.
 const DEPTH: usize = 32;
+/// The limit of a value's name, in bytes: QEMU's longest have about 60. Every value has its whole name, so a long one
+/// around many values would take their product of memory.
+const LONGEST_NAME: usize = 128;
 
 /// The values of an object; values in nested objects and lists have names with dots
-/// (`iothread-vq-mapping.0.iothread`). `None` if the whole text is not an object.
+/// (`iothread-vq-mapping.0.iothread`). `None` if the whole text is not an object, or a name is longer than QEMU's.
 pub(super) fn properties(text: &str) -> Option<Vec<Property>> {
     let mut reader = Reader { text, at: 0, found: Vec::new() };
     reader.value(&mut String::new(), 0, 0)?;
@@ -129,6 +132,9 @@ impl Reader<'_> {
             path.push('.');
         }
         path.push_str(key);
+        if path.len() > LONGEST_NAME {
+            return None;
+        }
         self.value(path, start, depth + 1)?;
         path.truncate(length);
         Some(())
@@ -188,5 +194,7 @@ mod tests {
         }
         assert_eq!(properties(&"{\"a\":".repeat(100_000)), None);
         assert_eq!(properties("{}"), Some(Vec::new()));
+        let named = |length: usize| properties(&format!("{{\"{}\":{{\"a\":1}}}}", "k".repeat(length - 2)));
+        assert!(named(LONGEST_NAME).is_some() && named(LONGEST_NAME + 1).is_none());
     }
 }
