@@ -77,6 +77,9 @@ fn vcpus_are_said_or_the_product_of_the_topology() {
     assert_eq!(counts("-smp 4"), (4, 4));
     assert_eq!(counts("-smp cpus=4,maxcpus=8"), (4, 8));
     assert_eq!(counts("-smp sockets=2,dies=2,cores=3,threads=2"), (24, 24));
+    assert_eq!(counts("-smp sockets=2 -smp cores=4"), (8, 8));
+    assert_eq!(counts("-smp maxcpus=8"), (8, 8));
+    assert_eq!(counts("-smp maxcpus=8,sockets=2"), (8, 8));
     assert_eq!(counts("-M q35,smp.cpus=6"), (6, 6));
     assert_eq!(counts("-smp 4294967295,sockets=4294967295,cores=2"), (u32::MAX, u32::MAX));
 }

@@ -41,6 +41,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
             _ => {}
         }
     }
+    derived_vcpus(reading);
     irqchip_of_accelerator(reading);
     memory_of_backend(reading);
     shared_memory(reading);
@@ -128,12 +129,19 @@ fn smp(reading: &mut Reading<'_>, item: &Item) {
         let place = reading.place(item, property);
         topology(reading, &property.key, &property.value, place);
     }
-    // Without a number, the topology determines it (`machine_parse_smp_config` in QEMU's
-    // `hw/core/machine-smp.c`).
-    let product = reading.definition.vcpus_in_force();
-    if reading.definition.vcpus.count.is_none() && !item.properties.list.is_empty() {
-        reading.definition.vcpus.count = Some(Set::new(product, item.place.clone()));
+}
+
+/// Without a number of vCPUs, the maximum or else the topology determines it, after all `-smp` are merged
+/// (`machine_parse_smp_config` in QEMU's `hw/core/machine-smp.c`; 6.2 and later).
+fn derived_vcpus(reading: &mut Reading<'_>) {
+    let vcpus = &reading.definition.vcpus;
+    if vcpus.count.is_some() {
+        return;
     }
+    let product = reading.definition.vcpus_in_force();
+    let smp = reading.items.iter().rfind(|item| item.name == "smp" && !item.properties.list.is_empty());
+    let product = smp.map(|item| Set::new(product, item.place.clone()));
+    reading.definition.vcpus.count = vcpus.maximum.clone().or(product);
 }
 
 fn topology(reading: &mut Reading<'_>, level: &str, value: &str, place: Place) {
