@@ -25,6 +25,7 @@ const SECRET: &[&str] = &[
     "pass",
     "passwords",
     "pwd",
+    "rootpw",
     "key",
     "apikey",
     "token",

@@ -39,6 +39,13 @@ fn arguments_of_qemu() {
         ("-smbios type=11,value=io.systemd.credential:x=hunter2", "-smbios type=11,value=REMOVED"),
         ("--api-token hunter2 --name web", "--api-token REMOVED --name web"),
         ("--password=hunter2", "--password=REMOVED"),
+        ("--password 12345678", "--password REMOVED"),
+        ("-spice port=1,password=12345678", "-spice port=1,password=REMOVED"),
+        ("-object secret,id=s0,data=12345678", "-object secret,id=s0,data=REMOVED"),
+        (
+            r#"-object {"qom-type":"secret","id":"s0","data":"0xdeadbeef"}"#,
+            r#"-object {"data":"REMOVED","id":"s0","qom-type":"secret"}"#,
+        ),
         ("-netdev tap,id=n,vhost=on -device virtio-net-pci,mac=52:54:00:1:2:3", ""),
     ];
     for (line, expected) in table {
@@ -56,6 +63,10 @@ fn xml_and_kernel_arguments() {
             "<graphics type='vnc' passwd='REMOVED' port='1'/>",
         ),
         (xml, "<graphics passwd=\"hunter2\"/>", "<graphics passwd=\"REMOVED\"/>"),
+        (xml, "<graphics passwd='12345678' port='1'/>", "<graphics passwd='REMOVED' port='1'/>"),
+        (xml, "<password>4711</password><vcpu>2</vcpu>", "<password>REMOVED</password><vcpu>2</vcpu>"),
+        (xml, "<cmdline>ro rootpw=4711</cmdline>", "<cmdline>ro rootpw=REMOVED</cmdline>"),
+        (arguments, "rd.luks.pin=123456 dom0_vcpus_pin=1", "rd.luks.pin=REMOVED dom0_vcpus_pin=1"),
         (xml, "<cookie name='a'>hunter2</cookie>", "<cookie name='a'>REMOVED</cookie>"),
         (xml, "<password>hunter2</password><name>x y</name>", "<password>REMOVED</password><name>x y</name>"),
         (xml, "<qemu:env name='T' value='hunter2'/>", "<qemu:env name='T' value='REMOVED'/>"),
@@ -109,6 +120,7 @@ fn xml_and_kernel_arguments() {
 }
 
 const SECRET_WORD: &str = "hunter2Marker";
+const SECRET_NUMBER: &str = "47114711";
 
 /// Texts in which every value is tested. A value is the text between its first and its last delimiter.
 const EVERYWHERE: &[(&str, &str)] = &[
@@ -180,9 +192,15 @@ fn a_marker_in_any_value_is_found_nowhere() {
             || name == "UUID"
             || path.contains("modprobe") && name == "avic"
     };
-    let mut tried = 0;
+    let (mut tried, mut numbers) = (0, 0);
     for (path, text) in EVERYWHERE {
         for (begin, end, name) in values(text) {
+            if kept::is_secret(name.trim_start_matches('-')) {
+                numbers += 1;
+                let forged = format!("{}{SECRET_NUMBER}{}", &text[..begin], &text[end..]);
+                let (kept, _) = of_file(path, &forged);
+                assert!(!kept.contains(SECRET_NUMBER), "{path}: {name}: {forged:?}\n{kept:?}");
+            }
             for (form, is_word) in [
                 (SECRET_WORD.to_owned(), true),
                 (format!("iscsi://user%{SECRET_WORD}@host/1"), false),
@@ -202,7 +220,7 @@ fn a_marker_in_any_value_is_found_nowhere() {
             }
         }
     }
-    assert!(tried > 200, "{tried}");
+    assert!(tried > 200 && numbers > 8, "{tried} {numbers}");
 }
 
 #[test]

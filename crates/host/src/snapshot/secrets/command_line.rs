@@ -74,7 +74,7 @@ fn of_option(option: &str, value: &str, count: &mut Count<'_>) -> String {
             (*part).to_owned()
         }
         None if place == 0 && kept::first_word(option, part) => (*part).to_owned(),
-        None if kept::is_plain(part) || place > 0 && KNOWN_FLAGS.contains(part) => (*part).to_owned(),
+        None if kept::is_plain(option, part) || place > 0 && KNOWN_FLAGS.contains(part) => (*part).to_owned(),
         _ => removed(if option.is_empty() { "argument" } else { option }, count),
     });
     cleaned.collect::<Vec<_>>().join(",")
@@ -118,6 +118,7 @@ fn clean_json(value: &mut serde_json::Value, name: &str, count: &mut Count<'_>) 
     use serde_json::Value;
     match value {
         Value::String(text) if !kept::property(name, text) && text != MARK => *text = removed(name, count),
+        Value::Number(_) if kept::is_secret(name) => *value = Value::String(removed(name, count)),
         Value::Array(all) => all.iter_mut().for_each(|one| clean_json(one, name, count)),
         Value::Object(all) => {
             let odd = |name: &String| !kept::is_word(name);

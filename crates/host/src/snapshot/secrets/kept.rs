@@ -3,7 +3,7 @@
 //!
 //! All other values are removed: a list of secrets would lack future options.
 
-/// Switches and similar words, which are kept for any name.
+/// Switches and similar words, which are kept for any name that is no secret's.
 const SWITCHES: &[&str] = &[
     "on",
     "off",
@@ -451,8 +451,22 @@ const MODULES: &[&str] = &[
     "ice",
 ];
 
-/// Tests whether a value is harmless with any name: a switch, a number with its unit, a list of CPUs.
-pub(super) fn is_plain(value: &str) -> bool {
+/// Tests whether values with this name are secrets; also those of QEMU's secret objects and of unlocked disks, whose names
+/// mean other things in other texts.
+pub(super) fn is_secret(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    super::is_secret(name) || ["data", "pin"].contains(&last)
+}
+
+/// Tests whether a value is harmless with this name: a switch, a number with its unit, a list of CPUs. Passwords can be
+/// numbers, so of secrets only switches are harmless.
+pub(super) fn is_plain(name: &str, value: &str) -> bool {
+    if value.is_empty() || value == super::MARK {
+        return true;
+    }
+    if is_secret(name) {
+        return super::SWITCHES.contains(&value);
+    }
     let number =
         value.trim_end_matches(['%', 'B', 'b', 'i', 'K', 'k', 'M', 'm', 'G', 'g', 'T', 't', 's', 'n', 'u']);
     let is_number = |text: &str| {
@@ -462,10 +476,7 @@ pub(super) fn is_plain(value: &str) -> bool {
         hex || digits.starts_with(|first: char| first.is_ascii_digit())
             && digits.bytes().all(|byte| byte.is_ascii_digit() || b".-,:/".contains(&byte))
     };
-    value.is_empty()
-        || value == super::MARK
-        || SWITCHES.contains(&value)
-        || value.len() <= 64 && value.len() - number.len() <= 3 && is_number(number)
+    SWITCHES.contains(&value) || value.len() <= 64 && value.len() - number.len() <= 3 && is_number(number)
 }
 
 /// Tests for a word without characters that separate a user from an address, or a name from a value.
@@ -483,7 +494,7 @@ pub(super) fn is_path(value: &str) -> bool {
 pub(super) fn property(name: &str, value: &str) -> bool {
     // In `-global kvm-pit.lost_tick_policy=delay` the last part is the property.
     let last = name.rsplit('.').next().unwrap_or(name);
-    is_plain(value)
+    is_plain(name, value)
         || PATH_PROPERTIES.contains(&last) && is_path(value)
         || MAKERS.iter().any(|(known, values)| *known == name && values.contains(&value))
         || (PROPERTIES.contains(&last) || PROPERTIES.contains(&name)) && is_word(value)
@@ -493,7 +504,9 @@ pub(super) fn property(name: &str, value: &str) -> bool {
 
 /// Tests whether the first word of an option's value is kept.
 pub(super) fn first_word(option: &str, value: &str) -> bool {
-    is_plain(value) || KINDS.contains(&option) && is_word(value) || PATHS.contains(&option) && is_path(value)
+    is_plain(option, value)
+        || KINDS.contains(&option) && is_word(value)
+        || PATHS.contains(&option) && is_path(value)
 }
 
 /// Tests whether an attribute of libvirt's XML is kept with this value.
@@ -504,7 +517,7 @@ pub(super) fn attribute(name: &str, value: &str) -> bool {
 /// Tests whether the text of an element of libvirt's XML is kept.
 pub(super) fn text(element: &str, value: &str) -> bool {
     let is_name = element == "name" && value.len() <= 256 && !value.contains(['=', '@', '%', '\n']);
-    is_name || is_plain(value) || TEXTS.contains(&element) && is_word(value)
+    is_name || is_plain(element, value) || TEXTS.contains(&element) && is_word(value)
 }
 
 /// Tests whether an argument of a kernel, or of a hypervisor, is kept with this value.
@@ -515,11 +528,11 @@ pub(super) fn argument(name: &str, value: &str) -> bool {
         ["UUID=", "PARTUUID=", "LABEL="].iter().find_map(|kind| value.strip_prefix(kind)).unwrap_or(value);
     let module = name.split('.').next().unwrap_or_default().replace('-', "_");
     let known = ARGUMENTS.contains(&name) || name.contains('.') && MODULES.contains(&&module[..]);
-    value.split([',', ':']).all(is_plain)
+    value.split([',', ':']).all(|part| is_plain(name, part))
         || known && value.len() <= 256 && !value.contains("//") && value.bytes().all(fits)
 }
 
 /// Tests whether a parameter of a module is kept with this value.
-pub(super) fn parameter(module: &str, value: &str) -> bool {
-    is_plain(value) || MODULES.contains(&&module.replace('-', "_")[..]) && is_word(value)
+pub(super) fn parameter(module: &str, name: &str, value: &str) -> bool {
+    is_plain(name, value) || MODULES.contains(&&module.replace('-', "_")[..]) && is_word(value)
 }
