@@ -106,6 +106,26 @@ fn xml_and_kernel_arguments() {
             "options kvm_amd avic=1\noptions x y=REMOVED\ninstall x REMOVED\ninstall y /bin/true\n",
         ),
         (
+            "/etc/modprobe.d/a.conf",
+            "install kvm_amd /bin/sh \\\n  -c \"curl -u admin:hunter2 x; modprobe -i kvm_amd\"\noptions kvm avic=1",
+            "install kvm_amd REMOVED \\\n\noptions kvm avic=1",
+        ),
+        (
+            "/etc/modprobe.d/a.conf",
+            "# é\noptions x \\\n  license=hunter2 \\\n  debug\n",
+            "# é\noptions x \\\n  license=REMOVED \\\n  debug\n",
+        ),
+        (
+            "/etc/modprobe.d/a.conf",
+            "options x pass=\"correct horse=1 battery\" y=1\n",
+            "options x pass=REMOVED REMOVED REMOVED y=1\n",
+        ),
+        (
+            "/etc/modprobe.d/a.conf",
+            "options x pass='correct horse \"battery' y=1 z=a\\\nb\noptions kvm avic=1\n",
+            "options x pass=REMOVED REMOVED REMOVED y=1 z=REMOVED \\\n\noptions kvm avic=1\n",
+        ),
+        (
             "/exitless/commands/xl-list--l",
             r#"[{"domid":1,"config":{"c_info":{"type":"hvm","name":"web"},"vnc":{"passwd":"hunter2"}}}]"#,
             r#"[{"config":{"c_info":{"name":"web","type":"hvm"},"vnc":{"passwd":"REMOVED"}},"domid":1}]"#,
