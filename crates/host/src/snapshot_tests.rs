@@ -166,6 +166,25 @@ fn paths_and_links_lead_nowhere() {
 }
 
 #[test]
+fn paths_that_no_host_has_take_no_memory() {
+    use tar::EntryType::{GNULongName, Regular};
+    for long in ["a/".repeat(4_000), "a".repeat(4_000), "a/".repeat(40)] {
+        let bytes = hostile(&[("././@LongLink", GNULongName, long.as_bytes()), ("x", Regular, b"x")]);
+        let archive = opened(&bytes).unwrap();
+        assert_eq!(archive.warnings.len(), 1, "{:?}", archive.warnings);
+        assert_eq!(archive.root.into_tree_paths(), [""; 0]);
+    }
+    let long = format!("{}x", "a/".repeat(20));
+    let bytes = hostile(&[("././@LongLink", GNULongName, long.as_bytes()), ("x", Regular, b"x")]);
+    assert_eq!(opened(&bytes).unwrap().root.read(&format!("/{long}")).unwrap(), b"x");
+
+    let many = [("../x", Regular, &b"x"[..]); 150];
+    let warnings = opened(&hostile(&many)).unwrap().warnings;
+    assert_eq!(warnings.len(), 101);
+    assert_eq!(warnings[100], "entries left out besides: 50");
+}
+
+#[test]
 fn a_bomb_is_left_unpacked() {
     let zeros = vec![0u8; 65 << 20];
     let archive = opened(&hostile(&[("big", tar::EntryType::Regular, &zeros)])).unwrap();

@@ -69,6 +69,20 @@ impl Tree {
         self.nodes.entry(path.to_owned()).or_default()
     }
 
+    /// The same as [`Self::make`] as long as memory is left for paths, in bytes; `None` from then on.
+    pub(crate) fn make_within(&mut self, path: &str, left: &mut u64) -> Option<&mut Node> {
+        /// A node and its share of the map, without its path.
+        const NODE: usize = 128;
+        if *left == 0 {
+            return None;
+        }
+        let before = self.nodes.len();
+        self.make(path);
+        let made = (self.nodes.len() - before) * (path.len() + NODE);
+        *left = left.saturating_sub(made as u64);
+        self.nodes.get_mut(path)
+    }
+
     /// Appends a line to a file.
     pub(crate) fn append(&mut self, path: &str, line: &str) {
         let node = self.make(path);
@@ -145,6 +159,14 @@ const INVALID: i32 = 22;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_take_no_more_memory_than_is_left() {
+        let (mut tree, mut left) = (Tree::default(), 1_000);
+        let made = (0..100).filter(|number| tree.make_within(&format!("/{number}/a/b"), &mut left).is_some());
+        assert!((2..5).contains(&made.count()));
+        assert!(tree.node("/0/a/b").is_some() && tree.make_within("/0/a/b", &mut left).is_none());
+    }
 
     #[test]
     fn names_of_one_directory_and_no_other() {

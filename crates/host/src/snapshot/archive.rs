@@ -9,13 +9,18 @@ use std::io::{self, Read, Write};
 use std::path::{Component, Path};
 use std::rc::Rc;
 
-/// The size limit of an unpacked archive, in bytes: hosts with hundreds of processors and VMs have tens of
-/// millions.
+/// The size limit of an unpacked archive, in bytes, and of the memory for its paths: hosts with hundreds of processors and
+/// VMs have tens of millions.
 const MOST_BYTES: u64 = 512 << 20;
 /// The largest number of entries of an archive.
 const MOST_ENTRIES: usize = 1_000_000;
 /// The size limit of one file, in bytes.
 const LONGEST_FILE: u64 = 64 << 20;
+/// The limits of a path's size, in bytes, and of its depth: each directory above an entry takes memory for its own path.
+const LONGEST_PATH: usize = 1024;
+const DEEPEST_PATH: usize = 32;
+/// The largest number of warnings about single entries.
+const MOST_WARNINGS: usize = 100;
 /// zstd's window, as a power of two: the default limit of its own tool.
 const WINDOW: u32 = 27;
 
@@ -104,9 +109,16 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
     let mut archive = tar::Archive::new(Counted { inner: unpacked, count: Rc::clone(&count) });
     let entries = archive.entries().map_err(|error| no_snapshot(error.to_string()))?;
 
-    let mut tree = Tree::default();
+    let (mut tree, mut left) = (Tree::default(), MOST_BYTES);
     let mut manifest: Option<Manifest> = None;
     let mut warnings = Vec::new();
+    let mut left_out = 0;
+    let mut leave_out = |warnings: &mut Vec<String>, why: String| {
+        left_out += 1;
+        if left_out <= MOST_WARNINGS {
+            warnings.push(why);
+        }
+    };
     for (number, entry) in entries.enumerate() {
         let at = count.get();
         let mut entry = match entry {
@@ -125,7 +137,8 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
         let path = entry.path().ok().and_then(|path| key(&path));
         let kind = entry.header().entry_type();
         let Some(path) = path else {
-            warnings.push(format!("an entry at byte {at} has a path that no snapshot has; it was left out"));
+            let why = format!("an entry at byte {at} has a path that no snapshot has; it was left out");
+            leave_out(&mut warnings, why);
             continue;
         };
         let kind = match kind {
@@ -147,7 +160,8 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
                 Kind::File(bytes)
             }
             _ => {
-                warnings.push(format!("{path} at byte {at} is nothing that a snapshot has; it was left out"));
+                let why = format!("{path} at byte {at} is nothing that a snapshot has; it was left out");
+                leave_out(&mut warnings, why);
                 continue;
             }
         };
@@ -166,8 +180,17 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
                 manifest = Some(read);
             }
             _ if manifest.is_none() => return Err(no_snapshot(format!("its first file is not {NAME}"))),
-            kind => tree.make(&path).kind = kind,
+            kind => {
+                let Some(node) = tree.make_within(&path, &mut left) else {
+                    warnings.push(format!("it has too many paths; those behind byte {at} were left out"));
+                    break;
+                };
+                node.kind = kind;
+            }
         }
+    }
+    if left_out > MOST_WARNINGS {
+        warnings.push(format!("entries left out besides: {}", left_out - MOST_WARNINGS));
     }
     let Some(manifest) = manifest else {
         let why = warnings.first().cloned().unwrap_or_else(|| "it is empty".to_owned());
@@ -179,13 +202,19 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
         let (lacking, all) = (lacking.len(), manifest.files.len());
         warnings.push(format!("{lacking} of its {all} files are not there, the first is {first}"));
     }
-    manifest
-        .complete(&mut tree, |path| key(Path::new(path.trim_start_matches('/'))).as_deref() == Some(path));
+    let is_path = |path: &str| key(Path::new(path.trim_start_matches('/'))).as_deref() == Some(path);
+    manifest.complete(&mut tree, &mut left, is_path);
+    if left == 0 {
+        warnings.push("its paths take more memory than those of a host, so some were left out".to_owned());
+    }
     Ok((tree, manifest, warnings))
 }
 
-/// The host's path of an entry; `None` if the entry's path could lead out of the archive.
+/// The host's path of an entry; `None` if the entry's path could lead out of the archive, or is longer than those of hosts.
 fn key(path: &Path) -> Option<String> {
+    if path.as_os_str().len() > LONGEST_PATH || path.components().count() > DEEPEST_PATH {
+        return None;
+    }
     let mut key = String::new();
     for component in path.components() {
         match component {

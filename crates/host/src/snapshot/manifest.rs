@@ -74,16 +74,20 @@ impl Manifest {
         self.errors.iter().filter(|(_, error)| DENIED.contains(error)).map(|(path, _)| path.as_str())
     }
 
-    /// Adds to a tree the facts that the archive's own entries cannot contain.
-    pub(super) fn complete(&self, tree: &mut Tree, is_path: impl Fn(&str) -> bool) {
+    /// Adds to a tree the facts that the archive's own entries cannot contain, as long as memory is left for their paths.
+    pub(super) fn complete(&self, tree: &mut Tree, left: &mut u64, is_path: impl Fn(&str) -> bool) {
         for path in self.names.iter().filter(|path| is_path(path)) {
-            tree.make(path);
+            tree.make_within(path, left);
         }
         for (path, error) in self.errors.iter().filter(|(path, _)| is_path(path)) {
-            tree.make(path).error = Some(*error);
+            if let Some(node) = tree.make_within(path, left) {
+                node.error = Some(*error);
+            }
         }
         for (path, &[mode, user, group]) in self.owners.iter().filter(|(path, _)| is_path(path)) {
-            tree.make(path).ownership = Some(Ownership { mode, user, group });
+            if let Some(node) = tree.make_within(path, left) {
+                node.ownership = Some(Ownership { mode, user, group });
+            }
         }
     }
 }
