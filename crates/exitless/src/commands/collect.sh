@@ -158,17 +158,9 @@ for process in /proc/[0-9]*; do
     [ "$held" = yes ] || continue
     link "$process/exe"
     for thread in "$process"/task/[0-9]*; do copy "$thread/comm" "$thread/stat" "$thread/status"; done
-    [ -f "$tree$process/cgroup" ] || continue
-    while IFS=: read -r _ controllers path; do
-        case $path in *..*) continue ;; esac
-        case ,$controllers, in
-        ,,) copy "/sys/fs/cgroup$path/cpuset.cpus.effective" ;;
-        *,cpuset,*) copy "/sys/fs/cgroup/cpuset$path/cpuset.effective_cpus" ;;
-        esac
-    done <"$tree$process/cgroup"
     for home in /sys/kernel/debug/kvm/"$pid"-*; do
-        copy "$home"/*exits "$home"/irq_injections "$home"/halt_* "$home"/directed_yield_attempted "$home"/guest_mode \
-            "$home"/vcpu*/pid
+        name "$home"
+        copy "$home"/vcpu*/pid
     done
 done
 

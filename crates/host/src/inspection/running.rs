@@ -29,16 +29,8 @@ pub struct RunningVm {
     pub libvirt: Option<LibvirtDomain>,
     /// Its threads and vhost's workers, by number.
     pub threads: Vec<ThreadPlace>,
-    /// The control group (`/proc/PID/cgroup`): the path in the unified hierarchy, or else in that of the cpuset
-    /// controller.
-    pub cgroup: Fact<String>,
-    /// The processors that the group may use (`cpuset.cpus.effective`, or `cpuset.effective_cpus` of cgroup v1).
-    pub cpuset: Fact<CpuSet>,
     /// The PCI addresses, or other names, of the devices assigned to it.
     pub assigned: Vec<String>,
-    /// KVM's counters of this VM in debugfs (`exits`, `irq_window_exits`, ...), summed over its directories;
-    /// empty if debugfs cannot be read.
-    pub counters: BTreeMap<String, u64>,
 }
 
 /// The role of a thread for a VM.
@@ -140,14 +132,10 @@ fn domains(root: &Root) -> BTreeMap<String, (Option<i32>, LibvirtDomain)> {
 
 impl RunningVm {
     fn read(root: &Root, vm: Vm, domains: &mut BTreeMap<String, (Option<i32>, LibvirtDomain)>) -> Self {
-        let cgroup = cgroup(root, vm.pid);
         Self {
             libvirt: libvirt(&vm, domains),
             threads: threads(root, &vm),
-            cpuset: cpuset(root, cgroup.get()),
             assigned: super::posting::devices_in(root, &vm),
-            counters: vm.counters(root, COUNTERS),
-            cgroup: cgroup.map(|(path, _)| path),
             vm,
         }
     }
@@ -203,54 +191,6 @@ fn threads(root: &Root, vm: &Vm) -> Vec<ThreadPlace> {
 fn last_cpu(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
 }
-
-/// The group, and the file with its processors.
-fn cgroup(root: &Root, pid: i32) -> Fact<(String, String)> {
-    root.fact(&format!("/proc/{pid}/cgroup"), "lines such as 0::/machine.slice", |text| {
-        let mut parts = text.lines().filter_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            Some((parts.next()?, parts.next()?))
-        });
-        let old = parts.clone().find(|(controllers, _)| controllers.split(',').any(|one| one == "cpuset"));
-        let safe = |path: &str| !path.split('/').any(|part| part == "..");
-        match old.filter(|(_, path)| safe(path)) {
-            Some((_, path)) => {
-                Some((path.to_owned(), format!("/sys/fs/cgroup/cpuset{path}/cpuset.effective_cpus")))
-            }
-            None => {
-                let (_, path) = parts.find(|(controllers, path)| controllers.is_empty() && safe(path))?;
-                Some((path.to_owned(), format!("/sys/fs/cgroup{path}/cpuset.cpus.effective")))
-            }
-        }
-    })
-}
-
-fn cpuset(root: &Root, group: Option<&(String, String)>) -> Fact<CpuSet> {
-    match group {
-        Some((_, file)) => root.fact(file, "a list such as 0-7", CpuSet::parse),
-        None => Fact::absent(crate::AbsenceKind::NotThere, "the control group is unknown"),
-    }
-}
-
-/// The debugfs counters that are useful without a recording (`arch/x86/kvm/x86.c`).
-const COUNTERS: &[&str] = &[
-    "exits",
-    "io_exits",
-    "mmio_exits",
-    "halt_exits",
-    "irq_exits",
-    "irq_window_exits",
-    "nmi_window_exits",
-    "request_irq_exits",
-    "irq_injections",
-    "halt_wakeup",
-    "halt_successful_poll",
-    "halt_attempted_poll",
-    "signal_exits",
-    "preemption_timer_exits",
-    "directed_yield_attempted",
-    "guest_mode",
-];
 
 #[cfg(test)]
 mod tests {
