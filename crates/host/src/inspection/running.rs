@@ -3,7 +3,7 @@
 use crate::root::kind_of;
 use crate::vms::{HeldProcess, LikelyVm, NamedThread, Vm, Vmm, Vms};
 use crate::{CpuSet, Fact, Root};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The VMs of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -95,7 +95,14 @@ impl Running {
             }
         };
         let mut domains = domains(root);
-        let vms = found.vms.into_iter().map(|vm| RunningVm::read(root, vm, &mut domains)).collect();
+        let running: BTreeSet<i32> = found.vms.iter().map(|vm| vm.pid).collect();
+        let vms = found.vms.into_iter().map(|vm| RunningVm {
+            libvirt: libvirt(&vm, &mut domains, &running),
+            threads: threads(root, &vm),
+            assigned: super::posting::devices_in(root, &vm),
+            vm,
+        });
+        let vms = vms.collect();
         Self {
             vms: Fact { value: Ok(vms), evidence: Vec::new() },
             unreadable: found.unreadable,
@@ -107,7 +114,9 @@ impl Running {
 }
 
 /// Domains by name, with their process if libvirt recorded one.
-fn domains(root: &Root) -> BTreeMap<String, (Option<i32>, LibvirtDomain)> {
+type Domains = BTreeMap<String, (Option<i32>, LibvirtDomain)>;
+
+fn domains(root: &Root) -> Domains {
     let names_in = |folder: &str| {
         let files = root.entries(folder, |name| name.ends_with(".xml")).unwrap_or_default();
         files.into_iter().filter_map(|file| file.strip_suffix(".xml").map(str::to_owned)).collect::<Vec<_>>()
@@ -130,22 +139,13 @@ fn domains(root: &Root) -> BTreeMap<String, (Option<i32>, LibvirtDomain)> {
     names.into_iter().map(read).collect()
 }
 
-impl RunningVm {
-    fn read(root: &Root, vm: Vm, domains: &mut BTreeMap<String, (Option<i32>, LibvirtDomain)>) -> Self {
-        Self {
-            libvirt: libvirt(&vm, domains),
-            threads: threads(root, &vm),
-            assigned: super::posting::devices_in(root, &vm),
-            vm,
-        }
-    }
-}
-
-/// The domain of a VM, by the process ID that libvirt recorded, or else by the name that libvirt gave to
-/// QEMU.
-fn libvirt(vm: &Vm, domains: &mut BTreeMap<String, (Option<i32>, LibvirtDomain)>) -> Option<LibvirtDomain> {
+/// The domain of a VM, by the process ID that libvirt recorded, or else by the name that libvirt gave to QEMU. Anybody can
+/// give a QEMU the name of a domain, so one that libvirt recorded for another VM is not taken.
+fn libvirt(vm: &Vm, domains: &mut Domains, running: &BTreeSet<i32>) -> Option<LibvirtDomain> {
     let noted = domains.iter().find(|(_, (pid, _))| *pid == Some(vm.pid)).map(|(name, _)| name.clone());
-    let named = || (vm.vmm == Vmm::Qemu && domains.contains_key(&vm.name)).then(|| vm.name.clone());
+    let is_free = |(pid, _): &(Option<i32>, LibvirtDomain)| pid.is_none_or(|pid| !running.contains(&pid));
+    let named =
+        || (vm.vmm == Vmm::Qemu && domains.get(&vm.name).is_some_and(is_free)).then(|| vm.name.clone());
     let name = noted.or_else(named)?;
     domains.remove(&name).map(|(_, domain)| domain)
 }
@@ -195,6 +195,27 @@ fn last_cpu(stat: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_domain_is_that_of_its_process_whatever_else_has_its_name() {
+        let qemu = |pid: i32, name: &str| {
+            let home = format!("/proc/{pid}");
+            format!(
+                "== {home}/comm\nqemu-kvm\n== {home}/exe -> /usr/bin/qemu-kvm\n== {home}/stat\n{pid} (qemu-kvm) S{}\n\
+                 == {home}/cmdline arguments\nqemu-kvm\n-name\n{name}\n== {home}/fd/9 -> anon_inode:kvm-vm\n",
+                " 1".repeat(49)
+            )
+        };
+        let domain = |name: &str| format!("== /run/libvirt/qemu/{name}.xml\n<domstatus/>\n");
+        let text =
+            [qemu(4000, "web"), qemu(5000, "web"), qemu(6000, "db"), domain("web"), domain("db")].concat();
+        let found = Running::read(&crate::fake::root(&format!("{text}== /run/libvirt/qemu/web.pid\n5000\n")));
+        let vms = found.vms.get().unwrap().iter();
+        let told: Vec<_> =
+            vms.map(|one| (one.vm.pid, one.libvirt.as_ref().map(|domain| domain.name.as_str()))).collect();
+        assert_eq!(told, [(4000, None), (5000, Some("web")), (6000, Some("db"))]);
+        assert!(found.defined.is_empty());
+    }
 
     #[test]
     fn the_last_processor_of_a_thread() {
