@@ -2,7 +2,7 @@
 //!
 //! All values are `None` for threads that have ended, or if the kernel does not provide them.
 
-use crate::thread_id::below;
+use crate::thread_id::{below, stat_field};
 use crate::{ControlGroup, CpuSet};
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,10 +32,7 @@ impl ThreadId {
     /// Its start time, in clock ticks since boot (proc_pid_stat(5), field 22).
     #[must_use]
     pub fn start_ticks(self, root: &Path) -> Option<u64> {
-        let text = self.text(root, "stat")?;
-        // The name may contain blanks and parentheses; the last parenthesis ends it.
-        let (_, rest) = text.rsplit_once(')')?;
-        rest.split_whitespace().nth(22 - 3)?.parse().ok()
+        stat_field(&self.text(root, "stat")?, 22)
     }
 
     /// The CPUs on which it may currently run (`Cpus_allowed_list`).

@@ -2,6 +2,7 @@
 
 use crate::Root;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// A thread: the IDs of its process and of itself, which are equal for kernel threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,7 +22,32 @@ impl ThreadId {
     }
 }
 
+/// A field of a process's or thread's `stat`, by its number in proc_pid_stat(5), from 3 on. Field 2, the name, may contain
+/// blanks and parentheses; the last parenthesis ends it.
+pub(crate) fn stat_field<T: FromStr>(stat: &str, number: usize) -> Option<T> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+}
+
 /// A path of the host below its root directory.
 pub(crate) fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_behind_a_name_with_brackets() {
+        // Each field contains its own number.
+        let rest: Vec<String> = (4..=52).map(|field: u32| field.to_string()).collect();
+        let stat = format!("133 (a) b) (c) S {}", rest.join(" "));
+        for number in [4, 22, 39, 52] {
+            assert_eq!(stat_field::<usize>(&stat, number), Some(number));
+        }
+        assert_eq!(stat_field::<u64>(&stat, 53), None);
+        assert_eq!(stat_field::<u64>("133 (cut) S 1", 22), None);
+        assert_eq!(stat_field::<u64>("", 22), None);
+    }
 }

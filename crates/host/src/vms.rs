@@ -259,7 +259,7 @@ impl Vm {
             pid: process.pid,
             management: Management::of(vmm, name.as_deref(), &arguments, &process.control_groups()),
             name: name::shortened(name.as_deref().unwrap_or(&command)).to_owned(),
-            started: boot.map(|boot| boot + start_ticks / process::TICKS_PER_SECOND),
+            started: boot.and_then(|boot| boot.checked_add(start_ticks / process::TICKS_PER_SECOND)),
             vcpus: vcpu::joined(&descriptors, &named, &directories),
             vhost: thread::vhost(&named, kernel_workers, &threads),
             iothreads: if vmm == Vmm::Qemu { thread::iothreads(&named) } else { Vec::new() },

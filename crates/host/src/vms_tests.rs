@@ -131,8 +131,11 @@ fn workers_of_vhost_in_both_layouts() {
     for (pid, name) in [(4010, "vhost-4003"), (4011, "vhost-5000")] {
         host.process(pid, "/kthread", &[]);
         host.write(&format!("proc/{pid}/comm"), &format!("{name}\n"));
+        host.write(&format!("proc/{pid}/stat"), &format!("{pid} ({name}) S 2 0 0 0 -1 2129984\n"));
     }
     host.process(4012, "/tmp/vhost-4000", &["vhost-4000"]);
+    // A process that has ended has no command line either, until its parent waits for it.
+    host.process(4013, "/tmp/vhost-4000", &[]);
     assert_eq!(names(&host.only().vhost), [(4009, "vhost-4000", false), (4010, "vhost-4003", true)]);
 }
 
@@ -275,12 +278,13 @@ fn a_root_without_processes_is_an_error() {
 #[test]
 fn odd_files_are_survived() {
     let host = Host::new();
+    host.write("proc/stat", &format!("btime {}\n", u64::MAX));
     host.process(7, "/bin/x", &["x"]);
     host.descriptors(7, &["anon_inode:kvm-vm", "anon_inode:kvm-vcpu:-1", "anon_inode:kvm-vcpu:99999999999"]);
     host.write("proc/8", "no directory");
     host.write("proc/7/cmdline", "\u{0}\u{0}\u{fffd}");
     let vm = host.only();
-    assert_eq!((vm.vcpus.len(), vm.name.as_str()), (0, "x"));
+    assert_eq!((vm.vcpus.len(), vm.name.as_str(), vm.started), (0, "x", None));
     host.write("proc/7/stat", "cut");
     assert!(host.discover().vms.is_empty(), "without its start it cannot be told from a later process");
 }

@@ -1,6 +1,7 @@
 //! Running VMs, and the placement of their threads.
 
 use crate::root::kind_of;
+use crate::thread_id::stat_field;
 use crate::vms::{HeldProcess, LikelyVm, NamedThread, Vm, Vmm, Vms};
 use crate::{CpuSet, Fact, Root};
 use std::collections::{BTreeMap, BTreeSet};
@@ -179,17 +180,12 @@ fn threads(root: &Root, vm: &Vm) -> Vec<ThreadPlace> {
                 name: text("comm"),
                 role: role(tid),
                 allowed: allowed.and_then(CpuSet::parse),
-                last: last_cpu(&text("stat")),
+                last: stat_field(&text("stat"), 39),
             }
         })
         .collect();
     found.sort_by_key(|one| one.tid);
     found
-}
-
-/// The CPU of last execution, field 39. Field 2, the name, ends at the last parenthesis.
-fn last_cpu(stat: &str) -> Option<u32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(39 - 3)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -215,13 +211,5 @@ mod tests {
             vms.map(|one| (one.vm.pid, one.libvirt.as_ref().map(|domain| domain.name.as_str()))).collect();
         assert_eq!(told, [(4000, None), (5000, Some("web")), (6000, Some("db"))]);
         assert!(found.defined.is_empty());
-    }
-
-    #[test]
-    fn the_last_processor_of_a_thread() {
-        // Each field contains its own number.
-        let rest: Vec<String> = (4..=52).map(|field: u32| field.to_string()).collect();
-        assert_eq!(last_cpu(&format!("133 (CPU 0/KVM) S {}", rest.join(" "))), Some(39));
-        assert_eq!(last_cpu("133 (cut) S 1"), None);
     }
 }

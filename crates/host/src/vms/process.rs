@@ -1,6 +1,7 @@
 //! One process below `/proc`.
 
 use crate::Root;
+use crate::thread_id::stat_field;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
@@ -11,6 +12,8 @@ use std::path::PathBuf;
 pub(super) const TICKS_PER_SECOND: u64 = 100;
 /// The limit of a command line, in bytes; QEMU's longest ones have tens of KiB.
 const LONGEST_ARGUMENTS: usize = 1 << 20;
+/// The flag of kernel threads (include/linux/sched.h).
+const PF_KTHREAD: u64 = 0x0020_0000;
 /// `ESRCH`: the process ended during the examination.
 const NO_SUCH_PROCESS: i32 = 3;
 
@@ -133,7 +136,14 @@ impl<'a> Process<'a> {
     }
 
     pub(super) fn start_ticks(&self) -> Option<u64> {
-        start_ticks(&self.text("stat")?)
+        stat_field(&self.text("stat")?, 22)
+    }
+
+    /// Tests whether it is a kernel thread, by its flags. Those of users can lack a command line, too: they have ended, or
+    /// have unmapped it.
+    pub(super) fn is_kernel_thread(&self) -> bool {
+        let flags = self.text("stat").and_then(|stat| stat_field::<u64>(&stat, 9));
+        flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
     }
 
     /// All threads, ascending. They are readable by everyone.
@@ -155,28 +165,8 @@ impl<'a> Process<'a> {
     }
 }
 
-/// The start time, field 22. Field 2, the name, may contain blanks and parentheses; the last parenthesis ends
-/// it.
-fn start_ticks(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(22 - 3)?.parse().ok()
-}
-
 /// The time of the host's boot, in seconds since 1970.
 pub(super) fn boot_time(root: &Root) -> Option<u64> {
     let stat = root.text("/proc/stat", "a line `btime SECONDS`").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_with_brackets_does_not_shift_the_start() {
-        let rest = "S 1 0 0 0 -1 4 5 6 7 8 9 10 11 12 20 0 6 0 341 796274688";
-        assert_eq!(start_ticks(&format!("133 (a) b) (c) {rest}")), Some(341));
-        assert_eq!(start_ticks("133 (cut) S 1 0"), None);
-        assert_eq!(start_ticks(""), None);
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::Vm;
 use crate::scheduling::ThreadId;
+use crate::thread_id::stat_field;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -97,16 +98,11 @@ impl Counters {
         Some(Self {
             start_ticks: id.start_ticks(root)?,
             ran_ns: id.times(root)?.ran_ns,
-            guest_ns: guest_ticks(&file("stat")?).unwrap_or(0).saturating_mul(TICK_NS),
+            // Time in guests.
+            guest_ns: stat_field::<u64>(&file("stat")?, 43).unwrap_or(0).saturating_mul(TICK_NS),
             wake_ups: wake_ups(&file("status")?).unwrap_or(0),
         })
     }
-}
-
-/// Time in guests: field 43 of proc_pid_stat(5). Field 2, the name, may contain blanks and brackets.
-fn guest_ticks(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(43 - 3)?.parse().ok()
 }
 
 fn wake_ups(status: &str) -> Option<u64> {

@@ -13,9 +13,9 @@ pub(super) fn kernel_workers(root: &Root, pids: &[i32]) -> Vec<NamedThread> {
     let worker = |&tid: &i32| {
         let process = Process::new(root, tid);
         let name = process.command()?;
-        // A program can have the same name, but only kernel threads have no command line.
-        let is_kernels = vhost_owner(&name).is_some() && process.arguments().is_empty() && !process.is_held();
-        is_kernels.then_some(NamedThread { tid, name, kernel: true })
+        // A program can have the same name.
+        let is_worker = vhost_owner(&name).is_some() && process.is_kernel_thread();
+        is_worker.then_some(NamedThread { tid, name, kernel: true })
     };
     pids.iter().filter_map(worker).collect()
 }

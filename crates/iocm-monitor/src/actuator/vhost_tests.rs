@@ -86,7 +86,8 @@ pub(super) fn vm(pid: i32, name: &str, kernel_threads: bool, cpus: &str) -> Stri
     if kernel_threads {
         let tid = pid + 9;
         let _ = write!(text, "== /proc/{tid}/comm\n{vhost}\n== /proc/{tid}/cmdline\n== /proc/{tid}/fd/\n");
-        text += &thread(tid, tid, &vhost, cpus);
+        // With the kernel's flags of such a thread.
+        text += &thread(tid, tid, &vhost, cpus).replace(" -1 4 ", " -1 2129984 ");
     } else {
         text += &thread(pid, pid + 4, &vhost, cpus);
     }

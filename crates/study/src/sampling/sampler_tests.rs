@@ -56,7 +56,7 @@ IO iothread1
 == /proc/4010/comm
 vhost-4000
 == /proc/4010/stat
-4010 (vhost-4000) S 2 0 0 0 -1 0 0 0 0 0 10 5 0 0 20 0 1 0 345 0 0
+4010 (vhost-4000) S 2 0 0 0 -1 2129984 0 0 0 0 10 5 0 0 20 0 1 0 345 0 0
 == /proc/4010/cmdline
 == /proc/4010/task/4010/comm
 vhost-4000
