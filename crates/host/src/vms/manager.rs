@@ -92,6 +92,9 @@ pub struct Management {
     pub uuid: Option<String>,
     /// libvirt's ID of the running domain.
     pub libvirt_id: Option<u32>,
+    /// True if the control group confirms `libvirt_id`.
+    #[serde(default)]
+    pub libvirt_id_confirmed: bool,
     /// The VM ID in Proxmox VE.
     pub vmid: Option<u32>,
     /// True if the control group confirms `vmid`.
@@ -124,10 +127,12 @@ impl Management {
     fn of_qemu(name: Option<&str>, arguments: &[String], cgroup: &str) -> Self {
         let smbios = Smbios::of(arguments);
         let given = values(arguments, &["uuid"]).last().and_then(|text| uuid(text));
+        let (libvirt_id, libvirt_id_confirmed) = libvirt_id(arguments, cgroup).unzip();
         let mut found = Self {
             manager: Manager::Qemu,
             uuid: given.or_else(|| smbios.uuid.clone()),
-            libvirt_id: libvirt_id(arguments, cgroup),
+            libvirt_id,
+            libvirt_id_confirmed: libvirt_id_confirmed.unwrap_or_default(),
             ..Self::default()
         };
         if let Some((vmid, confirmed)) = vmid(arguments, cgroup) {
@@ -251,10 +256,10 @@ fn vmid(arguments: &[String], cgroup: &str) -> Option<(u32, bool)> {
     arguments.iter().any(|argument| argument.contains(&own)).then_some((vmid, false))
 }
 
-/// libvirt's ID of the domain: from the control group (`machine-qemu\x2d3\x2dweb.scope`), or else from libvirt's
-/// directory for the domain (`.../domain-3-web/...`; libvirt, src/qemu/qemu_domain.c,
+/// libvirt's ID of the domain, and whether it is from the control group (`machine-qemu\x2d3\x2dweb.scope`), or else from
+/// libvirt's directory for the domain (`.../domain-3-web/...`; libvirt, src/qemu/qemu_domain.c,
 /// `qemuDomainSetPrivatePaths`).
-fn libvirt_id(arguments: &[String], cgroup: &str) -> Option<u32> {
+fn libvirt_id(arguments: &[String], cgroup: &str) -> Option<(u32, bool)> {
     let from = |text: &str, before: &str, after: &str| {
         let (_, rest) = text.split_once(before)?;
         digits(rest.split_once(after)?.0).filter(|id| *id > 0)
@@ -264,7 +269,8 @@ fn libvirt_id(arguments: &[String], cgroup: &str) -> Option<u32> {
             .filter(|id| *id > 0)
     };
     let of_place = |text: &String| from(text, "/domain-", "-");
-    groups(cgroup).find_map(of_group).or_else(|| arguments.iter().find_map(of_place))
+    let in_group = groups(cgroup).find_map(of_group).map(|id| (id, true));
+    in_group.or_else(|| Some((arguments.iter().find_map(of_place)?, false)))
 }
 
 /// Tests for a name by Nova's default template, `instance-%08x` (nova/conf/compute.py,

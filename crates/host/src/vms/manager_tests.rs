@@ -72,7 +72,10 @@ fn what_stands_above_libvirt_is_told_apart() {
 #[test]
 fn the_control_group_gives_libvirts_id_and_tells_a_pod() {
     let group = "0::/machine.slice/machine-qemu\\x2d17\\x2dweb.scope/libvirt/emulator\n";
-    assert_eq!(of("web", &["qemu", "-chardev", MONITOR], group).libvirt_id, Some(17));
+    let found = of("web", &["qemu", "-chardev", MONITOR], group);
+    assert_eq!((found.libvirt_id, found.libvirt_id_confirmed), (Some(17), true));
+    let found = of("web", &["qemu", "-chardev", MONITOR], "0::/user.slice\n");
+    assert_eq!((found.libvirt_id, found.libvirt_id_confirmed), (Some(3), false), "anybody can write that");
     let pod = "0::/kubepods.slice/kubepods-burstable.slice/cri-containerd-1.scope\n";
     assert_eq!(of("prod_web.a", &["qemu", "-chardev", MONITOR], pod).manager, Manager::KubeVirt);
     assert_eq!(

@@ -18,10 +18,12 @@ enum By {
     Vmid,
     /// The process ID.
     Process,
+    /// The domain ID in libvirt, confirmed by the control group.
+    Domain,
     /// The VM ID in Proxmox VE, only from the command line.
     VmidOfCommandLine,
-    /// The domain ID in libvirt.
-    Domain,
+    /// The domain ID in libvirt, only from the command line.
+    DomainOfCommandLine,
     /// The name, UUID, or namespace and name.
     Name,
 }
@@ -29,12 +31,13 @@ enum By {
 impl By {
     fn of(wanted: &str, pid: i32, name: Option<&str>, management: &Management) -> Option<Self> {
         if let Ok(number) = wanted.parse::<u32>() {
-            let vmid = management.has_vmid(number);
+            let (vmid, domain) = (management.has_vmid(number), management.is_domain(number));
             let by_number = match () {
                 () if vmid && management.vmid_confirmed => Some(Self::Vmid),
                 () if u32::try_from(pid) == Ok(number) => Some(Self::Process),
+                () if domain && management.libvirt_id_confirmed => Some(Self::Domain),
                 () if vmid => Some(Self::VmidOfCommandLine),
-                () if management.is_domain(number) => Some(Self::Domain),
+                () if domain => Some(Self::DomainOfCommandLine),
                 () => None,
             };
             if by_number.is_some() {
@@ -78,8 +81,7 @@ impl Vms {
     ///
     /// A number is the ID of a VM in Proxmox VE, of a process, or of a domain in libvirt, tried in this order. Any other
     /// text, and a number without a match, is a name (several VMs may have it), a UUID, or `namespace/name` of KubeVirt.
-    /// The VM ID of Proxmox VE has precedence over the process only if the control group confirms it: anyone can write it
-    /// on a command line.
+    /// IDs that the control group does not confirm are tried after all others: anyone can write them on a command line.
     ///
     /// # Errors
     /// [`NoSuchVm`] for the first name without a VM, with the available ones.
@@ -149,6 +151,25 @@ mod tests {
         assert!(!wanted.is(100, Some("process"), &plain) && !wanted.is(8, Some("claims"), &claims));
         // The VM is started again.
         assert!(wanted.is(12, Some("has"), &has));
+
+        let of_libvirt = |libvirt_id_confirmed| Management {
+            manager: Manager::Libvirt,
+            libvirt_id: Some(100),
+            libvirt_id_confirmed,
+            ..Management::default()
+        };
+        let (claims_domain, domain) = (of_libvirt(false), of_libvirt(true));
+        let mut wanted = WantedVm::new("100", &Vms::default());
+        for (pid, management, expected) in
+            [(13, &claims_domain, true), (8, &claims, true), (13, &claims_domain, false), (14, &domain, true)]
+        {
+            assert_eq!(wanted.is(pid, None, management), expected, "{pid}");
+        }
+        assert!(!wanted.is(8, None, &claims) && wanted.is(100, None, &plain));
+        let vm = |pid, management: &Management| Vm { pid, management: management.clone(), ..Vm::default() };
+        let vms = Vms { vms: vec![vm(13, &claims_domain), vm(14, &domain)], ..Vms::default() };
+        let chosen = vms.select(&["100".to_owned()]).unwrap();
+        assert_eq!(chosen.iter().map(|vm| vm.pid).collect::<Vec<_>>(), [14]);
 
         let mut by_name = WantedVm::new("web", &Vms::default());
         assert!(by_name.is(7, Some("web"), &plain) && by_name.is(8, Some("web"), &claims));
