@@ -80,26 +80,25 @@ impl PciFunction {
     }
 }
 
-/// The address in the kernel's form. Its domain may be missing, as `xl` and QEMU allow. `None` if the text is
-/// not the address of a single function.
+/// The address in the kernel's form. Its domain and leading zeros may be missing, as `xl` and QEMU allow. `None` if the text
+/// is not the address of a single function.
 #[must_use]
 pub fn whole_address(text: &str) -> Option<String> {
-    let text = text.trim().to_ascii_lowercase();
-    let with_domain = if text.matches(':').count() == 1 { format!("0000:{text}") } else { text };
-    let (slot, function) = with_domain.split_once('.')?;
-    let mut parts = slot.split(':');
-    let hexadecimal = |part: Option<&str>, digits: std::ops::RangeInclusive<usize>| {
-        part.is_some_and(|part| {
-            digits.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit())
-        })
+    let number = |digits: &str| {
+        // `from_str_radix` would accept a sign.
+        let digits = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        u32::from_str_radix(digits?, 16).ok()
     };
-    let good = hexadecimal(parts.next(), 4..=8)
-        && hexadecimal(parts.next(), 2..=2)
-        && hexadecimal(parts.next(), 2..=2)
-        && parts.next().is_none()
-        && function.len() == 1
-        && function.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
-    good.then_some(with_domain)
+    let (slot, function) = text.trim().split_once('.')?;
+    let function = number(function)?;
+    let parts: Vec<u32> = slot.split(':').map(number).collect::<Option<_>>()?;
+    let (domain, bus, slot) = match parts[..] {
+        [bus, slot] => (0, bus, slot),
+        [domain, bus, slot] => (domain, bus, slot),
+        _ => return None,
+    };
+    let fits = bus <= 0xff && slot <= 0x1f && function <= 7;
+    fits.then(|| format!("{domain:04x}:{bus:02x}:{slot:02x}.{function}"))
 }
 
 #[cfg(test)]
@@ -113,7 +112,14 @@ mod tests {
     fn addresses_as_people_and_the_kernel_write_them() {
         assert_eq!(whole_address("03:10.0").as_deref(), Some("0000:03:10.0"));
         assert_eq!(whole_address("0000:3B:10.7").as_deref(), Some("0000:3b:10.7"));
-        for wrong in ["", "03:10", "03:10.8", "03:10.*", "0000:03:10.0.0", "a:b:c.d", "../..:03:10.0"] {
+        assert_eq!(whole_address("3B:0.0").as_deref(), Some("0000:3b:00.0"));
+        assert_eq!(whole_address("10000:e1:00.0").as_deref(), Some("10000:e1:00.0"));
+        for wrong in
+            ["", "03:10", "03:10.8", "03:10.*", "03:20.0", "100:0.0", "+3:10.0", "03:.0", "0000:03:10.0.0"]
+        {
+            assert_eq!(whole_address(wrong), None, "{wrong}");
+        }
+        for wrong in ["a:b:c.d", "../..:03:10.0", "0:0000:03:10.0"] {
             assert_eq!(whole_address(wrong), None, "{wrong}");
         }
     }

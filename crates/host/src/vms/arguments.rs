@@ -21,6 +21,24 @@ pub(super) fn values<'a>(arguments: &'a [String], names: &[&str]) -> Vec<&'a str
     found
 }
 
+/// The values of an option that takes several: all words up to the next option.
+pub(super) fn all_values<'a>(arguments: &'a [String], name: &str) -> Vec<&'a str> {
+    let mut found: Vec<&'a str> = Vec::new();
+    let mut inside = false;
+    for argument in arguments.iter().skip(1) {
+        if argument.starts_with('-') {
+            let option = argument.trim_start_matches('-');
+            let (option, value) =
+                option.split_once('=').map_or((option, None), |(option, value)| (option, Some(value)));
+            inside = option == name;
+            found.extend(value.filter(|_| inside));
+        } else if inside {
+            found.push(argument);
+        }
+    }
+    found
+}
+
 /// Parses QEMU's `value,key=value,...`, in which a comma within a value is doubled.
 ///
 /// If the first part has no key, its key is `implied`; later parts without `=` are switches with the value
@@ -78,6 +96,12 @@ mod tests {
             values(&line, &["name"]).is_empty(),
             "one dash takes no equals sign, and the last has no value"
         );
+    }
+
+    #[test]
+    fn an_option_with_several_values_ends_at_the_next_one() {
+        let line = words("program --device a b -v c --device=d e --devices f");
+        assert_eq!(all_values(&line, "device"), ["a", "b", "d", "e"]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Devices of the host that are assigned to a VM, from its command line.
 
 use super::Vmm;
-use super::arguments::{properties, property, values};
+use super::arguments::{all_values, properties, property, values};
+use crate::whole_address;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ pub enum AssignedDevice {
 pub(super) fn of(vmm: Vmm, arguments: &[String]) -> Vec<AssignedDevice> {
     match vmm {
         Vmm::Qemu => values(arguments, &["device"]).into_iter().filter_map(of_qemu).collect(),
-        Vmm::CloudHypervisor => by_path(&values(arguments, &["device"])),
+        Vmm::CloudHypervisor => by_path(&all_values(arguments, "device")),
         Vmm::Crosvm => by_path(&values(arguments, &["vfio"])),
         Vmm::Firecracker | Vmm::Other => Vec::new(),
     }
@@ -33,7 +34,8 @@ fn of_qemu(text: &str) -> Option<AssignedDevice> {
     if !property(&found, "driver")?.starts_with("vfio-") {
         return None;
     }
-    let pci = property(&found, "host").map(|address| AssignedDevice::Pci(whole_address(address)));
+    let whole = |address: &str| whole_address(address).unwrap_or_else(|| address.to_owned());
+    let pci = property(&found, "host").map(|address| AssignedDevice::Pci(whole(address)));
     pci.or_else(|| property(&found, "sysfsdev").map(by_directory))
 }
 
@@ -50,20 +52,10 @@ fn by_path(values: &[&str]) -> Vec<AssignedDevice> {
 
 fn by_directory(path: &str) -> AssignedDevice {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    if path.contains("/pci/") && is_address(name) {
-        AssignedDevice::Pci(name.to_owned())
-    } else {
-        AssignedDevice::Sysfs(path.to_owned())
+    match whole_address(name).filter(|_| path.contains("/pci/")) {
+        Some(address) => AssignedDevice::Pci(address),
+        None => AssignedDevice::Sysfs(path.to_owned()),
     }
-}
-
-fn is_address(name: &str) -> bool {
-    name.split(':').count() == 3 && name.contains('.')
-}
-
-/// QEMU accepts addresses without the domain, which is then 0.
-fn whole_address(address: &str) -> String {
-    if address.split(':').count() == 2 { format!("0000:{address}") } else { address.to_owned() }
 }
 
 #[cfg(test)]
@@ -77,7 +69,7 @@ mod tests {
         let arguments = [
             "qemu",
             "-device",
-            "vfio-pci,host=65:00.0,id=a",
+            "vfio-pci,host=3B:0.0,id=a",
             "-device",
             r#"{"driver":"vfio-pci","host":"0000:66:00.1","id":"b","bootindex":1}"#,
             "-device",
@@ -90,11 +82,12 @@ mod tests {
             "vfio-pci",
         ]
         .map(str::to_owned);
-        let expected = [pci("0000:65:00.0"), pci("0000:66:00.1"), AssignedDevice::Sysfs(mediated.to_owned())];
+        let expected = [pci("0000:3b:00.0"), pci("0000:66:00.1"), AssignedDevice::Sysfs(mediated.to_owned())];
         assert_eq!(of(Vmm::Qemu, &arguments), expected);
         let path = "/sys/bus/pci/devices/0000:01:00.0";
-        let line = ["x", "--device", &format!("path={path}/,iommu=on"), "--vfio", path].map(str::to_owned);
-        assert_eq!(of(Vmm::CloudHypervisor, &line), [pci("0000:01:00.0")]);
+        let (first, second) = (format!("path={path}/,iommu=on"), "path=/sys/bus/pci/devices/0000:02:00.0");
+        let line = ["x", "--device", &first, second, "--vfio", path].map(str::to_owned);
+        assert_eq!(of(Vmm::CloudHypervisor, &line), [pci("0000:01:00.0"), pci("0000:02:00.0")]);
         assert_eq!(of(Vmm::Crosvm, &line), [pci("0000:01:00.0")]);
         assert!(of(Vmm::Firecracker, &line).is_empty());
     }
