@@ -78,26 +78,16 @@ impl Files for FilesBelow {
 impl FilesBelow {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         use io::Read;
-        let mut whole = self.root.clone();
-        for part in self.folder.join(path).components() {
-            match part {
-                Component::Normal(name) => whole.push(name),
-                Component::ParentDir => {
-                    return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path leads upwards (..)"));
-                }
-                Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-            }
+        let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let whole = self.folder.join(path);
+        if whole.components().any(|part| part == Component::ParentDir) {
+            return Err(invalid("the path leads upwards (..)"));
         }
-        // Links point to paths of the machine of this tree; on this machine they may lead out of the tree.
-        let whole = whole.canonicalize()?;
-        if !whole.starts_with(self.root.canonicalize()?) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a link leads out of the root directory",
-            ));
-        }
+        let whole = whole.to_str().ok_or_else(|| invalid("the path is not UTF-8"))?;
+        // Links point to paths of the machine of this tree, and must not lead to files of this machine.
+        let found = files::Inside::find(&self.root, whole, true)?;
         let mut bytes = Vec::new();
-        files::named(&whole)?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
+        files::named(&found.path())?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_LIMIT) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it has more than 1 MiB"));
         }
@@ -149,13 +139,16 @@ mod tests {
         std::fs::create_dir_all(path.join("etc/qemu")).expect("a folder can be made");
         std::fs::write(path.join("etc/qemu/a.cfg"), "[machine]").expect("a file can be written");
         std::fs::write(path.join("b.cfg"), vec![b'#'; 2 << 20]).expect("a file can be written");
-        std::os::unix::fs::symlink("/proc/self/status", path.join("link")).expect("a link can be made");
+        for (target, link) in [("/etc/passwd", "outside"), ("/etc/qemu/a.cfg", "inside")] {
+            std::os::unix::fs::symlink(target, path.join(link)).expect("a link can be made");
+        }
         let files = FilesBelow::new(path, "/etc/qemu");
         let contents = |name: &str| files.contents(Path::new(name)).map_err(|problem| problem.to_string());
         assert_eq!(contents("a.cfg").as_deref(), Ok(&b"[machine]"[..]), "relative paths begin in the folder");
         assert_eq!(contents("/etc/qemu/a.cfg").as_deref(), Ok(&b"[machine]"[..]));
+        assert_eq!(contents("/inside").as_deref(), Ok(&b"[machine]"[..]), "a link of the other machine");
         for (name, part) in
-            [("../qemu/a.cfg", "upwards"), ("/link", "out of the root"), ("/etc", "not a regular file")]
+            [("../qemu/a.cfg", "upwards"), ("/outside", "No such file"), ("/etc", "not a regular file")]
         {
             assert!(contents(name).is_err_and(|problem| problem.contains(part)), "{name}");
         }
