@@ -5,7 +5,7 @@ use super::config::KernelConfig;
 use super::kernel_types::KernelTypes;
 use super::modprobe::ModprobeLine;
 use crate::root::kind_of;
-use crate::{Evidence, Fact, Parameters, Root, modules};
+use crate::{AbsenceKind, Evidence, Fact, Parameters, Root, modules};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The kernel. Release, build and lockdown are also in the [`Fingerprint`](crate::Fingerprint), but without
@@ -114,11 +114,11 @@ fn distribution(root: &Root) -> Fact<Distribution> {
             name: field("PRETTY_NAME").or_else(|| field("NAME")),
         })
     };
-    let own = "/etc/os-release";
-    let found = root.fact(own, "lines such as ID=debian", parse);
-    let found = found.or(|| root.fact("/usr/lib/os-release", "lines such as ID=debian", parse));
+    let of = |path| root.fact(path, "lines such as ID=debian", parse);
+    let found = of("/etc/os-release").or(|| of("/usr/lib/os-release"));
     let text = found.get().map(|found| found.name.clone().unwrap_or_else(|| found.id.clone()));
-    Fact { evidence: text.map(|text| Evidence::new(own, text)).into_iter().collect(), ..found }
+    let evidence = found.evidence.first().zip(text).map(|(seen, text)| Evidence::new(&seen.place, text));
+    Fact { evidence: evidence.into_iter().collect(), ..found }
 }
 
 fn loaded(root: &Root) -> Fact<BTreeSet<String>> {
@@ -127,13 +127,16 @@ fn loaded(root: &Root) -> Fact<BTreeSet<String>> {
         let names = text.lines().filter_map(|line| line.split_whitespace().next());
         Some(names.map(str::to_owned).collect::<BTreeSet<_>>())
     });
-    let count = found.get().map_or(0, BTreeSet::len);
-    found.evidence = vec![Evidence::new(path, format!("{count} modules"))];
+    let count = found.get().map(BTreeSet::len);
+    found.evidence = count.map(|count| Evidence::new(path, format!("{count} modules"))).into_iter().collect();
     found
 }
 
 fn built_in(root: &Root, release: Option<&str>) -> Fact<BuiltIn> {
-    let release = release.filter(|release| !release.contains('/')).unwrap_or_default();
+    let Some(release) = release.filter(|release| !release.contains('/')) else {
+        let why = "the kernel's release is unknown, by which its modules.builtin is found";
+        return Fact::absent(AbsenceKind::NotThere, why);
+    };
     let path = format!("/lib/modules/{release}/modules.builtin");
     let text = match root.read(&path) {
         Ok(bytes) => bytes,
@@ -154,4 +157,21 @@ fn vulnerabilities(root: &Root) -> BTreeMap<String, String> {
     let names = root.entries(home, |_| true).unwrap_or_default();
     let read = |name: String| Some((root.text(&format!("{home}/{name}"), "a state").ok()?, name));
     names.into_iter().filter_map(read).map(|(text, name)| (name, text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_names_what_was_read_and_nothing_else() {
+        let root = crate::fake::root("== /usr/lib/os-release\nID=debian\nNAME=Debian\n");
+        let place = "/usr/lib/os-release";
+        assert_eq!(distribution(&root).evidence, [Evidence::new(place, "Debian")]);
+        assert!(loaded(&root).evidence.is_empty());
+        assert_eq!(built_in(&root, None).absence().unwrap().kind, AbsenceKind::NotThere);
+        assert!(!built_in(&root, None).absence().unwrap().why.contains("//"));
+        let root = crate::fake::root("== /proc/modules\nkvm 1 0\nvhost 1 0\n");
+        assert_eq!(loaded(&root).evidence, [Evidence::new("/proc/modules", "2 modules")]);
+    }
 }
