@@ -13,7 +13,7 @@ mod tree;
 use crate::{AbsenceKind, Error, Fact};
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -331,12 +331,19 @@ impl Root {
         found
     }
 
-    /// Opens a device for reading and writing, and closes it again.
+    /// Opens KVM's device for reading and writing, and closes it again. In a copy of a host it can be any other device, and
+    /// opening that can have effects (a watchdog starts).
     pub(crate) fn open_device(&self, path: &str) -> io::Result<()> {
+        let open = |place: &Path| {
+            let about = fs::metadata(place)?;
+            let is_kvm = about.file_type().is_char_device() && about.rdev() == KVM;
+            if !(self.live || is_kvm || about.is_file()) {
+                return Err(io::Error::from_raw_os_error(NO_DEVICE));
+            }
+            OpenOptions::new().read(true).write(true).open(place).map(|_| ())
+        };
         let found = match &self.source {
-            Source::Directory(_) => self
-                .find(path)
-                .and_then(|found| OpenOptions::new().read(true).write(true).open(found.path()).map(|_| ())),
+            Source::Directory(_) => self.find(path).and_then(|found| open(&found.path())),
             Source::Kept(tree) => tree.read(path).map(|_| ()),
         };
         self.note(path, &found, |()| Kind::File(Vec::new()));
@@ -400,6 +407,10 @@ impl Root {
     }
 }
 
+/// The number of KVM's device: major 10 and minor 232 (include/linux/miscdevice.h, `KVM_MINOR`).
+const KVM: u64 = (10 << 8) | 232;
+/// `ENODEV`.
+const NO_DEVICE: i32 = 19;
 /// `ENOENT`.
 const NOT_THERE: i32 = 2;
 /// `EIO`, for errors without a number.
@@ -465,4 +476,21 @@ fn names(path: &Path) -> io::Result<Vec<String>> {
         names.extend(entry?.file_name().into_string());
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_other_device_of_a_copy_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("dev")).unwrap();
+        fs::write(folder.path().join("dev/kvm"), "").unwrap();
+        let fifo = folder.path().join("dev/fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let root = Root::directory(folder.path());
+        assert!(root.open_device("/dev/kvm").is_ok());
+        assert_eq!(root.open_device("/dev/fifo").unwrap_err().raw_os_error(), Some(NO_DEVICE));
+    }
 }
