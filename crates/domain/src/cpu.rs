@@ -34,6 +34,19 @@ pub enum FeatureState {
 /// does not look for a hypervisor (Linux `arch/x86/kernel/kvm.c`, `__kvm_cpuid_base`).
 pub const HIDES_KVM: [&str; 2] = ["kvm", "hypervisor"];
 
+/// The enlightenments that another one requires; without them QEMU does not start (`kvm_hyperv_properties` in QEMU's
+/// `target/i386/kvm/kvm.c`).
+pub(crate) const NEEDS: &[(&str, &[&str])] = &[
+    ("synic", &["vpindex"]),
+    ("stimer", &["synic", "time"]),
+    ("stimer-direct", &["stimer"]),
+    ("tlbflush", &["vpindex"]),
+    ("tlbflush-ext", &["tlbflush"]),
+    ("tlbflush-direct", &["vapic"]),
+    ("ipi", &["vpindex"]),
+    ("evmcs", &["vapic"]),
+];
+
 /// Enlightenments for Windows (QEMU `hv-*`, libvirt `<hyperv>`). `None` if the text does not set it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HyperV {

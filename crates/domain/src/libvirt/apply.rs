@@ -9,6 +9,7 @@ mod traffic;
 mod vhost_user;
 
 use super::{find, read_domain};
+use crate::cpu::NEEDS;
 use crate::xml::{Node, Pieces, Replacement, Style, Tree};
 use crate::{Definition, DefinitionChange, Edited, Error, Irqchip, NoFiles, Refusal, Text};
 use holds::holds;
@@ -138,26 +139,17 @@ impl Editing<'_> {
         Ok(change)
     }
 
-    /// Enlightenments without which QEMU refuses to start (`kvm_hyperv_properties` in QEMU's
-    /// `target/i386/kvm/kvm.c`).
+    /// Enlightenments without which QEMU refuses to start.
     fn missing_enlightenments(&self) -> Vec<String> {
-        const NEEDS: [(&str, &str); 8] = [
-            ("synic", "vpindex"),
-            ("stimer", "synic"),
-            ("stimer", "time"),
-            ("stimer-direct", "stimer"),
-            ("tlbflush", "vpindex"),
-            ("tlbflush-ext", "tlbflush"),
-            ("ipi", "vpindex"),
-            ("evmcs", "vapic"),
-        ];
         let Ok(definition) = self.definition() else { return Vec::new() };
         let hyperv = &definition.cpu.hyperv;
         if hyperv.passthrough.is_some() || self.pieces.is_untouched() {
             return Vec::new();
         }
         let on = |name: &str| hyperv.features.get(name).is_some_and(|set| set.value);
-        let missing = NEEDS.iter().filter(|(name, needed)| on(name) && !on(needed));
+        let needs = NEEDS.iter().filter(|(name, _)| on(name));
+        let needs = needs.flat_map(|(name, needed)| needed.iter().map(move |needed| (name, needed)));
+        let missing = needs.filter(|(_, needed)| !on(needed));
         missing
             .map(|(name, needed)| {
                 format!(

@@ -102,10 +102,13 @@ fn enlightenments_are_put_in_libvirts_order() {
             DefinitionChange::HyperV("synic".into(), true),
             DefinitionChange::HyperV("stimer-direct".into(), true),
             DefinitionChange::HyperV("avic".into(), true),
+            DefinitionChange::HyperV("tlbflush-direct".into(), true),
         ],
     );
     assert_eq!(edited.refused, []);
-    assert!(edited.notes.iter().any(|note| note.contains("synic needs vpindex")), "{:?}", edited.notes);
+    for needs in ["synic needs vpindex", "stimer needs time", "tlbflush-direct needs vapic"] {
+        assert!(edited.notes.iter().any(|note| note.contains(needs)), "{needs}: {:?}", edited.notes);
+    }
     let new = String::from_utf8(edited.bytes).unwrap();
     let place = |part: &str| new.find(part).unwrap_or_else(|| panic!("{part} is not in {new}"));
     assert!(place("<relaxed") < place("<synic state='on'/>"));

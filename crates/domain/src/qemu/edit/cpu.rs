@@ -3,6 +3,7 @@
 use super::super::cpu::{How, Part, canonical, deciding, parts};
 use super::super::properties::switch;
 use super::editor::{Editor, Outcome};
+use crate::cpu::NEEDS;
 use crate::{CpuModel, FeatureState};
 
 /// QEMU's default model (`TARGET_DEFAULT_CPU_TYPE` in `target/i386/cpu.h`).
@@ -126,19 +127,6 @@ fn appended(parts: &[Part], name: &str, on: bool) -> String {
         (false, false) => format!(",{name}=off"),
     }
 }
-
-/// The enlightenments that another one requires; without them QEMU does not start (`kvm_hyperv_properties` in
-/// `target/i386/kvm/kvm.c`).
-const NEEDS: &[(&str, &[&str])] = &[
-    ("synic", &["vpindex"]),
-    ("stimer", &["synic", "time"]),
-    ("stimer-direct", &["stimer"]),
-    ("tlbflush", &["vpindex"]),
-    ("tlbflush-ext", &["tlbflush"]),
-    ("tlbflush-direct", &["vapic"]),
-    ("ipi", &["vpindex"]),
-    ("evmcs", &["vapic"]),
-];
 
 /// Sets an enlightenment.
 pub(super) fn hyperv(editor: &mut Editor<'_>, name: &str, on: bool) -> Outcome {
