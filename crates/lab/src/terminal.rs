@@ -84,10 +84,11 @@ impl Bridge {
     /// Forwards input, changes of the window's size, and output, until the emulator ends.
     pub(crate) fn connect(self) -> Result<Connected, Error> {
         let failed = || Error::file("Could not connect the terminal with", &self.line);
-        let before = raw(&io::stdin()).map_err(failed())?;
         let near = File::from(self.near.try_clone().map_err(failed())?);
         let back = File::from(self.near);
         let changes = Signals::new([SIGWINCH]).map_err(failed())?;
+        // Nothing may fail after this: only `Connected` restores the terminal.
+        let before = raw(&io::stdin()).map_err(failed())?;
         let sizes = changes.handle();
         let (typed, frames) = channel();
         let resized = typed.clone();
