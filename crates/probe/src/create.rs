@@ -18,6 +18,7 @@ use crate::layout;
 use crate::memory::{self, Memory};
 use crate::payload::{self, Part};
 use crate::run::{ApicMode, Irqchip};
+use crate::threads;
 
 /// Three pages for VMX's emulation of real mode and one for its identity map, outside the addresses that the
 /// guest uses. SVM does not need them (api.rst, "KVM_SET_TSS_ADDR").
@@ -197,8 +198,9 @@ pub(crate) fn no_statistics(kvm: &Kvm) -> Option<String> {
 
 /// The debugfs file that counts the exits of all vCPUs of a VM; `None` if it cannot be read.
 pub(crate) fn exits_file(root: &Path, vm: &VmFd) -> Option<PathBuf> {
-    // kvm_create_vm_debugfs() names the folder after the process that created the VM and the VM's descriptor.
-    let folder = format!("sys/kernel/debug/kvm/{}-{}", std::process::id(), vm.as_raw_fd());
+    // kvm_create_vm_debugfs() names the folder after the thread that created the VM, which is this one, and the VM's
+    // descriptor.
+    let folder = format!("sys/kernel/debug/kvm/{}-{}", threads::id(), vm.as_raw_fd());
     let file = root.join(folder).join("exits");
     std::fs::File::open(&file).is_ok().then_some(file)
 }
