@@ -2,8 +2,8 @@
 
 use crate::Error;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, mkdirat, openat, readlinkat,
-    unlinkat,
+    AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, getxattr_query, mkdirat, openat,
+    readlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -214,8 +214,17 @@ impl Directory {
             let owner = Error::Owner { path: path(), owner: found.st_uid, expected };
             return (!self.is_root_of_proc(found)).then_some(owner);
         }
-        let others_write = found.st_mode & 0o002 != 0 || found.st_mode & 0o020 != 0 && found.st_gid != 0;
+        let group_writes = || found.st_mode & 0o020 != 0 && (found.st_gid != 0 || self.may_have_acl());
+        let others_write = found.st_mode & 0o002 != 0 || group_writes();
         others_write.then(|| Error::Mode { path: path(), mode: found.st_mode & 0o7777, wanted: "go-w" })
+    }
+
+    /// Tests whether the directory may have an access control list. The group's bits of its mode are then the list's mask
+    /// (acl(5)), and say nothing about group root.
+    fn may_have_acl(&self) -> bool {
+        // Unlike fgetxattr(2), this accepts an `O_PATH` descriptor.
+        let list = getxattr_query(self.itself(), "system.posix_acl_access");
+        !matches!(list, Err(Errno::NODATA | Errno::OPNOTSUPP))
     }
 
     /// Tests whether this is the root of procfs. Nobody can create entries there, but in a user namespace it does not
@@ -289,7 +298,7 @@ fn parts(path: &Path) -> impl Iterator<Item = OsString> {
 }
 
 /// Tests whether a user is root or the user of this process.
-fn is_ours(user: u32) -> bool {
+pub(crate) fn is_ours(user: u32) -> bool {
     user == 0 || user == rustix::process::geteuid().as_raw()
 }
 

@@ -148,3 +148,30 @@ fn a_file_that_is_a_link_is_not_opened() {
     directory.sync().unwrap();
     assert!(root.path().join("secret").exists());
 }
+
+#[test]
+fn a_user_in_the_access_control_list_is_not_taken_for_group_root() {
+    let root = root();
+    let at = make(&root, "a", 0o775);
+    if chown(&at, Some(0), Some(0)).is_err() {
+        println!("not tested: giving a directory to group root needs root");
+        return;
+    }
+    let trusted = || Directory::trusted(root.path(), Path::new("a"), Missing::Refused);
+    trusted().unwrap();
+    // Version 2 (include/uapi/linux/posix_acl_xattr.h), then the owner, a user, the group, the mask and others.
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, access, user) in
+        [(1u16, 7u16, u32::MAX), (2, 7, STRANGER), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)]
+    {
+        list.extend([tag.to_le_bytes(), access.to_le_bytes()].concat());
+        list.extend(user.to_le_bytes());
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    if let Err(error) = rustix::fs::setxattr(&at, "system.posix_acl_access", &list, flags) {
+        println!("not tested: an access control list: {error}");
+        return;
+    }
+    let error = trusted().unwrap_err();
+    assert!(matches!(error, Error::Mode { mode: 0o775, .. }), "{error}");
+}
