@@ -1,5 +1,6 @@
 //! Files that are written whole or not at all.
 
+use crate::directory::is_ours;
 use crate::{Directory, Missing};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstatfs, openat, renameat, statat};
 use rustix::io::Errno;
@@ -31,7 +32,8 @@ struct Place {
 }
 
 impl Replacement {
-    /// Starts the replacement of `path`. It gets the permissions of an existing file, or else `mode` less the umask.
+    /// Starts the replacement of `path`. It gets the permissions of an existing file, unless that is another user's in a
+    /// directory of others, or else `mode` less the umask.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -71,10 +73,7 @@ impl Replacement {
         match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Self::within(directory, name, mode),
             Err(error) => Err(error.into()),
-            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {
-                Self::like(directory, name, mode, found.st_mode)
-            }
-            Ok(_) => {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile => {
                 // A link of another user could lead to any file, and opening a FIFO could block.
                 let why = format!(
                     "{} is no regular file, in a directory of others: name a file, or one in your own directory",
@@ -82,6 +81,9 @@ impl Replacement {
                 );
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
             }
+            // Nobody else chooses who may write to our file.
+            Ok(found) if !is_ours(found.st_uid) => Self::within(directory, name, mode),
+            Ok(found) => Self::like(directory, name, mode, found.st_mode),
         }
     }
 
@@ -368,6 +370,25 @@ mod tests {
         new.swap().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read(&link).unwrap(), b"new");
+    }
+
+    #[test]
+    fn another_users_old_file_does_not_say_who_may_write_to_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
+        let path = folder.path().join("kept");
+        std::fs::write(&path, "theirs").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let mode = || {
+            let new = Replacement::begin(&path, 0o644).unwrap();
+            new.file().metadata().unwrap().permissions().mode() & 0o777
+        };
+        assert_eq!(mode(), 0o666);
+        if std::os::unix::fs::chown(&path, Some(65534), None).is_err() {
+            println!("not tested: giving a file to another user needs root");
+            return;
+        }
+        assert_eq!(mode() & 0o022, 0);
     }
 
     #[test]
