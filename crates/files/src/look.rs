@@ -7,7 +7,8 @@
 //!
 //! So a thread does the reading, and is abandoned if it does not return in time. All these waits are killable, so an
 //! abandoned thread does not keep this process from exiting. A user may have any number of such processes, so there are
-//! limits on the time spent on the processes of one user and on the number of abandoned threads.
+//! limits on the time spent on the processes of one user and on the number of abandoned threads. Such a thread may never
+//! return, so a user has only a small part of that number.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,7 +22,9 @@ use std::time::{Duration, Instant};
 /// `ETIMEDOUT`.
 const TIMED_OUT: i32 = 110;
 /// The most abandoned threads at a time.
-const MOST_LEFT: u32 = 64;
+const MOST_LEFT: u32 = 128;
+/// The most abandoned threads at a time for processes of one user.
+const MOST_LEFT_OF_USER: u32 = 8;
 /// Looks up to this long are put down to a busy machine, and not charged to the user.
 const NOTICED: Duration = Duration::from_millis(100);
 /// The part of each look that does not count towards the limit for all: a host may have ten thousand processes.
@@ -91,8 +94,15 @@ struct State {
     /// The time of slow looks, by user.
     users: HashMap<u32, Duration>,
     all: Duration,
-    /// The number of abandoned looks of each process that blocks some.
-    held: HashMap<PathBuf, u32>,
+    /// The processes that block looks.
+    held: HashMap<PathBuf, Held>,
+}
+
+/// The abandoned looks of a process.
+#[derive(Debug)]
+struct Held {
+    user: u32,
+    number: u32,
 }
 
 impl State {
@@ -101,12 +111,17 @@ impl State {
     }
 
     fn let_go(&mut self, home: &Path) {
-        if let Some(number) = self.held.get_mut(home) {
-            *number -= 1;
-            if *number == 0 {
+        if let Some(held) = self.held.get_mut(home) {
+            held.number -= 1;
+            if held.number == 0 {
                 self.held.remove(home);
             }
         }
+    }
+
+    /// The number of abandoned looks at the processes of these users.
+    fn left(&self, is_meant: impl Fn(u32) -> bool) -> u32 {
+        self.held.values().filter(|held| is_meant(held.user)).map(|held| held.number).sum()
     }
 }
 
@@ -131,7 +146,7 @@ impl Looks {
         if state.held.contains_key(home) || state.all >= self.patience.all {
             return false;
         }
-        if state.held.values().sum::<u32>() >= MOST_LEFT {
+        if state.left(|other| other == user) >= MOST_LEFT_OF_USER || state.left(|_| true) >= MOST_LEFT {
             return false;
         }
         state.users.get(&user).is_none_or(|waited| *waited < self.patience.user)
@@ -180,7 +195,7 @@ impl Looks {
         found.or_else(|_| receiver.try_recv()).map_err(|error| match error {
             TryRecvError::Empty => {
                 is_left.store(true, Ordering::Relaxed);
-                *state.held.entry(home.to_owned()).or_default() += 1;
+                state.held.entry(home.to_owned()).or_insert(Held { user, number: 0 }).number += 1;
                 io::Error::from_raw_os_error(TIMED_OUT)
             }
             TryRecvError::Disconnected => io::Error::other("the look at a process failed"),
@@ -209,7 +224,7 @@ mod tests {
         all: Duration::from_secs(3600),
     };
 
-    /// For looks that end.
+    /// For looks that end, and limits of users that a busy machine does not reach.
     const LONG: Patience = Patience {
         once: Duration::from_secs(3600),
         user: Duration::from_secs(3600),
@@ -237,7 +252,7 @@ mod tests {
         let error = LOOKS.look(&home, move || held.recv()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(begun.elapsed() >= SHORT.once, "{:?}", begun.elapsed());
-        assert_eq!(LOOKS.look(&proc.path().join("1"), || 5).unwrap(), 5);
+        assert!(LOOKS.may_begin(&proc.path().join("1"), 8));
         // Refused before `work` starts.
         let error = LOOKS.look(&home, || unreachable!("it is held")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -288,7 +303,26 @@ mod tests {
             .count();
         // Each look takes at least 1 s, and all looks of one user may take 2.5 s.
         assert!((1..=3).contains(&begun), "{begun}");
-        assert_eq!(LOOKS.look(&looks(39), || 5).unwrap(), 5);
+        assert!(LOOKS.may_begin(&looks(39), 8));
+    }
+
+    #[test]
+    fn looks_that_never_return_hide_no_other_users_processes() {
+        static LOOKS: Looks = Looks::new(LONG);
+        let hold = |user: u32, number: u32| {
+            let held =
+                (0..number).map(|at| (PathBuf::from(format!("{user}/{at}")), Held { user, number: 1 }));
+            LOOKS.state().get_or_insert_with(State::new).held.extend(held);
+        };
+        let may_begin = |user| LOOKS.may_begin(Path::new("new"), user);
+        hold(7, MOST_LEFT_OF_USER - 1);
+        assert!(may_begin(7));
+        hold(7, MOST_LEFT_OF_USER);
+        assert!(!may_begin(7) && may_begin(8));
+        hold(7, MOST_LEFT - 1);
+        assert!(may_begin(8));
+        hold(9, 1);
+        assert!(!may_begin(8));
     }
 
     #[test]

@@ -7,8 +7,8 @@ fn the_unit_leaves_doctor_the_modules_files_and_the_commands_their_threads() {
     let unit = include_str!("../../../packaging/fleet/exitless-fleet-agent.service");
     assert!(!unit.contains("\nProtectKernelModules="));
     let tasks = unit.lines().find_map(|line| line.strip_prefix("TasksMax=")).unwrap();
-    // Each of the four commands inspects processes with up to 64 threads.
-    assert!(tasks.parse::<u32>().unwrap() > 4 * 64);
+    // Each of the four commands inspects processes with up to 128 threads, and the files that these name with as many.
+    assert!(tasks.parse::<u32>().unwrap() > 4 * 2 * 128);
 }
 
 #[test]
