@@ -84,6 +84,7 @@ impl<S: Session> Crowd<S> {
         let mut first_error: Option<Failure> = None;
         let mut give_up = Instant::now() + PATIENCE;
         while ready + failed < count {
+            let before = ready + failed;
             while next < count && next - ready - failed < OPENING {
                 // Change the source only after each target had it, so that one port can serve all targets.
                 let turn = next / self.targets.len();
@@ -94,7 +95,10 @@ impl<S: Session> Crowd<S> {
                 }
                 next += 1;
             }
-            let before = ready + failed;
+            // Every connection that was left failed at once, and nothing will happen.
+            if ready + failed == count {
+                break;
+            }
             self.poll(give_up, &mut |index, what| match what {
                 Happened::Ready => ready += usize::from(!std::mem::replace(&mut is_ready[index], true)),
                 Happened::Gone(why) => {
@@ -325,6 +329,17 @@ mod tests {
         assert_eq!(opened(true), (Ok(3), 4));
         let (outcome, _) = opened(false);
         assert!(outcome.as_ref().is_err_and(|error| error.contains("was reached but")), "{outcome:?}");
+    }
+
+    #[test]
+    fn connections_that_cannot_begin_are_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // An address for documentation (RFC 5737), which no machine has.
+        let sources: [IpAddr; 1] = [[192, 0, 2, 1].into()];
+        let sessions = (0..4).map(|_| Talkative);
+        let mut crowd = Crowd::new(&[listener.local_addr().unwrap()], sessions).unwrap();
+        let refusal = crowd.open(&sources).unwrap_err();
+        assert!(matches!(refusal, LoadError::NoConnection { .. }), "{refusal}");
     }
 
     #[test]
