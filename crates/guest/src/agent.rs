@@ -28,6 +28,8 @@ pub use settings::{Network, Port, Settings};
 pub const AGENT_ARGUMENT: &str = "guest-agent";
 /// Serial number of the disk with the root file system.
 pub const ROOT_SERIAL: &str = "exitless-root";
+/// Serial number of the data disk, which the agent formats.
+pub const DATA_SERIAL: &str = "exitless-data";
 /// The working directory of scripts; the data disk is mounted there, if the guest has one.
 const WORK: &str = "/work";
 

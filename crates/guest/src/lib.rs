@@ -11,7 +11,9 @@ mod orphans;
 pub mod pipes;
 mod script;
 
-pub use agent::{AGENT_ARGUMENT, Hello, Network, PORT_NAME, Port, ROOT_SERIAL, Settings, is_agent, run};
+pub use agent::{
+    AGENT_ARGUMENT, DATA_SERIAL, Hello, Network, PORT_NAME, Port, ROOT_SERIAL, Settings, is_agent, run,
+};
 pub use frames::{Decoder, Frame, Kind, PIECE};
 pub use line::{Ending, Line};
 pub use orphans::reaping_orphans;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
 
 use super::settings::Settings;
-use super::{ROOT_SERIAL, WORK};
+use super::{DATA_SERIAL, ROOT_SERIAL, WORK};
 
 const MODULES: &str = "/exitless/modules";
 const DISK_WAIT: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ pub(super) fn make_root(settings: &Settings) -> Result<(), String> {
     for folder in ["/below", "/above", "/root-above"] {
         fs::create_dir_all(folder).map_err(|error| format!("making {folder}: {error}"))?;
     }
-    let disk = wait_for("root disk", root_disk)?;
+    let disk = wait_for("root disk", || root_disk(Path::new("/")))?;
     let step = |what: &'static str| move |error: Errno| format!("{what}: {error}");
     mount(&disk, "/below", "ext4", MountFlags::RDONLY, None).map_err(step("mounting the root's disk"))?;
     mount("tmpfs", "/above", "tmpfs", MountFlags::empty(), None).map_err(step("mounting /above"))?;
@@ -81,11 +81,14 @@ pub(super) fn make_root(settings: &Settings) -> Result<(), String> {
     }
     rustix::process::chroot(root).map_err(step("changing the root"))?;
     rustix::process::chdir("/").map_err(step("changing the root"))?;
-    if settings.data { mount_data(&disk) } else { Ok(()) }
+    if settings.data { mount_data() } else { Ok(()) }
 }
 
-fn mount_data(root: &Path) -> Result<(), String> {
-    let disk = wait_for("disk besides the root's", || disks().into_iter().find(|disk| disk != root))?;
+fn mount_data() -> Result<(), String> {
+    // Another disk may be one of the host's that the plan passes through.
+    let disk = wait_for(&format!("disk with the serial number {DATA_SERIAL}"), || {
+        disk_with(Path::new("/"), DATA_SERIAL)
+    })?;
     // Initialize the tables now: the kernel's lazy initialization would run during the measurement.
     let made = Command::new("/sbin/mke2fs")
         .args(["-q", "-F", "-t", "ext4", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
@@ -114,27 +117,24 @@ fn wait_for<T>(what: &str, look: impl Fn() -> Option<T>) -> Result<T, String> {
 }
 
 /// The disk with the root's serial number; in Xen, where disks have none, `xvda`.
-fn root_disk() -> Option<PathBuf> {
-    let serial = |disk: &PathBuf| {
-        let name = disk.file_name()?.to_string_lossy().into_owned();
-        fs::read_to_string(format!("/sys/block/{name}/serial")).ok()
-    };
-    let disks = disks();
-    let named = disks.iter().find(|disk| serial(disk).is_some_and(|serial| serial.trim() == ROOT_SERIAL));
-    named.or_else(|| disks.iter().find(|disk| disk.ends_with("xvda"))).cloned()
+fn root_disk(machine: &Path) -> Option<PathBuf> {
+    let xen = || Some(machine.join("dev/xvda")).filter(|disk| disk.exists());
+    disk_with(machine, ROOT_SERIAL).or_else(xen)
 }
 
-fn disks() -> Vec<PathBuf> {
-    const KINDS: [&str; 4] = ["vd", "sd", "nvme", "xvd"];
-    let entries = fs::read_dir("/sys/block").into_iter().flatten().filter_map(Result::ok);
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut disks: Vec<PathBuf> = names
-        .filter(|name| KINDS.iter().any(|kind| name.starts_with(kind)))
-        .map(|name| Path::new("/dev").join(name))
-        .filter(|path| path.exists())
-        .collect();
-    disks.sort();
-    disks
+/// The disk with this serial number.
+fn disk_with(machine: &Path, serial: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(machine.join("sys/block")).into_iter().flatten().filter_map(Result::ok);
+    let found = entries.filter(|entry| {
+        // Where virtio-blk, NVMe, and SCSI and ATA have it. The last is page 80h of the vital product data, with a
+        // header of four bytes (SPC-4, 7.8.14).
+        [("serial", 0), ("device/serial", 0), ("device/vpd_pg80", 4)].iter().any(|&(file, header)| {
+            let text = fs::read(entry.path().join(file)).unwrap_or_default();
+            text.get(header..).is_some_and(|text| text.trim_ascii() == serial.as_bytes())
+        })
+    });
+    let mut disks = found.map(|entry| machine.join("dev").join(entry.file_name()));
+    disks.find(|disk| disk.exists())
 }
 
 /// Facts about this guest.
@@ -151,4 +151,54 @@ pub(super) fn facts() -> BTreeMap<String, String> {
         ("clock source", read("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
     ];
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The name of a disk, a file about it in sysfs, and the file's contents.
+    type Disk = (&'static str, &'static str, &'static [u8]);
+
+    fn machine(disks: &[Disk]) -> tempfile::TempDir {
+        let machine = tempfile::tempdir().unwrap();
+        fs::create_dir_all(machine.path().join("dev")).unwrap();
+        fs::create_dir_all(machine.path().join("sys/block")).unwrap();
+        for (name, file, contents) in disks {
+            let file = machine.path().join("sys/block").join(name).join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, contents).unwrap();
+            fs::write(machine.path().join("dev").join(name), "").unwrap();
+        }
+        machine
+    }
+
+    #[test]
+    fn only_the_disk_that_was_made_for_data_is_taken_for_it() {
+        let others: [Disk; 3] = [
+            ("nvme0n1", "device/serial", b"S4EVNX0\n"),
+            ("sda", "device/vpd_pg80", b"\0\x80\0\x08exitless"),
+            ("vda", "serial", b"exitless-root"),
+        ];
+        let found = |machine: &tempfile::TempDir| disk_with(machine.path(), DATA_SERIAL);
+        assert_eq!(found(&machine(&others)), None);
+        let data: [Disk; 3] = [
+            ("vdb", "serial", b"exitless-data"),
+            ("nvme1n1", "device/serial", b"exitless-data       \n"),
+            ("sdb", "device/vpd_pg80", b"\0\x80\0\x14exitless-data       "),
+        ];
+        for disk in data {
+            let machine = machine(&[&others[..], &[disk]].concat());
+            assert_eq!(found(&machine), Some(machine.path().join("dev").join(disk.0)));
+            assert_eq!(root_disk(machine.path()), Some(machine.path().join("dev/vda")));
+        }
+    }
+
+    #[test]
+    fn the_root_of_a_xen_domain_is_its_first_disk() {
+        let disks: [Disk; 2] = [("xvda", "size", b"1"), ("xvdb", "size", b"1")];
+        let machine = machine(&disks);
+        assert_eq!(root_disk(machine.path()), Some(machine.path().join("dev/xvda")));
+        assert_eq!(disk_with(machine.path(), DATA_SERIAL), None);
+    }
 }

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use guest::DATA_SERIAL;
+
 use super::super::plan::{Aio, DiskBus, DiskCache, DiskPlan, QemuPlan};
 use super::options::{escaped, virtio_suffix};
 
@@ -70,7 +72,7 @@ pub(super) fn disk(plan: &QemuPlan, index: u32) -> Vec<String> {
     }
     let bus = virtio_suffix(plan);
     let queues = |name: &str| disk.queues.map_or_else(String::new, |count| format!(",{name}={count}"));
-    let serial = "serial=exitless-data";
+    let serial = format!("serial={DATA_SERIAL}");
     let devices = match disk.bus {
         DiskBus::None => vec![],
         DiskBus::VirtioBlk => {
