@@ -15,6 +15,16 @@ pub trait Line: Send {
     /// # Errors
     /// Where the channel is gone.
     fn end(&mut self, how: Ending, group: i32) -> io::Result<()>;
+
+    /// Waits for the end of the other processes of a script's group, and then kills them, once the script was told to end
+    /// and has. For channels whose [`Line::end`] reports the end of the script alone.
+    ///
+    /// # Errors
+    /// Where the channel is gone.
+    fn end_rest(&mut self, group: i32) -> io::Result<()> {
+        let _ = group;
+        Ok(())
+    }
 }
 
 /// The way to end a script.

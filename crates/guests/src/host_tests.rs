@@ -44,6 +44,14 @@ fn a_script_beyond_its_limit_is_ended_with_what_it_started() {
 }
 
 #[test]
+fn what_a_script_started_is_ended_although_it_outlives_the_script() {
+    let (folder, mut guest) = host();
+    let script = "(trap '' TERM; exec sleep 1000) > /dev/null 2>&1 & echo $! > pid; wait";
+    let pid = beyond_limits(&folder.path().join("host-0/pid"), |limit| guest.run(script, limit).unwrap_err());
+    assert!(ends(&pid));
+}
+
+#[test]
 fn a_server_is_ended_when_it_is_asked_to_stop() {
     let (folder, mut guest) = host();
     let script = "trap 'echo bye; exit 0' TERM; touch ready; while :; do sleep 0.01; done";

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use guest::Ending;
 use serde_json::{Value, json};
 
-use super::waiting::GRACE;
+use super::waiting::{GRACE, end_rest};
 use super::{Armed, Finished, Guest, GuestError};
 use crate::Output;
 use clock::{ClockDifference, Reading};
@@ -140,6 +140,21 @@ impl Channel {
         Ok(Some(Output { status: code, stdout: text("out-data")?, stderr }))
     }
 
+    /// Runs a command line that takes no longer than `patience`.
+    fn output(&self, line: &str, patience: Duration) -> Result<Output, String> {
+        let pid = self.exec(&[line])?;
+        let begun = Instant::now();
+        loop {
+            if let Some(output) = self.end(pid)? {
+                return Ok(output);
+            }
+            if begun.elapsed() > patience {
+                return Err(format!("`{line}` had not ended after {} s", patience.as_secs()));
+            }
+            std::thread::sleep(POLL[0]);
+        }
+    }
+
     fn unreachable(&self, why: String) -> GuestError {
         GuestError::Unreachable { name: self.name.clone(), why }
     }
@@ -259,10 +274,15 @@ impl Armed for AgentArmed {
         let limit = || GuestError::Limit { name: self.channel.name.clone(), limit: self.limit };
         let finished = loop {
             let end = self.channel.end(self.pid);
-            match end.map_err(|why| self.channel.unreachable(format!("guest-exec-status: {why}")))? {
-                Some(_) if limited => break Err(limit()),
-                Some(output) => break Ok(self.finished(output)),
-                None => (),
+            let end = end.map_err(|why| self.channel.unreachable(format!("guest-exec-status: {why}")))?;
+            if let Some(output) = end {
+                // Before the wait for what is left, which is no part of the script's time.
+                let finished = self.finished(output);
+                if asked.is_some() {
+                    // If this fails, the next request to the guest reports it.
+                    let _ = self.channel.output(&end_rest(self.pid), GRACE * 2);
+                }
+                break if limited { Err(limit()) } else { Ok(finished) };
             }
             limited |= asked.is_none() && begun.elapsed() > self.limit;
             let next = match asked {

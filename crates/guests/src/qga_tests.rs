@@ -194,6 +194,16 @@ fn a_script_beyond_its_limit_is_ended_with_what_it_started() {
 }
 
 #[test]
+fn what_a_script_started_is_ended_although_it_outlives_the_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("pid");
+    let outlives = "(trap '' TERM; exec sleep 1000) > /dev/null 2>&1 &";
+    let script = format!("{outlives} echo $! > {}; wait", mark.display());
+    let pid = beyond_limits(&mark, |limit| guest(folder.path(), "agent").run(&script, limit).unwrap_err());
+    assert!(ends(&pid));
+}
+
+#[test]
 fn an_agent_that_is_not_there_is_named_with_what_to_do() {
     let (program, connect) = ("/nonexistent/virsh".into(), "qemu:///system".to_owned());
     let nowhere = Box::new(Virsh { program, connect, domain: "vm".to_owned() });

@@ -13,7 +13,7 @@ use programs::Answer;
 
 use super::plan::SshAccess;
 use super::reception::Reception;
-use super::waiting::{GRACE, Waiting};
+use super::waiting::{GRACE, Waiting, end_rest};
 use super::{Armed, Guest, GuestError};
 use crate::shell::quoted;
 
@@ -222,6 +222,15 @@ impl fmt::Debug for SshLine {
     }
 }
 
+impl SshLine {
+    fn run(&self, line: &str, patience: Duration) -> Result<(), programs::Error> {
+        let there = &self.connection.destination;
+        self.connection.output(line, patience).map(drop).inspect_err(|error| {
+            tracing::warn!("`ssh {there} {line}`: {error}; what it should end may still run there");
+        })
+    }
+}
+
 impl Line for SshLine {
     fn release(&mut self) -> io::Result<()> {
         self.piped.release()
@@ -229,16 +238,16 @@ impl Line for SshLine {
 
     /// Sends the signal to the remote process group: killing ssh here would leave it running.
     fn end(&mut self, how: Ending, group: i32) -> io::Result<()> {
-        let line = format!("kill -{} -{group}", how.signal());
-        let ended = self.connection.output(&line, GRACE);
-        if let Err(error) = &ended {
-            let there = &self.connection.destination;
-            tracing::warn!("`ssh {there} {line}`: {error}; what it should end may still run there");
-        }
+        let ended = self.run(&format!("kill -{} -{group}", how.signal()), GRACE);
         if how == Ending::Kill || ended.is_err() {
             self.piped.signal(how)?;
         }
         Ok(())
+    }
+
+    fn end_rest(&mut self, group: i32) -> io::Result<()> {
+        let line = format!("exec sh -c {}", quoted(&end_rest(group)));
+        self.run(&line, GRACE * 2).map_err(io::Error::other)
     }
 }
 

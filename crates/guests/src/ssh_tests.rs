@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::testing::{LONG, ends};
+use crate::testing::{LONG, beyond_limits, ends};
 
 /// A server on the loopback interface with its own keys. The test has the socket, so that nobody else gets the port, and
 /// starts an sshd for each connection. They are killed when this is dropped.
@@ -171,6 +171,17 @@ fn a_machine_that_holds_the_end_of_a_script_holds_no_study() {
     assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     assert_ne!(finished.output.status, 0);
     assert!(ends(&fs::read_to_string(folder.path().join("pid")).unwrap()));
+}
+
+#[test]
+fn what_a_script_started_there_is_ended_although_it_outlives_the_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let mut guest = mock(folder.path(), "nothing", "exit").unwrap();
+    let outlives = "(trap '' TERM; exec sleep 1000) > /dev/null 2>&1 &";
+    let script = format!("{outlives} echo $! > {}; wait", mark.display());
+    let pid = beyond_limits(&mark, |limit| guest.run(&script, limit).unwrap_err());
+    assert!(ends(&pid));
 }
 
 #[test]

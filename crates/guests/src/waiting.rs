@@ -1,5 +1,6 @@
 //! A script that waits for its release, over any channel.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,19 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 const READY_WITHIN: Duration = Duration::from_secs(120);
 /// The interval at which to check the stop flag.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// For `sh -c`: kills a process group whose leader was told to end, after [`GRACE`] or when nothing of it is left. Goes by
+/// the uptime: a slow machine takes long to start `sleep`, and some accept only whole seconds.
+pub(super) fn end_rest(group: impl Display) -> String {
+    // The uptime's fraction is cut off.
+    let seconds = GRACE.as_secs() + 1;
+    format!(
+        "read -r up _ < /proc/uptime; end=$(( ${{up%.*}} + {seconds} )); \
+         while kill -0 -{group} 2> /dev/null && [ ${{up%.*}} -lt $end ]; do \
+         sleep 0.1 2> /dev/null || sleep 1; read -r up _ < /proc/uptime; done; \
+         kill -KILL -{group} 2> /dev/null; true"
+    )
+}
 
 /// A waiting script. Dropping it ends the script.
 pub(super) struct Waiting {
@@ -58,6 +72,10 @@ impl Waiting {
             match self.reception.wait_end(LOOK) {
                 Ok(Some(end)) => {
                     self.over = true;
+                    if asked.is_some() {
+                        // The script has ended; its channel reports what may be left.
+                        let _ = self.line.end_rest(self.group);
+                    }
                     return if limited { Err(self.limit()) } else { Ok(end) };
                 }
                 Ok(None) => (),
