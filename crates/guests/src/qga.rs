@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::waiting::{GRACE, end_rest};
 use super::{Armed, Finished, Guest, GuestError};
 use crate::Output;
+use crate::shell::quoted;
 use clock::{ClockDifference, Reading};
 use transport::{answer, request};
 
@@ -35,12 +36,19 @@ const TOLD: &str = "exitless-told ";
 const BEGAN: &str = "exitless-began ";
 const ENDED: &str = "exitless-ended ";
 
+/// Prints the name of a new directory to which no other user of the guest has access. `/run` is root's, where it can be
+/// written to.
+const MAKE_PLACE: &str = "mktemp -d /run/exitless-XXXXXX 2> /dev/null || mktemp -d";
+
 /// For `sh -c WAITING sh SCRIPT FILE`: waits for FILE, which contains the start time in nanoseconds of the guest's
-/// clock, and the longest wait. Sleeps until shortly before that time and then polls the clock; if the clock was set
-/// back, the uptime (`cs`, in centiseconds) ends the wait.
+/// clock, and the longest wait. Both must be numbers: in `$(( ))` a variable's value is an expression, and bash runs
+/// commands in it. Sleeps until shortly before that time and then polls the clock; if the clock was set back, the uptime
+/// (`cs`, in centiseconds) ends the wait.
 const WAITING: &str = "exitless_read() { read -r up _ < /proc/uptime; real=$(date +%s%N); \
     read -r later _ < /proc/uptime; cs=$(( ${later%.*} * 100 + 1${later#*.} - 100 )); }; \
     until [ -s \"$2\" ]; do sleep 0.02; done; read -r at most < \"$2\"; rm -f \"$2\"; \
+    for word in \"$at\" \"$most\"; do case $word in '' | *[!0-9]*) \
+    echo \"exitless: $2 held no start time\" >&2; exit 125 ;; esac; done; \
     exitless_read; echo \"exitless-told $up $real $later\" >&2; \
     left=$(( at - real )); [ $left -le $most ] || left=$most; \
     end=$(( cs + left / 10000000 + 2 )); left=$(( left / 1000000 - 30 )); \
@@ -55,6 +63,8 @@ pub struct AgentGuest {
     vcpus: u32,
     address: Option<IpAddr>,
     channel: Channel,
+    /// The directory for its scripts' start times, once it was made.
+    place: Option<String>,
 }
 
 /// The agent, shared by the guest and its scripts; it executes one command at a time.
@@ -87,7 +97,29 @@ impl AgentGuest {
         // A guest without a network has no address.
         let address = channel.ask("guest-network-get-interfaces", None).ok().as_ref().and_then(first_address);
         let vcpus = u32::try_from(vcpus).unwrap_or(u32::MAX);
-        Ok(Self { name: name.to_owned(), vcpus, address, channel })
+        Ok(Self { name: name.to_owned(), vcpus, address, channel, place: None })
+    }
+
+    /// The directory in the guest for start times.
+    fn place(&mut self) -> Result<String, String> {
+        if let Some(place) = &self.place {
+            return Ok(place.clone());
+        }
+        let made = self.channel.output(MAKE_PLACE, GRACE)?;
+        let place = made.stdout.trim_end();
+        if made.status != 0 || !place.starts_with('/') {
+            return Err(format!("`{MAKE_PLACE}` made no directory: {}", made.stderr.trim_end()));
+        }
+        Ok(self.place.insert(place.to_owned()).clone())
+    }
+}
+
+impl Drop for AgentGuest {
+    fn drop(&mut self) {
+        if let Some(place) = &self.place {
+            // Fails if the guest was shut down, which leaves nothing in it.
+            let _ = self.channel.exec(&[&format!("rm -rf {}", quoted(place))]);
+        }
     }
 }
 
@@ -180,7 +212,10 @@ impl Guest for AgentGuest {
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let file = format!("/tmp/exitless-{}-{number}", std::process::id());
+        let place = self.place().map_err(|why| {
+            self.channel.unreachable(format!("making a directory for a script's start time: {why}"))
+        })?;
+        let file = format!("{place}/{number}");
         // In a new session, so that a signal to its process group ends the script with its child processes.
         let outer = "exec setsid sh -c \"$0\" sh \"$1\" \"$2\"";
         let pid = self

@@ -204,6 +204,44 @@ fn what_a_script_started_is_ended_although_it_outlives_the_script() {
 }
 
 #[test]
+fn no_other_user_of_the_guest_can_write_a_start_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut guest = guest(folder.path(), "agent");
+    let place = guest.place().unwrap();
+    assert_eq!(Path::new(&place).metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    if rustix::process::geteuid().is_root() {
+        assert!(place.starts_with("/run/exitless-"), "{place}");
+    }
+    assert_eq!(guest.place().unwrap(), place);
+    drop(guest);
+    let begun = Instant::now();
+    while Path::new(&place).exists() {
+        assert!(begun.elapsed() < LONG, "{place} is left");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_start_time_is_a_number_and_never_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, mark) = (folder.path().join("file"), folder.path().join("mark"));
+    let hostile = format!("x[$(touch${{IFS}}{})]", mark.display());
+    for shell in ["sh", "bash"] {
+        for text in [format!("{hostile} 0\n"), format!("0 {hostile}\n"), "5\n".to_owned()] {
+            std::fs::write(&file, &text).unwrap();
+            let script = format!("touch {}", mark.display());
+            let run = Command::new(shell).args(["-c", WAITING, "sh", &script]).arg(&file).output();
+            let Ok(run) = run else {
+                println!("not tested: there is no {shell}");
+                break;
+            };
+            assert_eq!(run.status.code(), Some(125), "{shell}: {text}{run:?}");
+            assert!(!mark.exists(), "{shell}: {text}");
+        }
+    }
+}
+
+#[test]
 fn an_agent_that_is_not_there_is_named_with_what_to_do() {
     let (program, connect) = ("/nonexistent/virsh".into(), "qemu:///system".to_owned());
     let nowhere = Box::new(Virsh { program, connect, domain: "vm".to_owned() });
