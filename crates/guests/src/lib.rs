@@ -106,12 +106,17 @@ pub trait Guest: Send {
 ///
 /// Dropping it ends the script and the processes that it started.
 pub trait Armed: Send {
-    /// How long before its start the script must be told the start time; zero if [`Armed::release`] itself starts it.
-    fn lead(&self) -> Duration {
-        Duration::ZERO
+    /// Prepares to tell the script its start time. Returns how long before its start the script must be told, or zero if
+    /// [`Armed::release`] itself starts it.
+    ///
+    /// # Errors
+    /// If the guest cannot be reached.
+    fn prepare(&mut self) -> Result<Duration, GuestError> {
+        Ok(Duration::ZERO)
     }
 
-    /// Tells the script to start at a time of this host's CLOCK_MONOTONIC, if it has an [`Armed::lead`].
+    /// Tells the script to start at a time of this host's CLOCK_MONOTONIC, if [`Armed::prepare`] returned more than zero.
+    /// This takes less than a fourth of the time that [`Armed::prepare`] took.
     ///
     /// # Errors
     /// If the guest cannot be reached.

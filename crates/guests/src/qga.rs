@@ -223,7 +223,8 @@ impl Guest for AgentGuest {
             .exec(&[outer, WAITING, script, &file])
             .map_err(|why| self.channel.unreachable(format!("starting a script by guest-exec: {why}")))?;
         let channel = self.channel.clone();
-        Ok(Box::new(AgentArmed { channel, pid, file, limit, clock: None, released: None, over: false }))
+        let (clock, sent_ns, released) = (None, 0, None);
+        Ok(Box::new(AgentArmed { channel, pid, file, limit, clock, sent_ns, released, over: false }))
     }
 
     fn stop(&mut self) -> Result<(), GuestError> {
@@ -237,8 +238,10 @@ struct AgentArmed {
     pid: u64,
     file: String,
     limit: Duration,
-    /// The guest's clock, and the host's time at which the start time was sent.
-    clock: Option<(ClockDifference, u64)>,
+    clock: Option<ClockDifference>,
+    /// The host's time at which the start time was sent.
+    sent_ns: u64,
+    /// The start.
     released: Option<Instant>,
     over: bool,
 }
@@ -249,14 +252,27 @@ impl AgentArmed {
         let _ = self.channel.exec(&[&format!("kill -{} -{}", how.signal(), self.pid)]);
     }
 
+    /// The guest's clock, which is measured once.
+    fn clock(&mut self) -> Result<ClockDifference, GuestError> {
+        if let Some(clock) = self.clock {
+            return Ok(clock);
+        }
+        let clock = ClockDifference::measure(|| {
+            let time = self.channel.ask("guest-get-time", None)?;
+            time.as_u64().ok_or_else(|| format!("guest-get-time gave {time}"))
+        });
+        let clock = clock.map_err(|why| self.channel.unreachable(format!("reading its clock: {why}")))?;
+        Ok(*self.clock.insert(clock))
+    }
+
     fn finished(&self, mut output: Output) -> Finished {
         let now = live::monotonic_ns();
         let [told, began, ended] = [TOLD, BEGAN, ENDED].map(|mark| take_line(&mut output.stderr, mark));
-        let (Some(told), Some(began), Some((clock, sent_ns))) = (told, began, self.clock) else {
+        let (Some(told), Some(began), Some(clock)) = (told, began, self.clock) else {
             // It was ended before it began, or its reports were lost.
             return Finished { output, began_ns: now, ended_ns: now };
         };
-        let times = clock.times([told, began], ended, (sent_ns, now));
+        let times = clock.times([told, began], ended, (self.sent_ns, now));
         if times.set {
             let note = "its clock was set while a script waited or ran; the times of that are by its uptime";
             tracing::warn!("The guest {}: {note}", self.channel.name);
@@ -276,24 +292,20 @@ fn take_line(text: &mut String, mark: &str) -> Option<Reading> {
 }
 
 impl Armed for AgentArmed {
-    fn lead(&self) -> Duration {
-        LEAD
+    fn prepare(&mut self) -> Result<Duration, GuestError> {
+        self.clock()?;
+        Ok(LEAD)
     }
 
     fn agree(&mut self, at_ns: u64) -> Result<(), GuestError> {
-        let clock = ClockDifference::measure(|| {
-            let time = self.channel.ask("guest-get-time", None)?;
-            time.as_u64().ok_or_else(|| format!("guest-get-time gave {time}"))
-        });
-        let clock = clock.map_err(|why| self.channel.unreachable(format!("reading its clock: {why}")))?;
-        let sent_ns = live::monotonic_ns();
-        self.clock = Some((clock, sent_ns));
-        let (at, most) = (clock.guest(at_ns), at_ns.saturating_sub(sent_ns));
+        let clock = self.clock()?;
+        self.sent_ns = live::monotonic_ns();
+        let (at, most) = (clock.guest(at_ns), at_ns.saturating_sub(self.sent_ns));
         let write = format!("echo {at} {most} > \"$0.new\" && mv \"$0.new\" \"$0\"");
         self.channel
             .exec(&[&write, &self.file])
             .map_err(|why| self.channel.unreachable(format!("releasing a script by guest-exec: {why}")))?;
-        self.released = Some(Instant::now());
+        self.released = Some(Instant::now() + Duration::from_nanos(most));
         Ok(())
     }
 
