@@ -26,7 +26,7 @@ help: ## List these commands
 
 build: setup ## Build the release binary and the agent for guests of studies
 	EXITLESS_COMMIT="$(COMMIT)" cargo build --release --locked --package exitless --package guest --bins
-	@echo "The binary: $(BINARY)"
+	@echo "The programs, which belong beside each other: $(BINARY) and $(notdir $(BINARY))-agent"
 
 fleet: setup-fleet ## Build exitless-fleet, the program for many hosts (a workspace of its own)
 	cd fleet && cargo build --release --locked

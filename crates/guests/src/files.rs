@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use cpio::newc::{self, ModeFileType};
 
+use super::last_words::{LastWords, NOT_UNPACKED};
+
 /// The files from which every guest of a study is started.
 #[derive(Debug, Clone)]
 pub struct GuestFiles {
@@ -20,6 +22,8 @@ pub struct GuestFiles {
     pub(super) initial_ram_disk: PathBuf,
     /// The root file system: a file or block device with ext4.
     pub(super) root: PathBuf,
+    /// The reason why the initial RAM disk contains all of exitless instead of `exitless-agent`, if it does.
+    pub(super) without_agent: Option<String>,
     pub(super) _kept_by: Keeper,
 }
 
@@ -61,7 +65,39 @@ impl GuestFiles {
         let padding = vec![0; length.next_multiple_of(PAGE) - length];
         let written = [base, program, padding].iter().try_for_each(|part| file.write_all(part));
         written.map_err(named("write", &whole))?;
-        Ok(Self { kernel, compressed_kernel, initial_ram_disk: whole, root, _kept_by: Keeper::default() })
+        Ok(Self {
+            kernel,
+            compressed_kernel,
+            initial_ram_disk: whole,
+            root,
+            without_agent: None,
+            _kept_by: Keeper::default(),
+        })
+    }
+
+    /// The files, with the reason why the program is not the small `exitless-agent`, if it is not.
+    #[must_use]
+    pub fn without_agent(self, why: Option<String>) -> Self {
+        Self { without_agent: why, ..self }
+    }
+
+    /// A sentence for a guest that has failed, if its memory was too small for the initial RAM disk; empty otherwise.
+    pub(super) fn too_large(&self, last_words: &LastWords) -> String {
+        if !last_words.console_has(NOT_UNPACKED) {
+            return String::new();
+        }
+        let size = self.initial_ram_disk.metadata().map_or(0, |metadata| metadata.len() >> 20);
+        let cause = format!(
+            ". Its memory is too small for its initial RAM disk of {size} MiB, whose files may take at most half of the \
+             memory that is left beside it: give the guests more (guests.memory)"
+        );
+        match &self.without_agent {
+            None => cause,
+            Some(why) => format!(
+                "{cause}, or install exitless-agent beside exitless (`make build` makes both). The RAM disk contains all of \
+                 exitless, because {why}"
+            ),
+        }
     }
 
     /// The files, which exist as long as `keeper` does.
@@ -114,6 +150,32 @@ mod tests {
         let mut contents = Vec::new();
         io::copy(&mut entry, &mut contents).unwrap();
         assert_eq!(contents, b"binary");
+    }
+
+    #[test]
+    fn a_ram_disk_that_does_not_fit_is_explained_with_the_agent_that_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("base");
+        fs::write(&base, [0; 512]).unwrap();
+        let files = || {
+            let kernels = ["kernel".into(), "bzimage".into()];
+            GuestFiles::prepare(kernels, &base, "root".into(), &vec![1; 3 << 20], folder.path()).unwrap()
+        };
+        let full = files().without_agent(Some("/opt/bin/exitless-agent does not exist".to_owned()));
+        let words = LastWords::new(folder.path(), "QEMU");
+        let console = |text: &str| fs::write(words.console(), text).unwrap();
+        assert_eq!(full.too_large(&words), "");
+        console("[    1.8] Kernel panic - not syncing: No working init found.\n");
+        assert_eq!(full.too_large(&words), "");
+        console(&format!("[    1.2] {NOT_UNPACKED}\n[    1.8] Kernel panic{}\n", "\n registers".repeat(100)));
+        let said = full.too_large(&words);
+        for part in
+            ["RAM disk of 3 MiB", "guests.memory", "`make build`", "/opt/bin/exitless-agent does not exist"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let said = files().too_large(&words);
+        assert!(said.contains("guests.memory") && !said.contains("exitless-agent"), "{said}");
     }
 
     #[test]

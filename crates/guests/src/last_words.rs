@@ -7,13 +7,16 @@ use std::time::Duration;
 
 /// The name of the console's file in the guest's folder.
 pub(super) const CONSOLE: &str = "console";
+/// The kernel's message about an initial RAM disk that does not fit (init/initramfs.c, `do_populate_rootfs`).
+pub(super) const NOT_UNPACKED: &str = "Initramfs unpacking failed: write error";
 const SHOWN_LINES: usize = 25;
 /// The most bytes to read, from the end of a file: a guest can print without end.
 const MOST_READ: u64 = 1 << 20;
 /// The space on the disk that each of the files may take.
 const LARGEST: u64 = 64 << 20;
 /// Marks of lines that show why a kernel or its agent died; the lines after them are mostly registers.
-const ALARMS: [&str; 5] = ["exitless agent: ", "BUG: ", "Oops: ", "general protection fault", "Kernel panic"];
+const ALARMS: [&str; 6] =
+    ["exitless agent: ", "BUG: ", "Oops: ", "general protection fault", NOT_UNPACKED, "Kernel panic"];
 
 /// The files with the output of a guest's console and of its QEMU or xl; displays as the last lines of both.
 #[derive(Debug, Clone)]
@@ -38,6 +41,12 @@ impl LastWords {
     /// The path of the file of the program's messages.
     pub(super) fn messages(&self) -> &Path {
         &self.messages
+    }
+
+    /// Tests whether the console's output has this text.
+    pub(super) fn console_has(&self, text: &str) -> bool {
+        let console = files::read_end(&self.console, MOST_READ).unwrap_or_default();
+        String::from_utf8_lossy(&console).contains(text)
     }
 
     /// Frees the space of all but the ends of both files `every` so often, until the sender is dropped.

@@ -53,6 +53,7 @@ fn image_files() -> GuestFiles {
         compressed_kernel: "vmlinuz".into(),
         initial_ram_disk: "initrd.img".into(),
         root: "root.ext4".into(),
+        without_agent: None,
         _kept_by: Keeper::default(),
     }
 }
@@ -153,9 +154,9 @@ impl QemuGuest {
             last_words,
             _data_plane: data_plane,
         };
-        guest
-            .come_up(plan, index, &wiring, &folder)
-            .map_err(|why| start(format!("{why}{}", guest.last_words)))?;
+        guest.come_up(plan, index, &wiring, &folder).map_err(|why| {
+            start(format!("{why}{}{}", files.too_large(&guest.last_words), guest.last_words))
+        })?;
         Ok(guest)
     }
 

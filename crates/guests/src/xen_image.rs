@@ -67,7 +67,10 @@ impl XenImageGuest {
         let name = format!("guest-{index}");
         let last_words = LastWords::new(&folder.join(&name), "xl");
         let started = Self::start_in(plan, index, files, &folder.join(&name), last_words.clone());
-        started.map_err(|why| GuestError::Start { name, why: format!("{why}{last_words}") })
+        started.map_err(|why| {
+            let why = format!("{why}{}{last_words}", files.too_large(&last_words));
+            GuestError::Start { name, why }
+        })
     }
 
     fn start_in(

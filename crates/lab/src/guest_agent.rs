@@ -25,21 +25,23 @@ pub(crate) struct GuestAgent {
 }
 
 impl GuestAgent {
-    /// The small program in the folder of this program's file. If it exists but cannot be used, warns why;
-    /// guests then use this larger program.
-    pub(crate) fn beside_this_program() -> Option<Self> {
+    /// The small program in the folder of this program's file, or the reason why guests use this larger program. If it
+    /// exists but cannot be used, also warns.
+    pub(crate) fn beside_this_program() -> Result<Self, String> {
         // The name of the file may be stale, because this program may have been replaced; the folder is
         // right.
-        let own = std::env::current_exe().ok()?;
-        let owner = fs::metadata("/proc/self/exe").ok()?.uid();
+        let own = std::env::current_exe();
+        let owner = fs::metadata("/proc/self/exe").map(|metadata| metadata.uid());
+        let (own, owner) = own.and_then(|own| Ok((own, owner?))).map_err(|error| {
+            format!("{NAME} was not found, because the folder of exitless is not known: {error}")
+        })?;
+        let place = own.with_file_name(NAME);
         match Self::beside(&own, owner) {
-            Ok(found) => found,
+            Ok(found) => found.ok_or_else(|| format!("{} does not exist", place.display())),
             Err(why) => {
-                tracing::warn!(
-                    "Guests get all of exitless, which takes them longer to boot: {} {why}",
-                    own.with_file_name(NAME).display()
-                );
-                None
+                let why = format!("{} {why}", place.display());
+                tracing::warn!("Guests get all of exitless, which takes them longer to boot: {why}");
+                Err(why)
             }
         }
     }
@@ -78,13 +80,25 @@ impl GuestAgent {
     }
 }
 
+/// The program for the first process of study guests.
+#[derive(Debug)]
+pub struct GuestProgram {
+    /// The loadable part of the program.
+    pub bytes: Vec<u8>,
+    /// The reason why it is all of exitless, if it is not `exitless-agent`: that file, and what is wrong with it.
+    pub without_agent: Option<String>,
+}
+
 /// The program for the first process of study guests: `exitless-agent` if it is next to this program,
-/// otherwise the loadable part of this program.
+/// otherwise this program.
 ///
 /// # Errors
 /// If this program's file cannot be read; [`Error::NotStatic`] if it is dynamically linked.
-pub fn guest_program() -> Result<Vec<u8>, Error> {
-    GuestAgent::beside_this_program().map_or_else(own_program, |agent| Ok(agent.program))
+pub fn guest_program() -> Result<GuestProgram, Error> {
+    Ok(match GuestAgent::beside_this_program() {
+        Ok(agent) => GuestProgram { bytes: agent.program, without_agent: None },
+        Err(why) => GuestProgram { bytes: own_program()?, without_agent: Some(why) },
+    })
 }
 
 /// The loadable part of this program's file, as the first process of another machine.
@@ -159,7 +173,10 @@ mod tests {
     fn without_it_guests_get_this_program() {
         assert_eq!(Folder::new().choice(), Ok(None));
         // There is no small program next to a test program.
-        assert!(guest_program().unwrap() == own_program().unwrap());
+        let found = guest_program().unwrap();
+        assert!(found.bytes == own_program().unwrap());
+        let place = std::env::current_exe().unwrap().with_file_name(NAME);
+        assert_eq!(found.without_agent, Some(format!("{} does not exist", place.display())));
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub use emulator::{BuiltEmulator, EmulatorManifest};
 pub use emulator_time::EmulatorTime;
 pub use error::Error;
 pub use frames::{Ending, Moment};
-pub use guest_agent::guest_program;
+pub use guest_agent::{GuestProgram, guest_program};
 pub use guest_image::{GUEST_BUILD_EFFORT, Guest, GuestImage};
 pub use image::{Host, Image};
 pub use laboratory::{SELF_TEST, build, clean};

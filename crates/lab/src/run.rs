@@ -192,7 +192,7 @@ impl Laboratory<'_> {
             devices: &request.devices,
             device_image: self.device_image(request)?,
             kernel: self.kernel(request)?,
-            guest_agent: if request.guest_image { GuestAgent::beside_this_program() } else { None },
+            guest_agent: if request.guest_image { GuestAgent::beside_this_program().ok() } else { None },
             kernel_arguments: request.kernel_arguments.join(" "),
             hypervisor_arguments: request.hypervisor_arguments.join(" "),
             terminal,

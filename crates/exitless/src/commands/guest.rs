@@ -94,8 +94,8 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &Arc<AtomicBool>) -> any
 /// The files from which guests are started, with the agent in their initial RAM disk, in `folder`.
 pub(crate) fn files(image: GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
     let kernels = [image.kernel(), image.compressed_kernel()];
-    let agent = lab::guest_program()?;
-    let files = GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), &agent, folder)
+    let program = lab::guest_program()?;
+    let files = GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), &program.bytes, folder)
         .context("Could not prepare the files that guests start from")?;
-    Ok(files.kept_by(image))
+    Ok(files.without_agent(program.without_agent).kept_by(image))
 }

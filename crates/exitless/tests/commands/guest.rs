@@ -194,6 +194,29 @@ fn static_program() -> Vec<u8> {
     bytes
 }
 
+/// A mock of QEMU whose guests have too little memory for all of exitless.
+#[test]
+fn a_guest_that_is_too_small_for_the_program_alone_says_which_file_is_missing() {
+    if !guests_start_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::copy(EXITLESS, at("exitless")).unwrap();
+    std::fs::write(
+        at("qemu"),
+        "#!/bin/sh\necho '[ 1.2] Initramfs unpacking failed: write error' > console\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(at("qemu"), PermissionsExt::from_mode(0o755)).unwrap();
+    let table = format!("accel = \"tcg\"\nprogram = {:?}", at("qemu"));
+    let (status, _, said) = guest_run_of(&at("exitless"), &["--set", &table, "--", "true"]);
+    assert_eq!(status, 125, "{said}");
+    let missing = format!("because {} does not exist", at("exitless-agent").display());
+    assert!(said.contains(&missing) && said.contains("`make build`"), "{said}");
+    assert_eq!(said.matches("does not exist").count(), 1, "{said}");
+}
+
 /// A mock of QEMU whose guests end during the boot.
 #[test]
 fn a_guest_that_ended_is_told_and_not_started_again() {

@@ -12,6 +12,7 @@ fn given(text: &str, index: u32) -> String {
         kernel: "/image/vmlinux".into(),
         initial_ram_disk: "/study/initrd".into(),
         root: "/image,1/root".into(),
+        without_agent: None,
         _kept_by: Keeper::default(),
     };
     let wiring = network::wiring(&plan, index);

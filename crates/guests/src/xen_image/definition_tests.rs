@@ -15,6 +15,7 @@ fn files() -> GuestFiles {
         compressed_kernel: "/image/vmlinuz".into(),
         initial_ram_disk: "/study/initrd".into(),
         root: "/dev/root".into(),
+        without_agent: None,
         _kept_by: Keeper::default(),
     }
 }
