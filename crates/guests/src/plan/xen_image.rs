@@ -133,13 +133,18 @@ impl XenImagePlan {
                 XlValue::Text(text) => std::slice::from_ref(text),
                 XlValue::List(texts) => texts,
             };
-            if texts.iter().any(|text| text.contains(['"', '\n', '\\'])) {
-                problems.push(format!(
-                    "guests.settings.{name}: expected text without quotation marks, backslashes and line ends, which \
-                     xl.cfg(5) cannot have in a string"
-                ));
-            }
+            check_texts(&format!("guests.settings.{name}"), texts, problems);
         }
+        check_texts("guests.kernel_arguments", &self.kernel_arguments, problems);
+    }
+}
+
+fn check_texts(field: &str, texts: &[String], problems: &mut Vec<String>) {
+    if texts.iter().any(|text| text.contains(['"', '\n', '\\'])) {
+        problems.push(format!(
+            "{field}: expected text without quotation marks, backslashes and line ends, which xl.cfg(5) cannot have in a \
+             string"
+        ));
     }
 }
 

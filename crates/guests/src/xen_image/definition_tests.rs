@@ -65,12 +65,33 @@ fn scripts_say_where_the_root_is_and_which_address_the_host_has() {
     let made = write(&plan("net = true"), 2, "three", &files(), folder.path()).unwrap();
     assert_eq!(made.host, Some([198, 18, 0, 9].into()));
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    assert!(text("disk").contains("root='/dev/root'") && !text("disk").contains("{folder}"));
+    assert!(text("disk").contains("root=/dev/root\n") && !text("disk").contains("{loop}"));
     assert!(text("network").contains("ip addr add 198.18.0.9/30"), "{}", text("network"));
     assert!(text("xl.cfg").contains(&format!("script={}", folder.path().join("network").display())));
     for script in ["disk", "network"] {
-        let checked = std::process::Command::new("sh").arg("-n").arg(folder.path().join(script)).status();
-        assert!(checked.unwrap().success(), "{script}");
+        assert!(is_a_script(&folder.path().join(script)), "{script}");
+    }
+}
+
+fn is_a_script(path: &Path) -> bool {
+    std::process::Command::new("sh").arg("-n").arg(path).status().unwrap().success()
+}
+
+#[test]
+fn a_folder_is_quoted_for_the_shell_or_refused() {
+    let above = tempfile::tempdir().unwrap();
+    let made = |name: &str| {
+        let folder = above.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        write(&plan(""), 0, "four", &files(), &folder).map(|_| folder.join("disk"))
+    };
+    let script = made("o'neil; x").unwrap();
+    assert!(is_a_script(&script));
+    let text = fs::read_to_string(script).unwrap();
+    assert_eq!(text.matches("/o'\\''neil; x/loop'").count(), 4, "{text}");
+    for name in ["a,b", "a\"b", "a\\b", "a\nb"] {
+        let refusal = made(name).unwrap_err();
+        assert!(refusal.contains("use a folder without them"), "{refusal}");
     }
 }
 
@@ -98,4 +119,12 @@ fn what_the_study_gives_or_xl_cannot_read_is_refused() {
     assert!(problems("kernel = \"/own\"").contains("guests.settings.kernel is set by the study"));
     assert!(problems("\"Cap = 1\\nname\" = 1").contains("is not a setting"));
     assert!(problems("uuid = 'a\"b'").contains("without quotation marks"));
+    for argument in ["dyndbg=\"+p\"", "a\\b", "a\nname=1"] {
+        let plan = XenImagePlan { kernel_arguments: vec![argument.to_owned()], ..plan("") };
+        let problems = GuestPlan::XenImage(plan).problems().join("\n");
+        assert!(
+            problems.contains("guests.kernel_arguments: expected text without"),
+            "{argument}: {problems}"
+        );
+    }
 }
