@@ -2,6 +2,7 @@
 
 mod compare;
 mod difference;
+mod doubts;
 mod facts;
 mod figure;
 mod finding;
@@ -21,6 +22,7 @@ pub use crate::workload::exits_of_which_work;
 pub use difference::{
     ComparedFigure, DIFFERENCE_FORMAT, DifferenceRow, EffectRow, NotCompared, StudyDifference, difference,
 };
+pub use doubts::ATTAINED;
 pub use facts::{Arm, Collected, FactorFacts, LevelFacts, StoredRun, StudyFacts, WorkloadFacts};
 pub use figure::{ArmValues, Comparison, Figure, Point, largest};
 pub use finding::{Finding, Source};
@@ -37,12 +39,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use compare::Rules;
 use stats::Test;
-use values::Unused;
-
-/// The metric of workloads with a requested rate: the attained share of it, in percent.
-pub const ATTAINED: &str = "attained";
-/// The attained share of the requested rate, in percent, from which on the load counts as attained.
-const ENOUGH_PERCENT: f64 = 99.0;
 
 /// The reason why a study has no findings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -114,7 +110,8 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
         warnings: Vec::new(),
         method,
     };
-    findings.warnings = warnings(collected, &findings, likeness.unlike, unused, has_baseline);
+    findings.warnings = warnings(collected, &findings, likeness.unlike, has_baseline);
+    findings.warnings.extend(doubts::doubts(collected, &series, unused));
     if has_baseline {
         findings.warnings.extend(other_baselines(&baselines, &findings.arms));
     }
@@ -169,7 +166,6 @@ fn warnings(
     collected: &Collected,
     findings: &Findings,
     unlike: Vec<Unlike>,
-    unused: Unused,
     has_baseline: bool,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -207,40 +203,7 @@ fn warnings(
             warnings.push(Warning::NoPermutation { blocks: whole });
         }
     }
-    if !unused.not_numbers.is_empty() {
-        warnings.push(Warning::NotNumbers { figures: unused.not_numbers.into_iter().collect() });
-    }
-    if unused.repeated > 0 {
-        warnings.push(Warning::Repeated { runs: unused.repeated });
-    }
-    if let Some(skew) = findings.method.skew.filter(|skew| skew.large_in > 0) {
-        warnings.push(Warning::Skew { runs: skew.large_in, largest: skew.largest });
-    }
-    warnings.extend(behind(findings));
-    if let Some(emulator) = &findings.study.emulated {
-        warnings.push(Warning::Emulated { emulator: emulator.clone() });
-    } else if let Some(below) = &findings.method.fingerprint.virtualization {
-        warnings.push(Warning::Nested { below: below.clone() });
-    }
-    let mut texts: BTreeMap<&str, usize> = BTreeMap::new();
-    for text in collected.runs.iter().flat_map(|stored| &stored.run.warnings) {
-        *texts.entry(text).or_default() += 1;
-    }
-    warnings.extend(texts.into_iter().map(|(text, runs)| Warning::OfRuns { text: text.to_owned(), runs }));
     warnings
-}
-
-/// Warnings of workloads that did not attain the requested rate.
-fn behind(findings: &Findings) -> impl Iterator<Item = Warning> + '_ {
-    let attained = findings
-        .figures
-        .iter()
-        .filter(|figure| figure.source == Source::Workload && figure.metric == ATTAINED);
-    attained.filter_map(|figure| {
-        let arms = figure.points.iter().flat_map(|point| point.arms.iter().flatten());
-        let percent = arms.map(|arm| arm.mean).fold(100.0, f64::min);
-        (percent < ENOUGH_PERCENT).then(|| Warning::Behind { workload: figure.workload.clone(), percent })
-    })
 }
 
 /// The numbers of complete and incomplete blocks. A complete block has a run of every cell, that is, of each

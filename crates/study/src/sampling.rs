@@ -24,6 +24,7 @@ pub(crate) use access::MOST_PLACES;
 pub use names::{SAMPLED, is_sampled};
 pub use plan::{BadInterval, SamplePlan};
 pub use processor::{NoProcessorTimes, guest_processor_time};
+pub(crate) use reading::NO_FREQUENCIES;
 pub use sampler::{HostSamples, Sampler};
 
 /// A mock host with a guest, for tests.

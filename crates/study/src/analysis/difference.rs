@@ -10,12 +10,13 @@ use stats::contrast::{Count, between_counted, counted, paired, unpaired};
 use stats::{Contrast, Scale, mean, noise};
 
 use super::compare::{Rules, in_both};
+use super::doubts::doubts;
 use super::facts::{Arm, Collected, StudyFacts, arms};
 use super::finding::{Finding, Source};
 use super::fingerprints::{self, Unlike, likeness};
 use super::gates::Gates;
 use super::multiplicity::{Multiplicity, is_of_its_own};
-use super::values::{ByBlock, Series, series_of_both};
+use super::values::{ByBlock, Series, series, series_of_both};
 use super::warning::Warning;
 use super::{baselines, counts, has_baseline, other_baselines};
 use crate::store::json;
@@ -188,10 +189,11 @@ pub fn difference(
         true => baselines(&before.facts, &arms, &counts, &all),
         false => BTreeMap::new(),
     };
-    let mut warnings = [doubts(before, &arms, allow_unlike)?, doubts(after, &arms, allow_unlike)?];
-    warnings.iter_mut().for_each(|of_side| of_side.extend(other_baselines(&baselines, &arms)));
     let workloads: Vec<String> =
         before.facts.workloads.iter().map(|workload| workload.name.clone()).collect();
+    let warnings_of = |side| warnings(side, &arms, &workloads, allow_unlike);
+    let mut warnings = [warnings_of(before)?, warnings_of(after)?];
+    warnings.iter_mut().for_each(|of_side| of_side.extend(other_baselines(&baselines, &arms)));
     let both = series_of_both([&before.runs, &after.runs], &arms, &workloads);
     let gates = Gates::default();
     let seed = before.facts.seed;
@@ -280,24 +282,31 @@ fn unlike(before: &Collected, after: &Collected) -> Vec<Unlike> {
     fingerprints::between(&before.runs, &after.runs).into_iter().chain(guests).collect()
 }
 
-/// The doubts about a study.
+/// The doubts about a study, with the arms of both.
 ///
 /// # Errors
 /// [`NotCompared::Unlike`], unless `allow_unlike` is set.
-fn doubts(side: &Collected, both: &[Arm], allow_unlike: bool) -> Result<Vec<Warning>, NotCompared> {
+fn warnings(
+    side: &Collected,
+    both: &[Arm],
+    workloads: &[String],
+    allow_unlike: bool,
+) -> Result<Vec<Warning>, NotCompared> {
     let fields = likeness(&side.runs, both).unlike;
-    let mut doubts = Vec::new();
+    let mut warnings = Vec::new();
     if !fields.is_empty() {
         if !allow_unlike {
             let (name, target) = (side.facts.name.clone(), side.facts.target.clone());
             return Err(NotCompared::Unlike { name, target, fields });
         }
-        doubts.push(Warning::Unlike { fields });
+        warnings.push(Warning::Unlike { fields });
     }
     if !has_baseline(&side.facts, &arms(&side.facts, &side.runs)) {
-        doubts.push(Warning::NoBaseline);
+        warnings.push(Warning::NoBaseline);
     }
-    Ok(doubts)
+    let (series, unused) = series(&side.runs, both, workloads);
+    warnings.extend(doubts(side, &series, unused));
+    Ok(warnings)
 }
 
 fn compare(

@@ -210,6 +210,26 @@ fn runs_of_unlike_hosts_in_one_arm_are_refused_unless_that_is_asked_for() {
 }
 
 #[test]
+fn the_doubts_about_each_result_are_those_of_its_report() {
+    let (mut before, mut after) = two();
+    before.facts.emulated = Some("Bochs".to_owned());
+    let lost = "100 VM exits were lost".to_owned();
+    after.runs[3].run.warnings.push(lost.clone());
+    after.runs[4].run.host[0].value = f64::NAN;
+    let found = difference(&before, &after, false).unwrap();
+    assert_eq!(found.warnings[0], [Warning::Emulated { emulator: "Bochs".to_owned() }]);
+    assert!(
+        matches!(&found.warnings[1][..], [Warning::NotNumbers { .. }, Warning::OfRuns { text, runs: 1 }] if *text == lost),
+        "{:?}",
+        found.warnings[1]
+    );
+    for (side, told) in [before, after].iter().zip(&found.warnings) {
+        let report = super::super::analyse(side, false).unwrap();
+        assert!(told.iter().all(|one| report.warnings.contains(one)), "{:?}", report.warnings);
+    }
+}
+
+#[test]
 fn facts_of_an_arm_are_no_difference_between_hosts_whatever_ran_first() {
     let (before, mut after) = two();
     let first = before.runs[0].run.cell.arm.clone();

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::{Arm, Collected, StoredRun};
 use super::fingerprints::ArmFact;
+use crate::Run;
 use stats::median;
 
 /// The method of a study.
@@ -110,7 +111,7 @@ pub(super) fn method(collected: &Collected, arms: &[Arm], arm_facts: Vec<ArmFact
         })
         .collect();
     runs.sort_by_key(|run| (run.position, run.started));
-    let first = collected.runs.iter().min_by_key(|stored| stored.run.position).map(|stored| &stored.run);
+    let first = first(&collected.runs);
     let most_guests =
         collected.runs.iter().map(|stored| &stored.run.guest_facts).max_by_key(|facts| facts.len());
     Method {
@@ -125,6 +126,11 @@ pub(super) fn method(collected: &Collected, arms: &[Arm], arm_facts: Vec<ArmFact
         guests: most_guests.cloned().unwrap_or_default(),
         runs,
     }
+}
+
+/// The first run of the order.
+pub(super) fn first(runs: &[StoredRun]) -> Option<&Run> {
+    runs.iter().min_by_key(|stored| stored.run.position).map(|stored| &stored.run)
 }
 
 fn failed(stored: &StoredRun, collected: &Collected) -> FailedRun {
@@ -142,7 +148,7 @@ fn failed(stored: &StoredRun, collected: &Collected) -> FailedRun {
     }
 }
 
-fn skew(runs: &[StoredRun]) -> Option<Skew> {
+pub(super) fn skew(runs: &[StoredRun]) -> Option<Skew> {
     let several = || {
         let all = runs.iter().filter(|stored| stored.run.cell.guests > 1);
         all.filter_map(|stored| {

@@ -14,6 +14,9 @@ use super::table::Table;
 use super::thread::Work;
 use super::{SamplePlan, SampledGuest};
 
+/// The beginning of the warning about missing frequencies.
+pub(crate) const NO_FREQUENCIES: &str = "Frequencies were not sampled";
+
 /// The available sources of a reading.
 pub(super) struct Sources {
     root: PathBuf,
@@ -45,7 +48,7 @@ impl Sources {
         });
         let frequency =
             plan.frequency.then(|| FrequencyFiles::find(root)).transpose().unwrap_or_else(|why| {
-                warnings.push(format!("Frequencies were not sampled: {why}"));
+                warnings.push(format!("{NO_FREQUENCIES}: {why}"));
                 None
             });
         let mut sources = Self {

@@ -9,6 +9,7 @@ use stats::{Contrast, Interval, Scale};
 use super::{Published, Suite, SuiteStudy, is_part};
 use crate::Unit;
 use crate::analysis::{Arm, Collected, Comparison, Findings, Warning, analyse, difference};
+use crate::sampling::NO_FREQUENCIES;
 use crate::store::StudyFolder;
 
 /// Format version of [`SuiteOutcome`].
@@ -65,7 +66,7 @@ pub struct StudyOutcome {
     pub emulated: Option<String>,
     /// The reason why nothing is compared, if nothing is.
     pub why_not: Option<String>,
-    /// Warnings that make the figures unreliable until they are explained.
+    /// Warnings that make the figures unreliable until they are explained, and those of the runs themselves.
     pub warnings: Vec<Warning>,
     /// The figures, in the suite's order.
     pub figures: Vec<FigureOutcome>,
@@ -159,7 +160,7 @@ fn of_study(study: &SuiteStudy, folder: &SuiteFolder) -> StudyOutcome {
         failed: collected.map_or(0, |collected| collected.failed.len()),
         emulated: collected.and_then(|collected| collected.facts.emulated.clone()),
         why_not,
-        warnings: warnings.into_iter().filter(Warning::is_grave).collect(),
+        warnings: warnings.into_iter().filter(|one| one.is_grave() || is_of_runs(one)).collect(),
         figures: figures.collect(),
         study: SuiteStudy { figures: Vec::new(), ..study.clone() },
     }
@@ -195,11 +196,16 @@ fn compared(study: &SuiteStudy, made: &MadeStudy, folder: &SuiteFolder) -> Resul
     };
     let measured = study.figures.iter().map(between).collect();
     // Ignore warnings about the baseline: each arm is compared with itself.
-    let unlike =
-        difference.warnings.into_iter().flatten().filter(|one| matches!(one, Warning::Unlike { .. }));
+    let concerns = |one: &Warning| matches!(one, Warning::Unlike { .. }) || is_of_runs(one);
+    let doubts = difference.warnings.into_iter().flatten().filter(concerns);
     let damage = before.collected.damage.iter().chain(&made.collected.damage);
     let damage = damage.map(|what| Warning::Damaged { what: what.clone() });
-    Ok(Compared { measured, warnings: unlike.chain(damage).collect() })
+    Ok(Compared { measured, warnings: doubts.chain(damage).collect() })
+}
+
+/// Tests whether the runs themselves have the warning. Missing frequencies are left out: no lab has any.
+fn is_of_runs(warning: &Warning) -> bool {
+    matches!(warning, Warning::OfRuns { text, .. } if !text.starts_with(NO_FREQUENCIES))
 }
 
 /// The measured change from the baseline to the arm of a published figure.

@@ -149,3 +149,16 @@ fn runs_of_unlike_hosts_are_compared_on_request_and_the_outcome_says_so() {
         assert!(matches!(&allowed.warnings[..], [Warning::Unlike { .. }]), "{:?}", allowed.warnings);
     }
 }
+
+#[test]
+fn warnings_of_the_runs_are_those_of_the_outcome() {
+    let mut collected = study(&Made::default());
+    collected.runs[2].run.warnings.push("100 VM exits were lost".to_owned());
+    collected.runs[3].run.warnings.push(format!("{NO_FREQUENCIES}: there is no cpufreq"));
+    for against in [None, Some("before")] {
+        let folder = [("before", study(&Made::default())), ("after", collected.clone())]
+            .map(|(name, one)| (name.to_owned(), Ok(MadeStudy::new(one, false))));
+        let after = outcome(&suite(Vec::new(), against), &folder.into()).studies.pop().unwrap();
+        assert!(matches!(&after.warnings[..], [Warning::OfRuns { runs: 1, .. }]), "{:?}", after.warnings);
+    }
+}
