@@ -31,23 +31,20 @@ struct Limits {
     maximum: u32,
 }
 
+/// A limit of a CPU that is not the level's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Differing {
+    pub(super) what: String,
+    pub(super) asked: String,
+    pub(super) found: String,
+}
+
 /// The changes that a level needs.
 pub(super) fn steps(root: &Path, level: &FrequencyLevel) -> Result<Vec<Step>, ApplyError> {
-    if on_xen(root) {
-        let limits = xen_limits()?;
-        let chosen = chosen(level, limits.keys().copied())?;
-        return Ok(chosen.iter().flat_map(|cpu| xen_steps(*cpu, &limits[cpu], level)).collect());
-    }
-    let limits = linux_limits(root);
-    if limits.is_empty() {
-        return Err(frequency(
-            "there is no /sys/devices/system/cpu/cpu*/cpufreq: firmware or an underlying hypervisor sets it; leave the \
-             factor out here"
-                .to_owned(),
-        ));
-    }
-    let chosen = chosen(level, limits.keys().copied())?;
-    Ok(chosen.iter().flat_map(|cpu| linux_steps(*cpu, &limits[cpu], level)).collect())
+    let limits = limits(root).map_err(frequency)?;
+    let chosen = chosen(level, limits.keys().copied()).map_err(frequency)?;
+    let of_host = if on_xen(root) { xen_steps } else { linux_steps };
+    Ok(chosen.iter().flat_map(|cpu| of_host(*cpu, &limits[cpu], level)).collect())
 }
 
 /// Checks on Xen that governor and frequency limits are in force: `xenpm` returns 0 even if Xen refuses them. cpufreq's
@@ -56,29 +53,50 @@ pub(super) fn check(root: &Path, level: &FrequencyLevel) -> Result<(), ApplyErro
     if !on_xen(root) {
         return Ok(());
     }
-    let limits = xen_limits()?;
-    chosen(level, limits.keys().copied())?.into_iter().try_for_each(|cpu| compare(cpu, &limits[&cpu], level))
+    match differing(root, level).map_err(frequency)? {
+        Some(Differing { what, asked, found }) => Err(ApplyError::NotTaken { what, asked, found }),
+        None => Ok(()),
+    }
 }
 
-fn compare(cpu: u32, now: &Limits, level: &FrequencyLevel) -> Result<(), ApplyError> {
-    let wrong = |what: &str, asked: String, found: String| ApplyError::NotTaken {
-        what: format!("The {what} of CPU {cpu} under Xen"),
-        asked,
-        found,
-    };
+/// The first governor or frequency limit that is not the level's, if any; an error is the reason why they cannot be
+/// read.
+pub(super) fn differing(root: &Path, level: &FrequencyLevel) -> Result<Option<Differing>, String> {
+    let limits = limits(root)?;
+    let chosen = chosen(level, limits.keys().copied())?;
+    Ok(chosen.iter().find_map(|cpu| compare(*cpu, &limits[cpu], level)))
+}
+
+fn compare(cpu: u32, now: &Limits, level: &FrequencyLevel) -> Option<Differing> {
     let governor = now.governor.as_deref().unwrap_or("not shown");
+    let differing =
+        |what: &str, asked, found| Differing { what: format!("The {what} of CPU {cpu}"), asked, found };
     // Xen ignores the case.
     if let Some(asked) = level.governor.as_ref().filter(|asked| !asked.0.eq_ignore_ascii_case(governor)) {
-        return Err(wrong("governor", asked.0.clone(), governor.to_owned()));
+        return Some(differing("governor", asked.0.clone(), governor.to_owned()));
     }
-    for (what, asked, found) in
-        [("minimum", level.minimum, now.minimum), ("maximum", level.maximum, now.maximum)]
-    {
-        if let Some(asked) = asked.filter(|asked| asked.khz != found) {
-            return Err(wrong(what, asked.to_string(), format!("{found}kHz")));
-        }
+    let limits =
+        [("lowest frequency", level.minimum, now.minimum), ("highest frequency", level.maximum, now.maximum)];
+    limits.into_iter().find_map(|(what, asked, found)| {
+        let asked = asked.filter(|asked| asked.khz != found)?;
+        Some(differing(what, asked.to_string(), format!("{found}kHz")))
+    })
+}
+
+/// The limits of all CPUs.
+fn limits(root: &Path) -> Result<BTreeMap<u32, Limits>, String> {
+    if on_xen(root) {
+        return xen_limits();
     }
-    Ok(())
+    let limits = linux_limits(root);
+    if limits.is_empty() {
+        return Err(
+            "there is no /sys/devices/system/cpu/cpu*/cpufreq: firmware or an underlying hypervisor sets it; leave the \
+             factor out here"
+                .to_owned(),
+        );
+    }
+    Ok(limits)
 }
 
 fn frequency(why: String) -> ApplyError {
@@ -90,13 +108,12 @@ fn on_xen(root: &Path) -> bool {
 }
 
 /// The CPUs that the level names, all of which must be among `there`.
-fn chosen(level: &FrequencyLevel, there: impl Iterator<Item = u32>) -> Result<Vec<u32>, ApplyError> {
+fn chosen(level: &FrequencyLevel, there: impl Iterator<Item = u32>) -> Result<Vec<u32>, String> {
     let there: Vec<u32> = there.collect();
     let Some(named) = &level.cpus else { return Ok(there) };
-    let set = CpuSet::parse(named)
-        .ok_or_else(|| frequency(format!("{named:?} is not a list of CPUs such as 0-3")))?;
+    let set = CpuSet::parse(named).ok_or_else(|| format!("{named:?} is not a list of CPUs such as 0-3"))?;
     match set.iter().find(|cpu| !there.contains(cpu)) {
-        Some(cpu) => Err(frequency(format!("CPU {cpu} of {named:?} does not exist, or has no cpufreq"))),
+        Some(cpu) => Err(format!("CPU {cpu} of {named:?} does not exist, or has no cpufreq")),
         None => Ok(set.iter().collect()),
     }
 }
@@ -162,21 +179,19 @@ fn xen_steps(cpu: u32, before: &Limits, level: &FrequencyLevel) -> Vec<Step> {
     steps
 }
 
-fn xen_limits() -> Result<BTreeMap<u32, Limits>, ApplyError> {
+fn xen_limits() -> Result<BTreeMap<u32, Limits>, String> {
     let mut xenpm = Command::new("xenpm");
     xenpm
         .arg("get-cpufreq-para")
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/lib/xen-common/bin")
         .env("LC_ALL", "C");
     let answer = programs::answer(&mut xenpm, PATIENCE, LARGEST_ANSWER)
-        .map_err(|error| frequency(format!("cannot run xenpm, which comes with Xen's tools: {error}")))?;
+        .map_err(|error| format!("cannot run xenpm, which comes with Xen's tools: {error}"))?;
     let limits = parse_xenpm(&String::from_utf8_lossy(&answer.stdout));
     if limits.is_empty() {
         let said = String::from_utf8_lossy(&answer.stderr);
         let said = said.lines().next().unwrap_or("nothing").to_owned();
-        return Err(frequency(format!(
-            "`xenpm get-cpufreq-para` shows no CPU with limits (it said: {said})"
-        )));
+        return Err(format!("`xenpm get-cpufreq-para` shows no CPU with limits (it said: {said})"));
     }
     Ok(limits)
 }

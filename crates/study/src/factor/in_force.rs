@@ -9,7 +9,7 @@ use host::vms::{Vm, Vms};
 use live::{StateReader, VcpuPlace, inhibit_numbering};
 
 use super::level::setting_path;
-use super::{Level, Setting, modules};
+use super::{Level, Setting, cpufreq, modules};
 use crate::sampling::SampledGuest;
 
 /// The findings of the check.
@@ -86,6 +86,15 @@ fn host_values(root: &Path, levels: &[&Level], found: &mut InForce) {
         level.files.iter().for_each(|(path, value)| compare(path, value));
         for (name, value) in &level.kernel_settings {
             compare(&setting_path(name).unwrap_or_default(), value);
+        }
+    }
+    for frequency in levels.iter().filter_map(|level| level.frequency.as_ref()) {
+        match cpufreq::differing(root, frequency) {
+            Ok(None) => {}
+            Ok(Some(cpufreq::Differing { what, asked, found: now })) => {
+                found.contradictions.push(format!("{what} is {now} during the run; its level sets {asked}"));
+            }
+            Err(why) => found.unverified.push(format!("Frequencies cannot be read: {why}")),
         }
     }
 }

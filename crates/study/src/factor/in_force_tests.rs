@@ -91,6 +91,25 @@ fn a_value_that_changed_during_the_run_is_a_contradiction() {
 }
 
 #[test]
+fn a_frequency_that_changed_during_the_run_is_a_contradiction() {
+    let root = tempfile::tempdir().unwrap();
+    let home = "/sys/devices/system/cpu/cpu1/cpufreq";
+    let text = format!(
+        "== {home}/scaling_governor\nuserspace\n== {home}/scaling_min_freq\n1200000\n== {home}/scaling_max_freq\n1200000\n"
+    );
+    host::fake::unpack(&text, root.path()).unwrap();
+    let level = level("frequency = { cpus = \"1\", governor = \"userspace\", maximum = \"1200MHz\" }");
+    assert_eq!(in_force(root.path(), &[&level], &[]), InForce::default());
+    fs::write(root.path().join("sys/devices/system/cpu/cpu1/cpufreq/scaling_max_freq"), "2700000\n").unwrap();
+    let found = in_force(root.path(), &[&level], &[]);
+    let what = "The highest frequency of CPU 1 is 2700000kHz during the run; its level sets 1200MHz";
+    assert_eq!(found.contradictions, [what]);
+    fs::remove_dir_all(root.path().join("sys")).unwrap();
+    let found = in_force(root.path(), &[&level], &[]);
+    assert!(found.unverified[0].starts_with("Frequencies cannot be read: "), "{found:?}");
+}
+
+#[test]
 fn a_way_that_the_processor_does_not_have_is_a_contradiction() {
     let root = tempfile::tempdir().unwrap();
     host::fake::unpack("== /sys/module/kvm_intel/\n== /proc/stat\ncpu 1 2 3 4\n", root.path()).unwrap();
