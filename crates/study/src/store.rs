@@ -13,14 +13,17 @@ pub use error::StoreError;
 pub use folder::{KeptRun, StudyFolder};
 pub(crate) use place::Place;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::Fingerprint;
+use host::kvm::KEPT_BY_KVM;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
+use super::factor::Level;
 use super::plan::Plan;
 use super::record::{Resumption, Run, STUDY_FORMAT, Study};
 use super::stream::Asked;
@@ -162,8 +165,8 @@ impl Store {
         self.study.is_some()
     }
 
-    /// Records the host of the coming runs. A study that continues must be on the host and have the version of exitless
-    /// that it was started with.
+    /// Records the host of the coming runs. A study with attempts must be on the host and have the version of exitless
+    /// that it was started with; one without is started anew.
     ///
     /// # Errors
     /// [`StoreError::OtherHost`] unless `allow_unlike` is set; or if `study.json` cannot be written.
@@ -173,7 +176,10 @@ impl Store {
         emulated: Option<&str>,
         allow_unlike: bool,
     ) -> Result<(), StoreError> {
-        let mut study = match self.study.clone() {
+        let has_attempts = !self.runs.is_empty() || !self.failed.is_empty();
+        let earlier = self.study.clone().filter(|_| has_attempts);
+        let continues = earlier.is_some();
+        let mut study = match earlier {
             None => Study {
                 format: STUDY_FORMAT,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -187,7 +193,7 @@ impl Store {
             },
             Some(study) => study,
         };
-        if self.study.is_some() {
+        if continues {
             // Versions may differ in what they measure and how they start guests.
             let version = env!("CARGO_PKG_VERSION").to_owned();
             let other_version = (study.version != version)
@@ -217,15 +223,18 @@ impl Store {
         }
     }
 
-    /// The fields in which the hosts differ, except for parameters of modules that the plan itself varies.
+    /// The fields in which the hosts differ, except for module parameters that the plan itself varies, and those that
+    /// loading their module again may clear.
     fn unlike(&self, then: &Fingerprint, now: &Fingerprint) -> Vec<host::Difference> {
         let levels = self.plan.factors.iter().flat_map(|factor| &factor.levels);
-        let modules: Vec<String> = levels
-            .flat_map(|level| level.module_parameters.keys())
-            .map(|name| format!("modules.{name}."))
+        let varied: BTreeSet<String> = levels
+            .flat_map(Level::parameters)
+            .flat_map(|(module, name)| {
+                let with_it = std::iter::once(name).chain(KEPT_BY_KVM);
+                with_it.map(move |name| format!("modules.{module}.{name}"))
+            })
             .collect();
-        let varied = |field: &str| modules.iter().any(|module| field.starts_with(module));
-        then.differences(now).into_iter().filter(|(field, ..)| !varied(field)).collect()
+        then.differences(now).into_iter().filter(|(field, ..)| !varied.contains(field)).collect()
     }
 
     /// Creates an empty folder for the files of a run in progress.

@@ -103,7 +103,7 @@ fn an_unfinished_run_is_nothing_and_is_removed() {
 #[test]
 fn another_plan_target_or_host_is_refused_by_what_differs() {
     let folder = tempfile::tempdir().unwrap();
-    drop(began(folder.path()));
+    keep(&mut began(folder.path()), 0, Some("gone"));
     let text = TEXT.replace("repeats = 2", "repeats = 3");
     let other = Plan::read(&text, "x").unwrap();
     let error = Store::open(folder.path(), &other, &text, "local", 5).unwrap_err().to_string();
@@ -121,9 +121,41 @@ fn another_plan_target_or_host_is_refused_by_what_differs() {
 }
 
 #[test]
+fn a_study_without_attempts_is_started_anew_on_another_host() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(began(folder.path()));
+    let other = Fingerprint { kernel_release: Some("6.12".to_owned()), ..Fingerprint::default() };
+    open(folder.path()).unwrap().begin(&other, None, false).unwrap();
+    let study = StudyFolder::open(folder.path()).unwrap().study;
+    assert_eq!((study.fingerprint, study.resumed), (other, Vec::new()));
+}
+
+#[test]
+fn module_parameters_that_the_plan_varies_may_differ_and_no_others() {
+    let level = "name = \"on\"\nmodule_parameters = { kvm_intel = { enable_apicv = true } }\n\
+                 files = { \"/sys/module/kvm/parameters/halt_poll_ns\" = 0 }";
+    let text = TEXT.replace("name = \"on\"", level);
+    let plan = Plan::read(&text, "small.toml").unwrap();
+    let with = |module: &str, name: &str| {
+        let parameters = [(name.to_owned(), Some("1".to_owned()))].into();
+        Fingerprint { modules: [(module.to_owned(), parameters)].into(), ..Fingerprint::default() }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), &plan, &text, "local", 5).unwrap();
+    let unlike = |module: &str, name: &str| store.unlike(&Fingerprint::default(), &with(module, name)).len();
+    for (module, name) in
+        [("kvm_intel", "enable_apicv"), ("kvm_intel", "enable_ipiv"), ("kvm", "halt_poll_ns")]
+    {
+        assert_eq!(unlike(module, name), 0, "{name}");
+    }
+    assert_eq!((unlike("kvm_intel", "ept"), unlike("kvm", "min_timer_period_us")), (1, 1));
+}
+
+#[test]
 fn a_study_of_another_version_is_continued_only_if_that_is_allowed_and_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = began(folder.path());
+    keep(&mut store, 0, None);
     let study = Study { version: "0.0.1".to_owned(), ..store.study.take().unwrap() };
     drop(store);
     fs::write(folder.path().join(STUDY), serde_json::to_vec(&study).unwrap()).unwrap();

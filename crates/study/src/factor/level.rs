@@ -100,6 +100,15 @@ impl Level {
         settings
     }
 
+    /// The module parameters that it sets, by name or as files: each with its module.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
+        let named = self.module_parameters.iter().flat_map(|(module, parameters)| {
+            parameters.keys().map(move |name| (module.as_str(), name.as_str()))
+        });
+        let paths = self.files.keys();
+        named.chain(paths.filter_map(|path| path.strip_prefix("/sys/module/")?.split_once("/parameters/")))
+    }
+
     /// Checks names and paths, beyond what the types guarantee.
     ///
     /// # Errors
