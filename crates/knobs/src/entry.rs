@@ -173,7 +173,8 @@ impl Entry {
     }
 
     /// Tests whether both changes are of the same object: undoing the later one leads back to the result of the earlier.
-    pub(crate) fn has_object_of(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn has_object_of(&self, other: &Self) -> bool {
         match (&self.change, &other.change) {
             (Change::File { path, .. }, Change::File { path: other, .. })
             | (Change::Value { path, .. }, Change::Value { path: other, .. }) => path == other,

@@ -57,9 +57,9 @@ pub enum EngineError {
         /// The reason, and what to do.
         why: String,
     },
-    /// Changes of an earlier session are still in force.
+    /// Changes of another session are in force, or may be.
     #[error(
-        "Could not begin, because changes of an earlier session are still in force: {}; run `exitless restore` on the \
+        "Could not begin, because changes of another session are still in force: {}; run `exitless restore` on the \
          target, then the same command", what.join("; ")
     )]
     LeftOver {
@@ -74,8 +74,18 @@ pub enum EngineError {
     Plan(String),
 }
 
-/// Executes the rest of a plan's schedule until the stop rule is met or `stop` is set. Stops guests and undoes levels
-/// before it returns.
+/// Tests that no changes of another session are in force. To be called before the host is compared with that of
+/// earlier runs: it could differ by these changes alone.
+///
+/// # Errors
+/// [`EngineError::LeftOver`].
+pub fn refuse_left_over(rig: &mut dyn Rig) -> Result<(), EngineError> {
+    let what = rig.left_over();
+    if what.is_empty() { Ok(()) } else { Err(EngineError::LeftOver { what }) }
+}
+
+/// Executes the rest of a plan's schedule until the stop rule is met or `stop` is set, after [`refuse_left_over`]. Stops
+/// guests and undoes levels before it returns.
 ///
 /// # Errors
 /// [`EngineError`].
@@ -89,10 +99,6 @@ pub fn carry_out(
 ) -> Result<Conclusion, EngineError> {
     let workloads = plan.workloads.iter().map(|workload| workload.workload().map_err(|bad| bad.to_string()));
     let workloads = workloads.collect::<Result<Vec<_>, _>>().map_err(EngineError::Plan)?;
-    let what = rig.left_over();
-    if !what.is_empty() {
-        return Err(EngineError::LeftOver { what });
-    }
     let host = rig.host().map_err(|error| EngineError::Plan(error.to_string()))?;
     let mut engine = Engine {
         plan,

@@ -361,16 +361,15 @@ fn an_arm_that_cannot_be_taken_back_is_the_last_one() {
 }
 
 #[test]
-fn nothing_begins_while_changes_of_an_earlier_session_are_in_force() {
-    let world = Arc::new(World { left_over: Some("change 7"), ..World::default() });
-    let mut rig = StandInRig { world: Arc::clone(&world) };
-    let refused = carry_out(&plan(""), 5, Past::default(), &mut rig, &mut Memory::default(), &world.stop);
-    let refused = refused.unwrap_err().to_string();
+fn changes_of_an_earlier_session_are_refused_with_the_next_step() {
+    let world = World { left_over: Some("change 7"), ..World::default() };
+    let mut rig = StandInRig { world: Arc::new(world) };
+    let refused = refuse_left_over(&mut rig).unwrap_err().to_string();
     assert!(
         refused.contains("change 7; run `exitless restore` on the target, then the same command"),
         "{refused}"
     );
-    assert_eq!((world.seen("apply"), world.seen("start")), (0, 0));
+    refuse_left_over(&mut StandInRig { world: Arc::default() }).unwrap();
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub trait Rig {
     /// Undoes all changes; returns those that could not be undone.
     fn undo(&mut self) -> Vec<String>;
 
-    /// Changes of earlier sessions that are still in force, as text.
+    /// Changes of other sessions that are in force, or the reason why that is unknown, as text.
     fn left_over(&mut self) -> Vec<String> {
         Vec::new()
     }

@@ -48,15 +48,40 @@ impl<A: Actions + Clone> HostLevels<A> {
         changes.release().into_iter().filter_map(|(entry, outcome)| left(&entry, &outcome)).collect()
     }
 
-    /// Changes of earlier sessions of this command that `exitless restore` would undo, a line for each. Values that
-    /// others have changed since are left out. So are scripts, as they may already have been undone; a warning names
-    /// them. Empty for users who may not read the journal.
+    /// Changes of other sessions of this command that are in force, a line for each: those that a running process holds,
+    /// and those that `exitless restore` would undo or could not examine. Values that others have changed since are left
+    /// out. So are scripts, as they may already have been undone; a warning names them. If the journal cannot be read,
+    /// the reason; empty for users who may not read it.
     pub fn left_over(&mut self) -> Vec<String> {
         let only_look = Restore { dry_run: true, ..Restore::default() };
-        let Ok(found) = restore(&self.root, &mut self.actions, only_look) else { return Vec::new() };
+        let found = match restore(&self.root, &mut self.actions, only_look) {
+            Ok(found) => found,
+            Err(error) if may_not_read(&error) => return Vec::new(),
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                return vec![format!("{error}{}", cause.unwrap_or_default())];
+            }
+        };
+        for damage in found.damage.iter().filter(|damage| !damage.cut) {
+            tracing::warn!(
+                "A change of an earlier session may be in force, for the journal is damaged: {damage}"
+            );
+        }
         let ours = found.changes.into_iter().filter(|change| change.entry.command == self.command);
+        let mut left_out: Vec<Entry> = Vec::new();
         ours.filter_map(|RestoredChange { entry, outcome }| match outcome {
             Outcome::WouldUndo => Some(not_undone(&entry, "its process ended before")),
+            Outcome::ChangedSince { .. } => {
+                left_out.push(entry);
+                None
+            }
+            // It waits for a later change, whose value others have changed.
+            Outcome::Failed { .. } if left_out.iter().any(|later| later.has_object_of(&entry)) => None,
+            Outcome::Failed { why } => Some(not_undone(&entry, &why)),
+            Outcome::Held { pid } => Some(format!(
+                "process {pid} holds change {}, because it makes or ends a study: wait until it has ended",
+                entry.id
+            )),
             Outcome::Script { script } => {
                 let id = entry.id;
                 tracing::warn!(
@@ -65,7 +90,7 @@ impl<A: Actions + Clone> HostLevels<A> {
                 );
                 None
             }
-            _ => None,
+            Outcome::Undone | Outcome::Already { .. } => None,
         })
         .collect()
     }
@@ -144,6 +169,18 @@ impl<A: Actions + Clone> HostLevels<A> {
             none => none.insert(Changes::begin(&self.root, self.actions.clone(), self.command.clone())?),
         };
         changes.make(change, Lasting::WhileHeld)
+    }
+}
+
+/// Tests whether this user may not read the journal, and so has made no changes.
+fn may_not_read(error: &knobs::Error) -> bool {
+    match error {
+        knobs::Error::JournalOfRoot => true,
+        knobs::Error::JournalRead { source, .. } | knobs::Error::JournalWrite { source, .. } => {
+            // Not if the error is our own, about a file that somebody else may have written.
+            source.kind() == std::io::ErrorKind::PermissionDenied && source.raw_os_error().is_some()
+        }
+        _ => false,
     }
 }
 

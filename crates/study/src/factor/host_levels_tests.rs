@@ -327,10 +327,39 @@ fn changes_of_a_session_whose_process_ended_are_told() {
     let mut other = HostLevels::new(root.path(), machine.clone(), vec!["other".to_owned()]);
     assert_eq!(other.left_over(), Vec::<String>::new());
     // Values that others have changed since are left out, and so are scripts, which may already have been undone.
-    fs::write(root.path().join("sys/module/kvm/parameters/halt_poll_ns"), "7\n").unwrap();
-    let script = "name = \"y\"\ncommands = [{ before = \"true\", after = \"false\" }]";
-    later.apply(&[&toml::from_str(script).unwrap()]).unwrap();
+    let by_others = |value: &str| {
+        fs::write(root.path().join("sys/module/kvm/parameters/halt_poll_ns"), value).unwrap();
+    };
+    by_others("7\n");
+    assert_eq!(later.left_over(), Vec::<String>::new());
+    let script: Level =
+        toml::from_str("name = \"y\"\ncommands = [{ before = \"true\", after = \"false\" }]").unwrap();
+    later.apply(&[&level, &script]).unwrap();
     let command = later.command.clone();
     std::mem::forget(later);
+    by_others("9\n");
     assert_eq!(HostLevels::new(root.path(), machine, command).left_over(), Vec::<String>::new());
+}
+
+#[test]
+fn changes_that_a_running_process_holds_are_told_until_it_has_undone_them() {
+    let (root, machine, mut levels) = host();
+    let process = std::process::id();
+    // The start time is field 22 of proc_pid_stat(5).
+    let stat = format!("== /proc/{process}/stat\n{process} (exitless) S{} 341 0\n", " 0".repeat(18));
+    host::fake::unpack(&stat, root.path()).unwrap();
+    levels.apply(&[&level("kernel_settings = { \"kernel.numa_balancing\" = 0 }")]).unwrap();
+    let mut later = HostLevels::new(root.path(), machine, levels.command.clone());
+    let held = format!("process {process} holds change 1, because it makes or ends a study: wait");
+    assert!(matches!(&later.left_over()[..], [only] if only.starts_with(&held)), "{:?}", later.left_over());
+    drop(levels);
+    assert_eq!(later.left_over(), Vec::<String>::new());
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_is_told() {
+    let (root, _, mut levels) = host();
+    fs::create_dir_all(root.path().join("var/lib/exitless/journal")).unwrap();
+    let told = levels.left_over();
+    assert!(matches!(&told[..], [only] if only.contains("var/lib/exitless")), "{told:?}");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use alone::{Alone, PATIENCE};
 
-use crate::engine::{Rig, carry_out};
+use crate::engine::{EngineError, Rig, carry_out, refuse_left_over};
 use crate::stream::{Link, Message, Reader, Request, STREAM_FORMAT, StreamError, Writer};
 
 /// The interval of signs of life while there is nothing else to send, by this host's clock. For an emulated host with
@@ -67,7 +67,21 @@ pub fn serve(
     }
     on_request();
     let _alone = Alone::take(&request.study, stop)?;
+    answer(request, output, place, rig, stop)
+}
+
+fn answer(
+    request: Request,
+    output: impl Write + Send,
+    place: &Path,
+    rig: &mut dyn Rig,
+    stop: &AtomicBool,
+) -> Result<(), ServeError> {
     let mut link = Link::new(Writer::begin(output)?, place);
+    // Before the fingerprint: these changes could make another host of this one.
+    if let Err(error) = refuse_left_over(rig) {
+        return Ok(link.say(&Message::End { conclusion: Err(told(&error)) })?);
+    }
     link.say(&Message::Hello {
         format: STREAM_FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -77,14 +91,17 @@ pub fn serve(
     let conclusion = match problems.first() {
         Some(problem) => Err(format!("{}: {}", problem.field, problem.what)),
         None => heard(link.alive(), || {
-            carry_out(&request.plan, request.seed, request.past, rig, &mut link, stop).map_err(|error| {
-                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-                format!("{error}{}", cause.unwrap_or_default())
-            })
+            carry_out(&request.plan, request.seed, request.past, rig, &mut link, stop)
+                .map_err(|error| told(&error))
         }),
     };
     link.say(&Message::End { conclusion })?;
     Ok(())
+}
+
+fn told(error: &EngineError) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
 }
 
 /// Runs `act`, and sends signs of life meanwhile.
@@ -97,4 +114,70 @@ fn heard<T>(alive: impl Fn() -> Result<(), StreamError> + Send, act: impl FnOnce
         });
         act()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Past, Sampling};
+    use crate::factor::{InForce, Level};
+    use crate::plan::Plan;
+    use crate::sampling::{SamplePlan, SampledGuest};
+    use guests::{Guest, GuestError, GuestPlan};
+
+    /// A machine on which a killed study has left a change.
+    struct Changed;
+
+    impl Rig for Changed {
+        fn left_over(&mut self) -> Vec<String> {
+            vec!["change 7".to_owned()]
+        }
+
+        fn apply(&mut self, _: &[&Level]) -> Result<(), String> {
+            unreachable!("no study begins")
+        }
+
+        fn undo(&mut self) -> Vec<String> {
+            unreachable!("no study begins")
+        }
+
+        fn fingerprint(&mut self) -> host::Fingerprint {
+            host::Fingerprint::default()
+        }
+
+        fn host(&mut self) -> Result<Box<dyn Guest>, GuestError> {
+            unreachable!("no study begins")
+        }
+
+        fn start(
+            &mut self,
+            _: &GuestPlan,
+            _: &[&Level],
+            _: u32,
+            _: u32,
+        ) -> Result<Vec<Box<dyn Guest>>, GuestError> {
+            unreachable!("no study begins")
+        }
+
+        fn sample(&mut self, _: &SamplePlan, _: &[SampledGuest]) -> Result<Box<dyn Sampling>, String> {
+            unreachable!("no study begins")
+        }
+
+        fn in_force(&mut self, _: &[&Level], _: &[SampledGuest]) -> InForce {
+            unreachable!("no study begins")
+        }
+    }
+
+    #[test]
+    fn changes_that_are_left_are_told_before_the_host_is_compared() {
+        let plan = Plan::read(include_str!("../plan/small.toml"), "small.toml").unwrap();
+        let (study, past) = ("test".to_owned(), Past::default());
+        let request = Request { format: STREAM_FORMAT, study, plan, seed: 5, past };
+        let (place, mut bytes) = (tempfile::tempdir().unwrap(), Vec::<u8>::new());
+        answer(request, &mut bytes, place.path(), &mut Changed, &AtomicBool::new(false)).unwrap();
+        match Reader::begin(&bytes[..]).unwrap().message().unwrap() {
+            Message::End { conclusion: Err(why) } => assert!(why.contains("in force: change 7;"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
