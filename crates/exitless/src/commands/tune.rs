@@ -21,7 +21,7 @@ use study::tuning::{
 use super::experiment::PAGE;
 use super::experiment::given::Given;
 use super::experiment::report::read;
-use super::experiment::runs::{make_runs, open, tell_not_undone};
+use super::experiment::runs::{chance, make_runs, tell_damage, tell_not_undone};
 use super::recordings::write_page;
 use super::vm::subject::Subject;
 use crate::status::Usage;
@@ -210,7 +210,8 @@ impl Steps<'_> {
     fn runs(&mut self, name: &str, study: &Plan) -> anyhow::Result<Option<Conclusion>> {
         let target = self.arguments.target.to_string();
         let text = toml::to_string(study).context("Could not write the step's plan")?;
-        let mut store = open(&self.folder.step(name), study, &text, &target)?;
+        let mut store = self.folder.open_step(name, study, &text, &target, chance())?;
+        tell_damage(&store);
         if Past::new(store.runs(), store.failed()).is_complete(study, store.seed()) {
             return Ok(None);
         }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::store::{Place, StoreError, durable, refuse_strangers};
+use crate::plan::Plan;
+use crate::store::{Place, Store, StoreError, durable, refuse_strangers};
 
 /// The folder of a tuning's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,37 @@ impl TuningFolder {
     pub fn step(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
+
+    /// Opens the folder of a step's study, as [`Store::open`] does. Its plan follows from the changes that were kept
+    /// before it. If it is not that of an earlier session, because a step that had failed has succeeded since, the
+    /// earlier study is moved aside.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`], or if the folder cannot be moved.
+    pub fn open_step(
+        &self,
+        name: &str,
+        study: &Plan,
+        text: &str,
+        target: &str,
+        seed: u64,
+    ) -> Result<Store, StoreError> {
+        let folder = self.step(name);
+        let opened = Store::open(&folder, study, text, target, seed);
+        let Err(StoreError::OtherPlan { .. }) = opened else { return opened };
+        let place = Place::open(&self.folder)?;
+        let mut numbered = (1..).map(|number: u32| format!("{name}.{number}"));
+        let is_free = |name: &String| place.path.join(name).symlink_metadata().is_err();
+        let aside = numbered.find(is_free).unwrap_or_default();
+        let moved = fs::rename(place.path.join(name), place.path.join(&aside));
+        moved.map_err(StoreError::file("Could not move", &folder))?;
+        tracing::warn!(
+            "{} was made after other changes: it is made again, and the earlier study is now {}",
+            folder.display(),
+            self.step(&aside).display()
+        );
+        Store::open(&folder, study, text, target, seed)
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +106,25 @@ mod tests {
         assert!(other.contains("which differs in: definition."), "{other}");
         assert!(open("two", "xml").is_err());
         assert_eq!(fs::read_to_string(folder.join("definition")).unwrap(), "xml");
+    }
+
+    #[test]
+    fn a_step_that_follows_other_changes_is_measured_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let tuning = TuningFolder::open(place.path(), &[("plan.toml", "one")]).unwrap();
+        let text = include_str!("../plan/small.toml");
+        let open = |text: &str| {
+            let plan = Plan::read(text, "small.toml").unwrap();
+            let mut store = tuning.open_step("steps/2-x", &plan, text, "local", 5).unwrap();
+            store.begin(&host::Fingerprint::default(), None, false).unwrap();
+        };
+        let other = text.replace("repeats = 2", "repeats = 3");
+        for text in [text, text, &other, text] {
+            open(text);
+        }
+        let text_in = |name: &str| fs::read_to_string(place.path().join(name).join("plan.toml")).unwrap();
+        assert_eq!(["steps/2-x.1", "steps/2-x.2", "steps/2-x"].map(text_in), [text, &other, text]);
+        assert!(!place.path().join("steps/2-x.3").exists());
     }
 
     #[test]

@@ -24,10 +24,15 @@ pub(in crate::commands) fn open(
     target: &str,
 ) -> anyhow::Result<Store> {
     let store = Store::open(folder, plan, text, target, chance())?;
+    tell_damage(&store);
+    Ok(store)
+}
+
+/// Lists on standard error the damage that was found in the folder of a study.
+pub(in crate::commands) fn tell_damage(store: &Store) {
     for warning in store.warnings() {
         eprintln!("exitless: {warning}");
     }
-    Ok(store)
 }
 
 /// Lists on standard error what a session could not undo.
@@ -129,7 +134,7 @@ pub(super) fn files(folder: &Path, stop: &Arc<AtomicBool>) -> Result<GuestFiles,
 }
 
 /// A random seed for a plan without one. Below 2^53, so that every JSON reader keeps it exact.
-fn chance() -> u64 {
+pub(in crate::commands) fn chance() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     // The standard library seeds its hashers with the system's random numbers.
     std::collections::hash_map::RandomState::new().build_hasher().finish() >> 11
