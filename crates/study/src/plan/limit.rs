@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use super::Plan;
+use super::{Factor, Plan};
+use crate::factor::Level;
 use crate::workload::{Scene, Workload};
 use guests::GuestPlan;
 
 /// The time for other work of a run: starting shells and samplers, checking the levels. It takes long on an emulated
 /// host.
 const BESIDE: Duration = Duration::from_secs(120);
-/// The time between runs: applying levels and ending guests, including the wait for a module that is in use.
+/// The time between runs: applying levels without their commands and ending guests, including the wait for a module that
+/// is in use.
 const BETWEEN: Duration = Duration::from_secs(600);
 
 /// The limits of a workload's steps.
@@ -52,7 +54,16 @@ impl Plan {
             let limits = self.workloads.iter().map(move |workload| self.run_limit(&guests, count, workload));
             limits.collect::<Vec<_>>()
         });
-        most.max().unwrap_or_default() + BETWEEN
+        // Between two runs those of one arm are undone, and those of the next one applied.
+        most.max().unwrap_or_default() + BETWEEN + self.longest_commands() * 2
+    }
+
+    /// The longest time that the commands of an arm's levels may take, to apply or to undo them.
+    pub(crate) fn longest_commands(&self) -> Duration {
+        let of_level =
+            |level: &Level| level.commands.iter().map(|pair| pair.limit.duration()).sum::<Duration>();
+        let of_factor = |factor: &Factor| factor.levels.iter().map(of_level).max().unwrap_or_default();
+        self.factors.iter().map(of_factor).sum()
     }
 }
 
@@ -67,6 +78,18 @@ mod tests {
         let plan = Plan::read(&text, "small.toml").unwrap();
         assert_eq!(plan.run_limit(&plan.guests, 2, &plan.workloads[0]).as_secs(), 90);
         assert_eq!(plan.longest_standstill().as_secs(), 690);
+    }
+
+    #[test]
+    fn the_commands_of_two_arms_are_waited_for() {
+        let pairs = "commands = [{ before = \"make\", after = \"true\", limit = \"1h\" }, \
+                     { before = \"true\", after = \"true\" }]";
+        let text = include_str!("small.toml").replace("name = \"on\"", &format!("name = \"on\"\n{pairs}"));
+        let [with, without] =
+            [text.as_str(), include_str!("small.toml")].map(|text| Plan::read(text, "small.toml").unwrap());
+        assert_eq!(with.longest_commands().as_secs(), 3900);
+        let more = with.longest_standstill() - without.longest_standstill();
+        assert_eq!(more.as_secs(), 7800);
     }
 
     #[test]

@@ -16,7 +16,8 @@ const FIRST_WORD: Duration = Duration::from_secs(300);
 /// The time limit of other messages. The other side sends a sign of life every 2 s of its clock, which can be up to 24
 /// s of its emulator's time.
 const SILENCE: Duration = Duration::from_secs(120);
-/// The time limit of the answer to a request to stop: the other side undoes its changes and stops its guests.
+/// The time limit of the answer to a request to stop: the other side undoes its changes and stops its guests. Commands
+/// of levels have limits of their own.
 const LAST_WORD: Duration = Duration::from_secs(300);
 /// The most connections in a row without a run before the study is given up.
 const MOST_FRUITLESS: u32 = 10;
@@ -92,7 +93,8 @@ impl Patience {
             first_word: FIRST_WORD,
             silence: SILENCE,
             standstill: plan.longest_standstill(),
-            last_word: LAST_WORD,
+            // Those that apply a level are not interrupted, and those that undo it follow.
+            last_word: LAST_WORD + plan.longest_commands() * 2,
         }
     }
 }
