@@ -255,6 +255,24 @@ fn without_study_json_the_plan_and_the_runs_are_still_read() {
 }
 
 #[test]
+fn a_plan_of_countless_arms_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = began(folder.path());
+    keep(&mut store, 0, None);
+    let mut study = store.study.take().unwrap();
+    drop(store);
+    study.plan.factors = vec![study.plan.factors[0].clone(); 40];
+    fs::write(folder.path().join(STUDY), serde_json::to_vec(&study).unwrap()).unwrap();
+    let read = StudyFolder::open(folder.path()).unwrap();
+    assert_eq!((read.runs.len(), read.is_described), (1, false));
+    assert!(
+        read.warnings[0].contains("study.json: plan.factors: expected at most 256"),
+        "{:?}",
+        read.warnings
+    );
+}
+
+#[test]
 fn a_folder_that_others_can_write_to_is_refused_and_left_alone() {
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("result");

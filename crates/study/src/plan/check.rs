@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use super::order::{MOST_BLOCKS, MOST_RUNS};
 use super::{Factor, LEAST_FOR_WIDTH, Plan, Problem, Until};
 use crate::sampling::{SAMPLED, is_sampled};
-use crate::schedule::Schedule;
 use crate::workload::{MetricDescription, Place, Scene, exits_of_which_work};
 use guests::GuestPlan;
 
@@ -144,16 +143,29 @@ impl Plan {
         }
     }
 
-    fn check_arms(&self, found: &mut Found) {
+    /// The problem of a plan with so many arms or runs that its schedule could take all memory.
+    pub(crate) fn too_large(&self) -> Option<Problem> {
+        let mut found = Found::default();
         let arms = self.factors.iter().try_fold(1usize, |arms, factor| arms.checked_mul(factor.levels.len()));
         if arms.is_none_or(|arms| arms > MOST_ARMS) {
             found.add("factors", format!("expected at most {MOST_ARMS} combinations of levels, found more"));
-            return;
+            return found.problems.pop();
         }
-        let per_block = Schedule::new(self, 0).runs_per_block();
-        let runs = u64::from(per_block) * u64::from(self.most_blocks());
+        let counts: usize = self.arms().iter().map(|arm| self.counts_of(arm).len()).sum();
+        let per_block = counts.saturating_mul(self.workloads.len()) as u64;
+        // A stop rule without a number of blocks allows as many as this number of runs does.
+        let blocks = self.order.until.as_ref().and_then(|until| until.blocks).unwrap_or(0);
+        let runs = per_block.saturating_mul(u64::from(blocks.max(self.order.repeats)));
         if runs > u64::from(MOST_RUNS) {
             found.add("order", format!("expected at most {MOST_RUNS} runs in all, found {runs}"));
+        }
+        found.problems.pop()
+    }
+
+    fn check_arms(&self, found: &mut Found) {
+        if let Some(problem) = self.too_large() {
+            found.problems.push(problem);
+            return;
         }
         let mut seen = HashSet::new();
         for arm in self.arms() {

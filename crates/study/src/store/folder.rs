@@ -140,8 +140,11 @@ fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<
             if format > u64::from(STUDY_FORMAT) {
                 return Err(StoreError::Format { folder: folder.to_owned(), found: format });
             }
-            match serde_json::from_value(value) {
-                Ok(study) => return Ok((study, true)),
+            match serde_json::from_value::<Study>(value) {
+                Ok(study) => match study.plan.too_large() {
+                    None => return Ok((study, true)),
+                    Some(problem) => format!("{}: plan.{}: {}", path.display(), problem.field, problem.what),
+                },
                 Err(error) => format!("{}: {error}", path.display()),
             }
         }

@@ -6,6 +6,8 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use host::Difference;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,13 +24,18 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     })
 }
 
-/// The content of a file of at most [`LARGEST`] bytes.
+/// The content of a file of at most [`LARGEST`] bytes. The folder may be somebody else's, who could replace the file: a
+/// link is not followed, and a FIFO does not block.
 pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    if !path.symlink_metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::LOOP) => None,
+        opened => Some(File::from(opened?)),
+    };
+    let is_regular = |file: &File| file.metadata().is_ok_and(|about| about.is_file());
+    let file = opened.filter(is_regular).ok_or_else(|| io::Error::other("it is not a regular file"))?;
     let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {
         return Err(io::Error::other(format!("it is larger than {} MiB", LARGEST >> 20)));
     }
@@ -94,6 +101,7 @@ fn collect(name: String, value: &Value, leaves: &mut BTreeMap<String, String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
     use serde_json::json;
 
     #[test]
@@ -105,6 +113,20 @@ mod tests {
             ["levels[1] was \"b\", is not there", "order.repeats was 4, is 5"]
         );
         assert_eq!(differences(&then, &then), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_link_is_not_followed_and_a_fifo_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let [real, link, fifo] = ["real.json", "link.json", "fifo.json"].map(|name| folder.path().join(name));
+        std::fs::write(&real, "1").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(read::<u32>(&real), Ok(1));
+        for path in [&link, &fifo] {
+            let error = read::<u32>(path).unwrap_err();
+            assert!(error.ends_with("could not be read: it is not a regular file"), "{error}");
+        }
     }
 
     #[test]
