@@ -68,7 +68,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Removes control characters except line ends: messages contain names from files and other programs.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.lines().map(exits::printable).collect::<Vec<_>>().join("\n")
 }
 

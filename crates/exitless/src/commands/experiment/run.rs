@@ -16,7 +16,7 @@ use study::target::Target;
 use super::given::Given;
 use super::runs::{make_runs, open};
 use super::{suite, words};
-use crate::status::Usage;
+use crate::status::{Usage, harmless};
 use crate::{interrupt, status};
 
 /// Arguments of `experiment run`.
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     let summary = summary(&store, &folder, target, conclusion, interrupted);
-    print(&summary, arguments.json)?;
+    print(&summary, arguments.json, &mut std::io::stdout().lock())?;
     Ok(ExitCode::from(match () {
         () if summary.complete && summary.not_undone.is_empty() => 0,
         () if interrupted => status::INTERRUPTED,
@@ -137,10 +137,9 @@ fn summary(
     }
 }
 
-fn print(summary: &Summary, json: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+fn print(summary: &Summary, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
     if json {
-        crate::json::write_pretty(&mut out, summary)?;
+        crate::json::write_pretty(out, summary)?;
         return Ok(());
     }
     let folder = summary.folder.display();
@@ -148,13 +147,48 @@ fn print(summary: &Summary, json: bool) -> anyhow::Result<()> {
         .map(|(number, one)| counted(number as u64, one));
     writeln!(out, "{runs} in {folder}; {failed}")?;
     for reason in by_reason(&summary.failed_for_good) {
-        writeln!(out, "{}: {}", words::failed(&reason), reason.why)?;
+        // It may be the last line of what a step in a guest wrote.
+        writeln!(out, "{}", harmless(&format!("{}: {}", words::failed(&reason), reason.why)))?;
     }
     for what in &summary.not_undone {
+        let what = harmless(what);
         writeln!(out, "Not undone: {what}; run `exitless restore`, then the same command")?;
     }
     if summary.interrupted {
         writeln!(out, "Interrupted; the same command resumes it")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use study::Cell;
+
+    use super::*;
+
+    #[test]
+    fn what_a_guest_or_a_target_said_cannot_speak_to_the_terminal() {
+        let said = "\u{1b}]0;owned\u{7}".to_owned();
+        let cell = Cell { block: 0, arm: BTreeMap::new(), guests: 1, workload: said.clone() };
+        let failed = FailedForGood { position: 0, cell, why: said.clone() };
+        let summary = Summary {
+            folder: PathBuf::from("study-x"),
+            target: "local".to_owned(),
+            complete: false,
+            enough: None,
+            interrupted: false,
+            runs: 0,
+            failed_attempts: 1,
+            failed_for_good: vec![failed],
+            not_undone: vec![said],
+            damaged: Vec::new(),
+        };
+        let mut out = Vec::new();
+        print(&summary, false, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("owned") && text.lines().count() == 3, "{text:?}");
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+    }
 }

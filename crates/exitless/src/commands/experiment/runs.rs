@@ -14,7 +14,7 @@ use study::target::{Event, Patience, Settings, Ssh, Target, coordinate};
 
 use super::{SERVE, lab_target, words};
 use crate::console::StatusLine;
-use crate::status::Usage;
+use crate::status::{Usage, harmless};
 
 /// Creates the folder of a study, or opens one that has a part of it, and reports damage.
 pub(in crate::commands) fn open(
@@ -31,13 +31,14 @@ pub(in crate::commands) fn open(
 /// Lists on standard error the damage that was found in the folder of a study.
 pub(in crate::commands) fn tell_damage(store: &Store) {
     for warning in store.warnings() {
-        eprintln!("exitless: {warning}");
+        eprintln!("exitless: {}", harmless(warning));
     }
 }
 
 /// Lists on standard error what a session could not undo.
 pub(in crate::commands) fn tell_not_undone(conclusion: &Conclusion) {
     for what in &conclusion.not_undone {
+        let what = harmless(what);
         eprintln!("exitless: not undone: {what}; run `exitless restore`, then the same command");
     }
 }
