@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use stats::contrast::interval_of_changes;
 use stats::{Interval, Scale};
 
-use crate::analysis::scale_of;
+use crate::analysis::{Source, scale_of};
 use crate::plan::{Arm, LEAST_FOR_WIDTH};
 use crate::workload::{of_work, work};
 use crate::{Cell, Metric, Plan, Run, Unit};
@@ -47,8 +47,11 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
     narrow.then_some(Enough::Narrow)
 }
 
-/// The figures of a run, by name and unit.
-type Figures = BTreeMap<(String, Unit), f64>;
+/// A figure's source, name and unit: a workload and the host may have figures of one name.
+type Key = (Source, String, Unit);
+
+/// The figures of a run.
+type Figures = BTreeMap<Key, f64>;
 
 /// Tests whether the interval of each figure is narrow enough in every arm of the plan, even if all runs of one failed.
 fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterator<Item = &'a Run>) -> bool {
@@ -58,7 +61,7 @@ fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterat
         plan.arms().into_iter().partition(|arm| plan.is_baseline(arm));
     let of_baseline: Vec<u32> = baseline.iter().flat_map(counts).collect();
     // The figures that occur, by number of guests and workload.
-    let mut seen: BTreeMap<(u32, &str), BTreeSet<&(String, Unit)>> = BTreeMap::new();
+    let mut seen: BTreeMap<(u32, &str), BTreeSet<&Key>> = BTreeMap::new();
     for (cell, figures) in &figures {
         seen.entry((cell.guests, &cell.workload)).or_default().extend(figures.keys());
     }
@@ -72,10 +75,10 @@ fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterat
             let blocks = blocks(plan, arm, figures.iter().filter(|(cell, _)| place(cell)));
             for &metric in metrics {
                 // Without values: those that have no ratio are left out of the pairs.
-                let scale = scale_of(metric.1, []);
+                let scale = scale_of(metric.2, []);
                 let pairs = pairs(&blocks, metric, scale);
                 if !pairs.is_empty() {
-                    compared.insert(metric.0.as_str());
+                    compared.insert(metric.1.as_str());
                 }
                 // A figure that is always 0 in one arm has no relative change, and more blocks would not help.
                 let has_none = pairs.is_empty() && is_enough(blocks.len());
@@ -120,7 +123,7 @@ fn blocks<'a>(
 }
 
 /// The values of the baseline and of the arm, for ratios in blocks in which both are positive.
-fn pairs(blocks: &[[&Figures; 2]], metric: &(String, Unit), scale: Scale) -> Vec<[f64; 2]> {
+fn pairs(blocks: &[[&Figures; 2]], metric: &Key, scale: Scale) -> Vec<[f64; 2]> {
     let both = blocks.iter().filter_map(|[baseline, arm]| Some([*baseline.get(metric)?, *arm.get(metric)?]));
     let counts = |value: f64| value.is_finite() && (scale == Scale::Difference || value > 0.0);
     both.filter(|pair| pair.iter().all(|&value| counts(value))).collect()
@@ -128,15 +131,17 @@ fn pairs(blocks: &[[&Figures; 2]], metric: &(String, Unit), scale: Scale) -> Vec
 
 /// The figures of a run that the rule considers: the named ones, otherwise the throughputs and latencies of guests.
 fn figures(run: &Run, names: &[String]) -> Figures {
-    let wanted = |metric: &Metric, of_guest: bool| match names {
-        [] => of_guest && metric.unit.is_of_speed(metric.better),
+    let wanted = |metric: &Metric, source: Source| match names {
+        [] => source == Source::Workload && metric.unit.is_of_speed(metric.better),
         names => names.contains(&metric.name),
     };
     let guests = run.of_guests();
     let of_work = of_work(run, work(&guests));
-    let host = run.host.iter().chain(&of_work).filter(|metric| wanted(metric, false));
-    let guests = guests.iter().filter(|metric| wanted(metric, true));
-    guests.chain(host).map(|metric| ((metric.name.clone(), metric.unit), metric.value)).collect()
+    let host = run.host.iter().chain(&of_work).map(|metric| (Source::Host, metric));
+    let all = guests.iter().map(|metric| (Source::Workload, metric)).chain(host);
+    all.filter(|(source, metric)| wanted(metric, *source))
+        .map(|(source, metric)| ((source, metric.name.clone(), metric.unit), metric.value))
+        .collect()
 }
 
 #[cfg(test)]

@@ -199,6 +199,20 @@ fn the_intervals_of_percentages_are_in_points_as_in_the_report() {
 }
 
 #[test]
+fn a_figure_of_the_host_does_not_stand_for_that_of_the_workload() {
+    let plan = plan("until = { interval_percent = 2.0, blocks = 40, metrics = [\"said\"] }");
+    let with_host = |spread: f64| {
+        let mut runs = runs(8, spread);
+        for run in &mut runs {
+            run.host.push(Metric { value: 100.0, ..run.guests[0][0].clone() });
+        }
+        runs
+    };
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &with_host(0.05)), None);
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &with_host(0.001)), Some(Enough::Narrow));
+}
+
+#[test]
 fn the_budget_counts_after_the_repeats() {
     let plan = plan("until = { budget = \"1h\" }");
     assert_eq!(enough(&plan, 1, LONG, &[]), None);
