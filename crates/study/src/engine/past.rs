@@ -66,7 +66,9 @@ impl Past {
         if begun.is_some_and(|last| last >= blocks) {
             return None;
         }
-        enough(plan, blocks, Duration::from_secs_f64(spent.max(0.0)), &self.runs)
+        // A result may contain any number.
+        let spent = Duration::try_from_secs_f64(spent.max(0.0)).unwrap_or(Duration::MAX);
+        enough(plan, blocks, spent, &self.runs)
     }
 
     pub(super) fn is_done(&self, cell: &Cell) -> bool {

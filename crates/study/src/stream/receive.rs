@@ -14,6 +14,13 @@ const MOST_FILES: usize = 10_000;
 /// The most bytes of one run; usually the tools' output and the samples are a few megabytes.
 const LARGEST_RUN: u64 = 8 << 30;
 
+/// The most names in the path of a file; a run's files are in its folder and in one for each guest.
+const DEEPEST: usize = 4;
+/// The longest name of a file (`NAME_MAX` of linux/limits.h).
+const LONGEST_NAME: usize = 255;
+/// The longest time that a study may have taken, in seconds: 30 years.
+const LONGEST_STUDY: f64 = 1e9;
+
 /// A completely received item.
 #[derive(Debug)]
 pub enum Received {
@@ -41,6 +48,10 @@ pub fn receive<R: Read>(
     };
     if !asked.lacks(&run.cell, run.position, past) {
         let what = format!("a run that was not asked for, at position {}", run.position);
+        return Err(StreamError::Damaged { offset: begin, what });
+    }
+    if !(0.0..LONGEST_STUDY).contains(&run.spent) {
+        let what = format!("a run at the end of {} s", run.spent);
         return Err(StreamError::Damaged { offset: begin, what });
     }
     let folder = store.unfinished()?;
@@ -92,9 +103,13 @@ fn take_file<R: Read>(reader: &mut Reader<R>, length: u64, path: &Path) -> Resul
     Ok(())
 }
 
-/// The path below the folder; `None` if it would leave the folder.
+/// The path below the folder; `None` if it would leave the folder, or is longer than those of runs are: each file may
+/// bring directories of its own.
 fn inside(folder: &Path, path: &str) -> Option<PathBuf> {
-    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    let is_plain =
+        |part: Component<'_>| matches!(part, Component::Normal(name) if name.len() <= LONGEST_NAME);
+    let mut parts = Path::new(path).components();
+    let plain = parts.by_ref().take(DEEPEST).all(is_plain) && parts.next().is_none();
     // Refuse run.json, which the receiver writes itself.
     (plain && !path.is_empty() && path != "run.json" && !path.contains('\0')).then(|| folder.join(path))
 }

@@ -133,6 +133,15 @@ fn a_run_that_was_not_asked_for_is_refused_before_its_files_are_taken() {
 }
 
 #[test]
+fn a_run_at_an_impossible_time_is_refused() {
+    for spent in [-1.0, 1e30] {
+        let folder = tempfile::tempdir().unwrap();
+        let (taken, end) = take(&stream_of(&[Run { spent, ..run(0) }]), &mut store(folder.path()));
+        assert!(taken == 0 && end.to_string().contains("a run at the end of"), "{end}");
+    }
+}
+
+#[test]
 fn a_stop_rule_without_a_number_of_blocks_asks_for_blocks_after_the_repeats() {
     let text = TEXT.replace("repeats = 2", "repeats = 2\nuntil = { budget = \"1h\" }");
     let plan = Plan::read(&text, "small.toml").unwrap();
@@ -145,7 +154,8 @@ fn a_stop_rule_without_a_number_of_blocks_asks_for_blocks_after_the_repeats() {
 #[test]
 fn a_file_that_leads_out_of_the_folder_is_refused() {
     let folder = Path::new("/r");
-    for path in ["../x", "/etc/passwd", "a/../../x", "", ".", "run.json", "a\0b"] {
+    let long = "n".repeat(256);
+    for path in ["../x", "/etc/passwd", "a/../../x", "", ".", "run.json", "a\0b", "a/b/c/d/e", &long] {
         assert_eq!(inside(folder, path), None, "{path:?}");
     }
     assert_eq!(inside(folder, "guest-0/run.out"), Some(PathBuf::from("/r/guest-0/run.out")));
