@@ -116,16 +116,18 @@ impl Store {
         }
         self.seed = found.study.seed;
         self.study = Some(found.study);
+        let names = found.runs.iter().filter_map(|kept| kept.folder.file_name());
+        let whole: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
         self.runs = found.runs.into_iter().map(|kept| kept.run).collect();
         self.failed = found.failed.into_iter().map(|kept| kept.run).collect();
         self.warnings = found.warnings;
         // Move damaged runs away instead of deleting them; the runs that replace them need their names.
-        self.set_damaged_aside()
+        self.set_damaged_aside(&whole)
     }
 
-    fn set_damaged_aside(&self) -> Result<(), StoreError> {
+    /// Moves all runs away except for the whole ones, which the folders of these names have.
+    fn set_damaged_aside(&self, whole: &[String]) -> Result<(), StoreError> {
         let place = self.place.path.join(RUNS);
-        let whole: Vec<String> = self.runs.iter().map(|run| run.cell.folder_name(run.position)).collect();
         for name in folder::names(&place)? {
             if !whole.contains(&name) {
                 let aside = self.free_name(&format!("{name}{DAMAGED}"));

@@ -208,6 +208,18 @@ fn a_damaged_run_is_left_out_by_byte_and_its_place_is_free_again() {
 }
 
 #[test]
+fn a_whole_run_under_another_name_stays_where_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = began(folder.path());
+    let run = keep(&mut store, 0, None);
+    drop(store);
+    let runs = folder.path().join(RUNS);
+    fs::rename(runs.join(run.cell.folder_name(run.position)), runs.join("renamed")).unwrap();
+    assert_eq!(open(folder.path()).unwrap().runs(), [run]);
+    assert_eq!(StudyFolder::open(folder.path()).unwrap().runs[0].folder, runs.join("renamed"));
+}
+
+#[test]
 fn a_run_that_the_schedule_does_not_have_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = began(folder.path());
