@@ -234,6 +234,7 @@ fn rights(plan: &Plan, host: &Host) -> Vec<Right> {
             || !level.files.is_empty()
             || !level.kernel_settings.is_empty()
             || level.frequency.is_some()
+            || !level.commands.is_empty()
     });
     let names: Vec<&str> = changes.map(|level| level.name.as_str()).collect();
     if !names.is_empty() {
@@ -278,6 +279,14 @@ mod tests {
         // 192 runs of 6 s (5 tests with two passes over 100 MB), and the guests' starts.
         assert_eq!(forecast.seconds_about, 192 * 6 + 960);
         assert!(forecast.seconds_at_most > forecast.seconds_about);
+    }
+
+    #[test]
+    fn commands_of_levels_need_root() {
+        let plan = Shipped::find("side-cores").unwrap().plan().unwrap();
+        let rights = forecast(&plan, &Host::default()).rights;
+        let needs = |right: &Right| right.what == "root" && right.needed_by.starts_with("the levels vhost,");
+        assert!(rights.iter().any(|right| needs(right) && !right.optional), "{rights:?}");
     }
 
     #[test]

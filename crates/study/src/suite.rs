@@ -211,6 +211,12 @@ impl SuiteStudy {
                 add(number, "arm", format!("expected levels of one arm, found levels of {others}"));
             }
             let numbers: BTreeSet<u32> = fitting.iter().flat_map(|arm| plan.counts_of(arm)).collect();
+            if let Some(guests) = figure.guests.filter(|guests| others == 1 && !numbers.contains(guests)) {
+                add(number, "guests", format!("expected one of {numbers:?}, found {guests}"));
+            }
+            for problem in plan.unknown_metrics("metric", std::slice::from_ref(&figure.metric)) {
+                add(number, "metric", problem.what);
+            }
             if self.against.is_some() && figure.guests.is_none() && numbers.len() > 1 {
                 let what =
                     format!("expected one of {numbers:?}, as `against` compares each by itself, found none");

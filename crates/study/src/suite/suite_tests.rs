@@ -19,7 +19,7 @@ target = "lab:intel-apicv+switch-cycles=500"
 [[studies.figures]]
 figure = "an IPI to a running vCPU"
 workload = "ipi-running"
-metric = "latency.p50"
+metric = "cycles.median"
 published = [-47.0]
 "#;
 
@@ -61,7 +61,7 @@ fn a_figure_against_another_study_names_one_of_several_numbers_of_guests() {
     let suite = |guests: &str| {
         let levels = plan.arm_names(&plan.arms()[0]);
         let figure = format!(
-            "[[studies.figures]]\nfigure = \"x\"\nworkload = {:?}\nmetric = \"throughput\"\narm = {levels:?}\n{guests}",
+            "[[studies.figures]]\nfigure = \"x\"\nworkload = {:?}\nmetric = \"cpu.busy\"\narm = {levels:?}\n{guests}",
             plan.workloads[0].name
         );
         let figure = figure.replace("\": \"", "\" = \"");
@@ -80,6 +80,8 @@ fn what_is_wrong_is_named_with_its_field() {
         ("plan = \"ipi-cost-lab\"", "plan = \"ipi\"", "studies[0].plan: expected the name of a shipped plan"),
         ("lab:intel", "intel", "studies[0].target: \"intel-apicv+switch-cycles=500\" is not a target"),
         ("\"ipi-running\"", "\"reads\"", "studies[0].figures[0].workload: expected one of "),
+        ("cycles.median", "cycle.median", "studies[0].figures[0].metric: expected a figure of the workloads"),
+        ("metric =", "guests = 7\nmetric =", "studies[0].figures[0].guests: expected one of {"),
         ("[-47.0]", "[1.0, 2.0, 3.0]", "studies[0].figures[0].published: expected a value, or"),
         (
             "metric =",
