@@ -46,11 +46,7 @@ pub(super) fn parse(netperf: &Netperf, text: &Text<'_>) -> Result<Vec<Metric>, N
 pub(super) fn work(netperf: &Netperf, text: &Text<'_>) -> Result<f64, NotUnderstood> {
     let stream = netperf.test.is_stream();
     let (rate, seconds) = match netperf.output {
-        NetperfOutput::Omni => {
-            let key =
-                if netperf.test == NetperfTest::UdpStream { "REMOTE_RECV_THROUGHPUT" } else { "THROUGHPUT" };
-            (selected(text, key)?, selected(text, "ELAPSED_TIME")?)
-        }
+        NetperfOutput::Omni => (selected(text, rate_key(netperf))?, selected(text, "ELAPSED_TIME")?),
         NetperfOutput::Classic => {
             let table = Table::of(netperf);
             let mut rows = table.rows(text)?;
@@ -64,6 +60,11 @@ pub(super) fn work(netperf: &Netperf, text: &Text<'_>) -> Result<f64, NotUnderst
         }
     };
     Ok(rate * seconds * if stream { MEGABIT / 8.0 / MEBIBYTE } else { 1.0 })
+}
+
+/// omni's key of the rate. Of UDP streams what arrived counts, by its own name.
+fn rate_key(netperf: &Netperf) -> &'static str {
+    if netperf.test == NetperfTest::UdpStream { "REMOTE_RECV_THROUGHPUT" } else { "THROUGHPUT" }
 }
 
 /// The value of a key of omni.
@@ -120,10 +121,8 @@ fn omni(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(),
             return Err(text.not_understood(format!("{sender}={}", size.bytes()), get(sender)?.1));
         }
     }
-    figures.add(name, number("THROUGHPUT")? * factor);
+    figures.add(name, number(rate_key(netperf))? * factor);
     if netperf.test == NetperfTest::UdpStream {
-        // Use the received data: versions differ in which side they report as the throughput.
-        figures.add("throughput", number("REMOTE_RECV_THROUGHPUT")? * MEGABIT);
         figures.add("sent", number("LOCAL_SEND_THROUGHPUT")? * MEGABIT);
     }
     for (name, key) in [
