@@ -208,7 +208,7 @@ impl Engine<'_> {
             self.give_up(
                 slot,
                 format!(
-                    "it was tried {} before the connection was lost",
+                    "it failed {} before this connection; its folders below failed have the reasons",
                     counted(u64::from(before.now), "time")
                 ),
             );
