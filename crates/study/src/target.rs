@@ -64,6 +64,10 @@ impl FromStr for Target {
         }
         let rest = text.strip_prefix("ssh://").ok_or_else(none)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        if !host.starts_with('[') && host.matches(':').count() > 1 {
+            return Err(none());
+        }
         // An IPv6 address must be in brackets, or its last group would look like a port.
         let (destination, port) = match rest.rsplit_once(':') {
             Some((before, port)) if !port.ends_with(']') => {
@@ -173,6 +177,8 @@ mod tests {
             "ssh://-oProxyCommand=x",
             "ssh://a b",
             "ssh://h:99999",
+            "ssh://fe80::1",
+            "ssh://root@fe80::1",
             "ssh://h/x",
         ] {
             let error = text.parse::<Target>().unwrap_err().to_string();
