@@ -42,7 +42,7 @@ fn facts(study: &Study) -> StudyFacts {
     let plan = &study.plan;
     let mut guests = serde_json::to_value(&plan.guests).unwrap_or_default();
     let kind = guests.get("kind").and_then(Value::as_str).unwrap_or_default();
-    let are_vms = matches!(kind, "qemu" | "libvirt" | "xen");
+    let are_vms = matches!(kind, "qemu" | "libvirt" | "xen" | "xen-image");
     if let Some(fields) = guests.as_object_mut() {
         fields.remove("counts");
     }
