@@ -68,8 +68,7 @@ impl Alone {
                     return Ok(held);
                 }
                 if !asked {
-                    asked = true;
-                    end_holder(file, Path::new(PROGRAM));
+                    asked = end_holder(file, Path::new(PROGRAM));
                 }
             }
             if began.elapsed() > PATIENCE || stop.load(Ordering::Relaxed) {
@@ -100,21 +99,26 @@ fn place() -> PathBuf {
 }
 
 /// Sends SIGTERM to the process whose ID is in a held lock, if it runs `program`. The ID may be that of an earlier
-/// holder, if the current one has not written its own yet.
-fn end_holder(lock: File, program: &Path) {
+/// holder, if the current one has not written its own yet. Returns false if it sent nothing: the holder is about to write
+/// its ID.
+fn end_holder(lock: File, program: &Path) -> bool {
     let mut text = String::new();
     let read = lock.take(16).read_to_string(&mut text);
     let is_other = |&id: &u32| id > 1 && id != std::process::id();
-    let Some(number) = read.ok().and_then(|_| text.trim().parse().ok()).filter(is_other) else { return };
-    let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else { return };
+    let Some(number) = read.ok().and_then(|_| text.trim().parse().ok()).filter(is_other) else {
+        return false;
+    };
+    let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else { return false };
     // A pidfd cannot hit another process that gets the same ID after the check.
-    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
     let file = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let runs = file(&PathBuf::from(format!("/proc/{number}/exe")));
-    if runs.is_some() && runs == file(program) {
+    let is_server = runs.is_some() && runs == file(program);
+    if is_server {
         tracing::info!("ending process {number}, which serves the same study for an earlier connection");
         let _ = pidfd_send_signal(&process, Signal::TERM);
     }
+    is_server
 }
 
 #[cfg(test)]
@@ -212,7 +216,8 @@ mod tests {
         let id = sleeper.0.id();
         end_holder(holding(place.path(), &format!("{id}")), Path::new(PROGRAM));
         for text in ["-1", "0", "1", "", "4294967295", "x", &format!("-{id}")] {
-            end_holder(holding(place.path(), text), &PathBuf::from(format!("/proc/{id}/exe")));
+            let asked = end_holder(holding(place.path(), text), &PathBuf::from(format!("/proc/{id}/exe")));
+            assert!(!asked, "{text:?}");
         }
         // A signal that was sent by mistake ends it first.
         thread::sleep(Duration::from_millis(100));
@@ -221,7 +226,9 @@ mod tests {
 
         let sleeper = Sleeper::start();
         let id = sleeper.0.id();
-        end_holder(holding(place.path(), &format!("{id}")), &PathBuf::from(format!("/proc/{id}/exe")));
+        let asked =
+            end_holder(holding(place.path(), &format!("{id}")), &PathBuf::from(format!("/proc/{id}/exe")));
+        assert!(asked);
         assert_eq!(sleeper.signal(), Some(15));
     }
 }
