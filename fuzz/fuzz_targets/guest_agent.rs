@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use guests::{AgentGuest, Guest as _, Transport};
+use guests::{AgentGuest, Guest as _, Patience, Transport};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -21,11 +21,13 @@ impl Transport for Answers {
 
 fuzz_target!(|bytes: &[u8]| {
     let answers: Vec<_> = bytes.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
-    let guest = AgentGuest::with("vm", Box::new(Answers(answers.into_iter())), Duration::ZERO);
+    let ending = AtomicBool::new(true);
+    let patience = Patience { limit: Duration::ZERO, ending: &ending };
+    let guest = AgentGuest::with("vm", Box::new(Answers(answers.into_iter())), patience);
     if let Ok(mut guest) = guest {
         if let Ok(mut armed) = guest.arm("true", Duration::from_millis(1)) {
             if armed.agree(0).is_ok() {
-                let _ = armed.finish(&AtomicBool::new(true));
+                let _ = armed.finish(&ending);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::manager;
 use super::plan::{AgentChannel, LibvirtPlan};
 use super::qga::{AgentGuest, Virsh};
-use super::{Armed, Guest, GuestError, SshGuest};
+use super::{Armed, Guest, GuestError, Patience, SshGuest};
 use crate::Output;
 
 /// The time for a domain to shut down before it is destroyed.
@@ -49,11 +49,16 @@ impl LibvirtGuest {
     ///
     /// # Errors
     /// [`GuestError::Start`] with virsh's message.
-    pub fn start(plan: &LibvirtPlan, index: u32) -> Result<Self, GuestError> {
-        Self::start_by(plan, index, "virsh".into())
+    pub fn start(plan: &LibvirtPlan, index: u32, patience: Patience<'_>) -> Result<Self, GuestError> {
+        Self::start_by(plan, index, "virsh".into(), patience)
     }
 
-    fn start_by(plan: &LibvirtPlan, index: u32, program: PathBuf) -> Result<Self, GuestError> {
+    fn start_by(
+        plan: &LibvirtPlan,
+        index: u32,
+        program: PathBuf,
+        patience: Patience<'_>,
+    ) -> Result<Self, GuestError> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let Some(domain) = plan.domains.get(at) else {
             let why =
@@ -66,7 +71,6 @@ impl LibvirtGuest {
         if !running {
             virsh.ask(&["start", "--domain", domain]).map_err(start)?;
         }
-        let patience = plan.start_limit.duration();
         let channel: Result<Box<dyn Guest>, GuestError> = match plan.channel {
             AgentChannel::GuestAgent => {
                 let way = Virsh {
@@ -105,14 +109,14 @@ impl LibvirtGuest {
 }
 
 /// The address that libvirt's DHCP server has leased to the domain.
-fn leased(virsh: &Tool, domain: &str, patience: Duration) -> Result<String, String> {
+fn leased(virsh: &Tool, domain: &str, patience: Patience<'_>) -> Result<String, String> {
     let begun = Instant::now();
     loop {
         let shown = virsh.ask(&["domifaddr", "--domain", domain])?;
         if let Some(address) = address_in(&shown) {
             return Ok(address.to_string());
         }
-        if begun.elapsed() >= patience {
+        if patience.left(begun).is_zero() {
             return Err("libvirt does not know its address; give guests.addresses".to_owned());
         }
         std::thread::sleep(Duration::from_millis(500));

@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::testing::patience;
 
 /// A mock virsh that knows one domain, keeps its state in a file and logs its calls.
 const FAKE: &str = r#"#!/bin/sh
@@ -29,8 +30,8 @@ fn with_fake(state: &str) -> (tempfile::TempDir, Result<LibvirtGuest, GuestError
     fs::write(&program, FAKE).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(folder.path().join("state"), format!("{state}\n")).unwrap();
-    let plan: LibvirtPlan = toml::from_str("domains = [\"vm1\"]\nstart_limit = \"1s\"").unwrap();
-    let guest = LibvirtGuest::start_by(&plan, 0, program);
+    let plan: LibvirtPlan = toml::from_str("domains = [\"vm1\"]").unwrap();
+    let guest = LibvirtGuest::start_by(&plan, 0, program, patience(Duration::from_secs(1)));
     (folder, guest)
 }
 

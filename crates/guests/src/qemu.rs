@@ -25,7 +25,7 @@ use super::connection::{AgentLine, Connection};
 use super::files::Keeper;
 use super::last_words::LastWords;
 use super::plan::{NetBackend, QemuPlan};
-use super::{Armed, Cut, Guest, GuestError, GuestFiles};
+use super::{Armed, Cut, Guest, GuestError, GuestFiles, Patience};
 use data_plane::DataPlane;
 
 pub use data_plane::DataPlanes;
@@ -121,6 +121,7 @@ impl QemuGuest {
         files: &GuestFiles,
         planes: &DataPlanes,
         folder: &Path,
+        patience: Patience<'_>,
     ) -> Result<Self, GuestError> {
         let name = format!("guest-{index}");
         let start = |why: String| GuestError::Start { name: name.clone(), why };
@@ -154,7 +155,7 @@ impl QemuGuest {
             last_words,
             _data_plane: data_plane,
         };
-        guest.come_up(plan, index, &wiring, &folder).map_err(|why| {
+        guest.come_up(plan, index, &wiring, &folder, patience).map_err(|why| {
             start(format!("{why}{}{}", files.too_large(&guest.last_words), guest.last_words))
         })?;
         Ok(guest)
@@ -166,6 +167,7 @@ impl QemuGuest {
         index: u32,
         wiring: &network::Wiring,
         folder: &Path,
+        patience: Patience<'_>,
     ) -> Result<(), String> {
         let begun = Instant::now();
         if !plan.pin.is_empty() {
@@ -179,9 +181,8 @@ impl QemuGuest {
                 None => why,
             })?;
         }
-        let limit = plan.start_limit.duration();
         loop {
-            let left = limit.saturating_sub(begun.elapsed());
+            let left = patience.left(begun);
             if let Some(hello) = self.connection.wait_hello(left.min(Duration::from_millis(200)))? {
                 self.hello = hello;
                 return Ok(());
@@ -190,7 +191,7 @@ impl QemuGuest {
                 return Err(end(status));
             }
             if left.is_zero() {
-                return Err(format!("its agent did not answer within {} s", limit.as_secs()));
+                return Err(format!("its agent did not answer within {} s", patience.limit.as_secs()));
             }
         }
     }
@@ -341,13 +342,15 @@ impl Drop for QemuGuest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{LONG, patience};
 
     #[test]
     fn a_qemu_that_is_missing_is_not_taken_for_another_fault() {
         for settings in ["", "pin = [0]\n", "net = { backend = \"tap\" }\n"] {
             let plan: QemuPlan = toml::from_str(&format!("program = \"/absent/qemu\"\n{settings}")).unwrap();
             let folder = tempfile::tempdir().unwrap();
-            let started = QemuGuest::start(&plan, 0, &image_files(), &DataPlanes::default(), folder.path());
+            let planes = DataPlanes::default();
+            let started = QemuGuest::start(&plan, 0, &image_files(), &planes, folder.path(), patience(LONG));
             let why = started.err().unwrap().to_string();
             assert!(why.contains("QEMU could not be run (exit status: 127); install"), "{settings}{why}");
         }

@@ -18,7 +18,7 @@ use guest::Ending;
 use serde_json::{Value, json};
 
 use super::waiting::{GRACE, end_rest};
-use super::{Armed, Finished, Guest, GuestError};
+use super::{Armed, Finished, Guest, GuestError, Patience};
 use crate::Output;
 use crate::shell::quoted;
 use clock::{ClockDifference, Reading};
@@ -79,11 +79,15 @@ impl AgentGuest {
     ///
     /// # Errors
     /// [`GuestError::Start`] if it does not answer within `patience`, or does not tell its vCPUs.
-    pub fn with(name: &str, transport: Box<dyn Transport>, patience: Duration) -> Result<Self, GuestError> {
+    pub fn with(
+        name: &str,
+        transport: Box<dyn Transport>,
+        patience: Patience<'_>,
+    ) -> Result<Self, GuestError> {
         let channel = Channel { name: name.to_owned(), transport: Arc::new(Mutex::new(transport)) };
         let begun = Instant::now();
         while let Err(why) = channel.ask("guest-ping", None) {
-            if begun.elapsed() >= patience {
+            if patience.left(begun).is_zero() {
                 let why =
                     format!("its QEMU guest agent does not answer: {why}; install qemu-guest-agent in it");
                 return Err(GuestError::Start { name: name.to_owned(), why });

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::super::release_together;
 use super::*;
-use crate::testing::{LONG, beyond_limits, ends};
+use crate::testing::{LONG, beyond_limits, ends, patience};
 
 /// A mock agent that runs programs on this machine and answers as qemu-ga does. Its programs use the `date` in a folder,
 /// if there is one.
@@ -97,7 +97,7 @@ fn coded(bytes: &[u8]) -> String {
 
 fn guest(folder: &Path, name: &str) -> AgentGuest {
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    AgentGuest::with(name, Box::new(Fake { running: BTreeMap::new(), path }), LONG).unwrap()
+    AgentGuest::with(name, Box::new(Fake { running: BTreeMap::new(), path }), patience(LONG)).unwrap()
 }
 
 #[test]
@@ -243,7 +243,9 @@ fn a_start_time_is_a_number_and_never_run() {
 fn an_agent_that_is_not_there_is_named_with_what_to_do() {
     let (program, connect) = ("/nonexistent/virsh".into(), "qemu:///system".to_owned());
     let nowhere = Box::new(Virsh { program, connect, domain: "vm".to_owned() });
-    let Err(refusal) = AgentGuest::with("vm", nowhere, Duration::ZERO) else { panic!("it answered") };
+    let Err(refusal) = AgentGuest::with("vm", nowhere, patience(Duration::ZERO)) else {
+        panic!("it answered")
+    };
     let refusal = refusal.to_string();
     assert!(refusal.contains("/nonexistent/virsh") && refusal.contains("qemu-guest-agent"), "{refusal}");
 }
@@ -276,7 +278,7 @@ fn qemus_own_agent_is_understood() {
     }
     let outcome = socket.map(|socket| {
         socket.set_read_timeout(Some(LONG)).unwrap();
-        AgentGuest::with("vm", Box::new(Socket(BufReader::new(socket))), Duration::ZERO)
+        AgentGuest::with("vm", Box::new(Socket(BufReader::new(socket))), patience(Duration::ZERO))
             .and_then(|mut guest| guest.run("echo out; echo wrong >&2; exit 4", LONG))
     });
     agent.kill().unwrap();

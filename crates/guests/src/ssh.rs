@@ -14,7 +14,7 @@ use programs::Answer;
 use super::plan::SshAccess;
 use super::reception::Reception;
 use super::waiting::{GRACE, Waiting, end_rest};
-use super::{Armed, Guest, GuestError};
+use super::{Armed, Guest, GuestError, Patience};
 use crate::shell::quoted;
 
 /// The shortest time limit of an attempt to reach a machine: longer than ssh's ConnectTimeout, so that ssh reports the
@@ -56,7 +56,7 @@ impl SshGuest {
         name: &str,
         destination: &str,
         access: &SshAccess,
-        patience: Duration,
+        patience: Patience<'_>,
     ) -> Result<Self, GuestError> {
         Self::connect_by("ssh".into(), name, destination, access, patience)
     }
@@ -66,7 +66,7 @@ impl SshGuest {
         name: &str,
         destination: &str,
         access: &SshAccess,
-        patience: Duration,
+        patience: Patience<'_>,
     ) -> Result<Self, GuestError> {
         let start = |why: String| GuestError::Start { name: name.to_owned(), why };
         let folder = tempfile::Builder::new()
@@ -77,12 +77,12 @@ impl SshGuest {
         let connection = Arc::new(Connection { folder, program, access, destination: to });
         let begun = Instant::now();
         let facts = loop {
-            let left = patience.saturating_sub(begun.elapsed()).max(ATTEMPT);
+            let left = patience.left(begun).max(ATTEMPT);
             let answer = connection.output("nproc; echo \"${SSH_CONNECTION:-}\"", left);
             match answer.map(|answer| answer.text().map_err(|said| (answer.status, said))) {
                 Ok(Ok(facts)) => break facts,
                 // Waiting does not fix a wrong key, but a guest that is still booting refuses or resets connections.
-                Ok(Err((status, said))) if begun.elapsed() >= patience || refused(&said) => {
+                Ok(Err((status, said))) if patience.left(begun).is_zero() || refused(&said) => {
                     return Err(start(format!(
                         "ssh to {destination} failed ({status}): {said}; try `ssh {destination} true`"
                     )));

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::testing::{LONG, beyond_limits, ends};
+use crate::testing::{LONG, beyond_limits, ends, patience};
 
 /// A server on the loopback interface with its own keys. The test has the socket, so that nobody else gets the port, and
 /// starts an sshd for each connection. They are killed when this is dropped.
@@ -85,7 +85,7 @@ impl Server {
     }
 
     fn guest(&self) -> SshGuest {
-        SshGuest::connect("there", "127.0.0.1", &self.access(), LONG).unwrap_or_else(|error| {
+        SshGuest::connect("there", "127.0.0.1", &self.access(), patience(LONG)).unwrap_or_else(|error| {
             panic!("{error}\n{}", fs::read_to_string(self.folder.path().join("log")).unwrap())
         })
     }
@@ -130,7 +130,8 @@ fn a_server_that_is_not_there_is_named_with_what_ssh_said() {
         return;
     }
     let access = SshAccess { port: Some(1), ..SshAccess::default() };
-    let refusal = SshGuest::connect("there", "127.0.0.1", &access, Duration::ZERO).unwrap_err().to_string();
+    let refusal =
+        SshGuest::connect("there", "127.0.0.1", &access, patience(Duration::ZERO)).unwrap_err().to_string();
     assert!(refusal.contains("ssh to 127.0.0.1 failed") && refusal.contains("refused"), "{refusal}");
 }
 
@@ -144,7 +145,8 @@ fn mock(folder: &Path, command: &str, instead: &str) -> Result<SshGuest, GuestEr
     );
     fs::write(&program, text).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    SshGuest::connect_by(program, "there", "10.0.0.9", &SshAccess::default(), Duration::from_secs(1))
+    let limit = Duration::from_secs(1);
+    SshGuest::connect_by(program, "there", "10.0.0.9", &SshAccess::default(), patience(limit))
 }
 
 #[test]

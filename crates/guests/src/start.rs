@@ -1,11 +1,12 @@
 //! Starting or finding one guest of a plan.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use super::plan::GuestPlan;
 use super::{
-    DataPlanes, Guest, GuestError, GuestFiles, HostGuest, LibvirtGuest, QemuGuest, SshGuest, XenGuest,
-    XenImageGuest,
+    DataPlanes, Guest, GuestError, GuestFiles, HostGuest, LibvirtGuest, Patience, QemuGuest, SshGuest,
+    XenGuest, XenImageGuest,
 };
 
 /// The resources of a study's guests.
@@ -19,11 +20,17 @@ pub struct Ground {
     pub planes: DataPlanes,
 }
 
-/// Starts guest `index` of the plan, counted from 0, or finds it, and waits until it answers.
+/// Starts guest `index` of the plan, counted from 0, or finds it, and waits until it answers, or until `ending` is set.
 ///
 /// # Errors
 /// [`GuestError::Start`] with the reason and the next step.
-pub fn start(plan: &GuestPlan, index: u32, ground: &Ground) -> Result<Box<dyn Guest>, GuestError> {
+pub fn start(
+    plan: &GuestPlan,
+    index: u32,
+    ground: &Ground,
+    ending: &AtomicBool,
+) -> Result<Box<dyn Guest>, GuestError> {
+    let patience = Patience { limit: plan.start_limit(), ending };
     let refused = |why: &str| GuestError::Start { name: format!("guest-{index}"), why: why.to_owned() };
     let one_of = |names: &[String]| {
         let name = usize::try_from(index).ok().and_then(|index| names.get(index));
@@ -35,16 +42,18 @@ pub fn start(plan: &GuestPlan, index: u32, ground: &Ground) -> Result<Box<dyn Gu
     };
     Ok(match plan {
         GuestPlan::Qemu(plan) => {
-            Box::new(QemuGuest::start(plan, index, files()?, &ground.planes, &ground.folder)?)
+            Box::new(QemuGuest::start(plan, index, files()?, &ground.planes, &ground.folder, patience)?)
         }
-        GuestPlan::XenImage(plan) => Box::new(XenImageGuest::start(plan, index, files()?, &ground.folder)?),
+        GuestPlan::XenImage(plan) => {
+            Box::new(XenImageGuest::start(plan, index, files()?, &ground.folder, patience)?)
+        }
         GuestPlan::Ssh(plan) => {
             let address = one_of(&plan.addresses)?;
-            Box::new(SshGuest::connect(&address, &address, &plan.ssh, plan.start_limit.duration())?)
+            Box::new(SshGuest::connect(&address, &address, &plan.ssh, patience)?)
         }
         GuestPlan::Host(_) => Box::new(HostGuest::new(index, &ground.folder)?),
         GuestPlan::None(_) => return Err(refused("the plan has no guests")),
-        GuestPlan::Libvirt(plan) => Box::new(LibvirtGuest::start(plan, index)?),
-        GuestPlan::Xen(plan) => Box::new(XenGuest::start(plan, index)?),
+        GuestPlan::Libvirt(plan) => Box::new(LibvirtGuest::start(plan, index, patience)?),
+        GuestPlan::Xen(plan) => Box::new(XenGuest::start(plan, index, patience)?),
     })
 }

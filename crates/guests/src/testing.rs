@@ -1,12 +1,19 @@
 //! Parts that the tests of several channels share.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use crate::GuestError;
+use crate::{GuestError, Patience};
 
 /// A limit that no script here reaches.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// This limit, with a flag that nobody sets.
+pub(crate) fn patience(limit: Duration) -> Patience<'static> {
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+    Patience { limit, ending: &GO_ON }
+}
 
 /// Runs a script that writes its process ID to `pid` and then runs until a limit ends it, and returns the ID. On a busy
 /// machine a short limit may expire before the script has begun; then tries longer ones.

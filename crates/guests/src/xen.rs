@@ -9,7 +9,7 @@ use host::Root;
 
 use super::plan::XenPlan;
 use super::xl::Xl;
-use super::{Armed, Guest, GuestError, SshGuest, pass_through_obstacle};
+use super::{Armed, Guest, GuestError, Patience, SshGuest, pass_through_obstacle};
 use crate::Output;
 
 /// The time for a domain to shut down before it is destroyed.
@@ -29,7 +29,7 @@ impl XenGuest {
     ///
     /// # Errors
     /// [`GuestError::Start`] with the message of xl or ssh.
-    pub fn start(plan: &XenPlan, index: u32) -> Result<Self, GuestError> {
+    pub fn start(plan: &XenPlan, index: u32, patience: Patience<'_>) -> Result<Self, GuestError> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let named = || format!("domain {index}");
         let missing = |field: &str| GuestError::Start {
@@ -41,7 +41,7 @@ impl XenGuest {
         let xl = Xl::default();
         let (domain, created) =
             create(&xl, given).map_err(|why| GuestError::Start { name: given.clone(), why })?;
-        let channel = SshGuest::connect(&domain, address, &plan.ssh, plan.start_limit.duration());
+        let channel = SshGuest::connect(&domain, address, &plan.ssh, patience);
         let channel = channel.inspect_err(|_| {
             if created {
                 // Ignore errors: the first one is reported.

@@ -21,7 +21,7 @@ use super::connection::{AgentLine, Connection};
 use super::last_words::LastWords;
 use super::plan::XenImagePlan;
 use super::xl::Xl;
-use super::{Armed, Cut, Guest, GuestError, GuestFiles, pass_through_obstacle};
+use super::{Armed, Cut, Guest, GuestError, GuestFiles, Patience, pass_through_obstacle};
 
 /// The time for a domain to power off before it is destroyed.
 const POWER_OFF: Duration = Duration::from_secs(30);
@@ -63,10 +63,11 @@ impl XenImageGuest {
         index: u32,
         files: &GuestFiles,
         folder: &Path,
+        patience: Patience<'_>,
     ) -> Result<Self, GuestError> {
         let name = format!("guest-{index}");
         let last_words = LastWords::new(&folder.join(&name), "xl");
-        let started = Self::start_in(plan, index, files, &folder.join(&name), last_words.clone());
+        let started = Self::start_in(plan, index, files, &folder.join(&name), last_words.clone(), patience);
         started.map_err(|why| {
             let why = format!("{why}{}{last_words}", files.too_large(&last_words));
             GuestError::Start { name, why }
@@ -79,6 +80,7 @@ impl XenImageGuest {
         files: &GuestFiles,
         folder: &Path,
         last_words: LastWords,
+        patience: Patience<'_>,
     ) -> Result<Self, String> {
         fs::create_dir_all(folder)
             .map_err(|error| format!("Could not create the folder {}: {error}", folder.display()))?;
@@ -107,11 +109,11 @@ impl XenImageGuest {
             hello: Hello::default(),
         };
         guest.domain.xl.ask(&["unpause", &guest.domain.name])?;
-        guest.hello = guest.greeting(plan.start_limit.duration())?;
+        guest.hello = guest.greeting(patience)?;
         Ok(guest)
     }
 
-    fn greeting(&self, limit: Duration) -> Result<Hello, String> {
+    fn greeting(&self, patience: Patience<'_>) -> Result<Hello, String> {
         let begun = Instant::now();
         loop {
             if let Some(hello) = self.connection.wait_hello(Duration::from_millis(200))? {
@@ -120,8 +122,8 @@ impl XenImageGuest {
             if self.connection.is_gone(Duration::ZERO) {
                 return Err("the domain ended".to_owned());
             }
-            if begun.elapsed() > limit {
-                return Err(format!("its agent did not answer within {} s", limit.as_secs()));
+            if patience.left(begun).is_zero() {
+                return Err(format!("its agent did not answer within {} s", patience.limit.as_secs()));
             }
         }
     }

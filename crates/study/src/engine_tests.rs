@@ -26,6 +26,10 @@ struct World {
     signal_at: Option<u32>,
     /// The numbers of steps that never end by themselves.
     endless: Vec<u32>,
+    /// A signal arrives while guests start.
+    signal_at_start: bool,
+    /// Guests never start by themselves.
+    endless_start: bool,
     /// No guest starts beyond this number.
     most_guests: Option<u32>,
     /// The result of undoing the first arm, and the changes left over when a session begins.
@@ -180,10 +184,20 @@ impl Rig for StandInRig {
         _: &[&Level],
         there: u32,
         more: u32,
+        ending: &AtomicBool,
     ) -> Result<Vec<Box<dyn Guest>>, GuestError> {
         if self.world.most_guests.is_some_and(|most| there + more > most) {
             let (name, why) = ("second".to_owned(), "no memory".to_owned());
             return Err(GuestError::Start { name, why });
+        }
+        if self.world.signal_at_start {
+            self.world.stop.store(true, Ordering::SeqCst);
+        }
+        if self.world.signal_at_start || self.world.endless_start {
+            while !ending.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            return Err(GuestError::Start { name: "first".to_owned(), why: "no answer".to_owned() });
         }
         let guest = |number: u32| -> Box<dyn Guest> {
             self.world.saw("start");
@@ -339,6 +353,18 @@ fn a_signal_ends_the_run_in_progress_and_everything_is_taken_back() {
     assert!(kept.iter().all(|run| run.failure.is_none()) && kept.len() < 16);
     assert_eq!(world.seen("start"), world.seen("stop"));
     assert_eq!(world.seen.lock().unwrap().last().unwrap(), "undo");
+}
+
+#[test]
+fn guests_that_start_are_not_waited_for_after_a_signal_or_the_limit_of_the_run() {
+    let world = World { signal_at_start: true, ..World::default() };
+    let (conclusion, kept, _) = go(&plan(""), Past::default(), world);
+    assert_eq!((conclusion.enough, kept.len()), (None, 0));
+    let world = World { endless_start: true, ..World::default() };
+    let (conclusion, kept, _) = go(&plan("run_limit = \"100ms\"\nattempts = 1"), Past::default(), world);
+    assert_eq!((conclusion.made, conclusion.failed.len()), (0, 16));
+    let why = kept[0].failure.as_ref().unwrap();
+    assert!(why.starts_with("the guests' start was still running at"), "{why}");
 }
 
 #[test]

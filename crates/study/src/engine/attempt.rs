@@ -103,8 +103,8 @@ impl Engine<'_> {
         watch: &Watch<'_>,
     ) -> Result<(), Failure> {
         let levels: Vec<&Level> = self.plan.levels(&runs.arm).collect();
-        self.ensure_guests(runs, slot, attempt, &levels)?;
         watch.cut_if_needed(self.running.guests.iter().filter_map(|guest| guest.cut()));
+        self.ensure_guests(runs, slot, attempt, &levels, watch)?;
         run.guest_facts = self.running.facts.iter().map(|facts| facts.known.clone()).collect();
         self.check_programs(slot.workload)?;
         let steps = scene::steps(self.workloads[slot.workload].as_ref(), &levels, &self.running.guests);
@@ -134,6 +134,7 @@ impl Engine<'_> {
         slot: &Slot,
         attempt: u32,
         levels: &[&Level],
+        watch: &Watch<'_>,
     ) -> Result<(), Failure> {
         let there = u32::try_from(self.running.guests.len()).unwrap_or(u32::MAX);
         let more = slot.cell.guests.saturating_sub(there);
@@ -145,10 +146,11 @@ impl Engine<'_> {
             return Err(hopeless(failures::not_tried(why)));
         }
         self.tell(slot, attempt, Phase::Guests);
-        let started = self.rig.start(&runs.guests, levels, there, more);
+        let started = self.rig.start(&runs.guests, levels, there, more, watch.ending());
         let started = started.map_err(|error| Failure { hopeless: false, ..hopeless(error.to_string()) })?;
         // More guests share the host now, so the running ones must warm up again.
         self.running.warm.clear();
+        watch.cut_if_needed(started.iter().filter_map(|guest| guest.cut()));
         // Register all of them first, so that they are stopped if asking one for its facts fails.
         self.running.guests.extend(started);
         for guest in &mut self.running.guests[self.running.facts.len()..] {

@@ -1,6 +1,7 @@
 //! This machine as the [`Rig`].
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use host::Fingerprint;
@@ -80,11 +81,12 @@ impl Rig for Here<'_> {
         _levels: &[&Level],
         there: u32,
         more: u32,
+        ending: &AtomicBool,
     ) -> Result<Vec<Box<dyn Guest>>, GuestError> {
         let ground = self.ground(plan)?;
         let ground = &ground;
         let started: Vec<_> = thread::scope(|scope| {
-            let start = |index| scope.spawn(move || start(plan, index, ground));
+            let start = |index| scope.spawn(move || start(plan, index, ground, ending));
             let starting: Vec<_> = (there..there + more).map(start).collect();
             let ended = |thread: thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|_| {

@@ -1,6 +1,7 @@
 //! The engine's interfaces to the machine and to the storage.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use host::Fingerprint;
 
@@ -36,7 +37,8 @@ pub trait Rig {
     /// If the folder for its scripts cannot be created.
     fn host(&mut self) -> Result<Box<dyn Guest>, GuestError>;
 
-    /// Starts `more` guests in addition to the `there` running ones, with the settings of the levels.
+    /// Starts `more` guests in addition to the `there` running ones, with the settings of the levels. They are not waited
+    /// for once `ending` is set.
     ///
     /// # Errors
     /// The error of the first one that does not start; then none of the new guests keeps running.
@@ -46,6 +48,7 @@ pub trait Rig {
         levels: &[&Level],
         there: u32,
         more: u32,
+        ending: &AtomicBool,
     ) -> Result<Vec<Box<dyn Guest>>, GuestError>;
 
     /// Starts to sample.

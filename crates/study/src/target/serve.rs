@@ -155,6 +155,7 @@ mod tests {
             _: &[&Level],
             _: u32,
             _: u32,
+            _: &AtomicBool,
         ) -> Result<Vec<Box<dyn Guest>>, GuestError> {
             unreachable!("no study begins")
         }

@@ -93,7 +93,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         let begun = Instant::now();
         let waiting = Waiting::new(format!("Starting guest {} of {}", index + 1, arguments.count));
-        let guest = start(&plan, index, &ground)?;
+        let guest = match start(&plan, index, &ground, stop) {
+            Err(_) if stop.load(Ordering::Relaxed) => bail!(lab::Error::Interrupted),
+            started => started?,
+        };
         drop(waiting);
         guests.push((guest, begun.elapsed()));
     }
