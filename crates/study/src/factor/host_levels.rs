@@ -19,13 +19,15 @@ pub struct HostLevels<A: Actions> {
     actions: A,
     /// Created with the first change: a study that changes nothing needs no rights to write a journal.
     changes: Option<Changes<A>>,
+    /// The modules that were loaded again.
+    loaded: Vec<String>,
 }
 
 impl<A: Actions + Clone> HostLevels<A> {
     /// Prepares changes of the host below `root` (`/`). `command` is the command line to record in the journal.
     #[must_use]
     pub fn new(root: &Path, actions: A, command: Vec<String>) -> Self {
-        Self { root: root.to_owned(), command, actions, changes: None }
+        Self { root: root.to_owned(), command, actions, changes: None, loaded: Vec::new() }
     }
 
     /// Applies the levels of one arm. Each value is read back and compared.
@@ -45,6 +47,10 @@ impl<A: Actions + Clone> HostLevels<A> {
     /// Undoes all changes, the newest first; returns a line for each change that remains.
     pub fn undo(&mut self) -> Vec<String> {
         let Some(changes) = &mut self.changes else { return Vec::new() };
+        for module in self.loaded.drain(..) {
+            // The kernel destroys a VM later than its process. A module that stays in use is told below.
+            let _ = modules::wait_until_free(&self.root, &module);
+        }
         changes.release().into_iter().filter_map(|(entry, outcome)| left(&entry, &outcome)).collect()
     }
 
@@ -140,6 +146,7 @@ impl<A: Actions + Clone> HostLevels<A> {
             wanted.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         parameters.extend(modules::cleared(&self.root, module, wanted, &differing));
         self.make(Change::Load { module: module.to_owned(), parameters })?;
+        self.loaded.push(module.to_owned());
         match modules::differing(&self.root, module, wanted)?.into_iter().next() {
             None => Ok(()),
             Some((name, value)) => Err(ApplyError::NotTaken {

@@ -130,6 +130,21 @@ fn a_parameter_goes_there_and_back() {
 }
 
 #[test]
+fn undoing_waits_until_the_kernel_has_destroyed_the_last_vm() {
+    let (root, _, mut levels) = host();
+    levels.apply(&[&level("module_parameters = { kvm_intel = { enable_apicv = \"N\" } }")]).unwrap();
+    let users = root.path().join("sys/module/kvm_intel/refcnt");
+    fs::write(&users, "1\n").unwrap();
+    let destroyed = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        fs::write(&users, "0\n").unwrap();
+    });
+    assert_eq!(levels.undo(), Vec::<String>::new());
+    destroyed.join().unwrap();
+    assert_eq!(read(&root, PARAMETER), "Y");
+}
+
+#[test]
 fn what_kvm_keeps_cleared_is_given_where_apicv_is_switched_on() {
     let (root, machine, mut levels) = host();
     fs::write(root.path().join(PARAMETER), "N\n").unwrap();
