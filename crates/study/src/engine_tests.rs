@@ -140,6 +140,10 @@ impl Samples for NoSamples {
         2.5
     }
 
+    fn exits_seconds(&self) -> Option<f64> {
+        Some(2.75)
+    }
+
     fn warnings(&self) -> Vec<String> {
         vec!["nothing was sampled".to_owned()]
     }
@@ -271,7 +275,7 @@ fn every_cell_is_run_once_with_its_figures_and_skew() {
         assert_eq!(run.guest_facts[0]["kernel"], "6.12");
         assert_eq!(run.start_skew.is_some(), run.cell.guests == 2);
         assert_eq!(run.warnings, ["nothing was sampled"]);
-        assert_eq!(run.sampled, Some(2.5));
+        assert_eq!((run.sampled, run.exits_counted), (Some(2.5), Some(2.75)));
     }
     assert_eq!(kept.iter().find_map(|run| run.start_skew), Some(0.001));
 }

@@ -96,6 +96,10 @@ pub struct Run {
     /// store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<f64>,
+    /// The seconds for which exits were counted: longer than [`Self::sampled`] by the last reading, which takes long on
+    /// a large or emulated host. `None` if it is the same time, and in results of versions that did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exits_counted: Option<f64>,
     /// The time from the first guest's start to the last one's, in seconds.
     pub start_skew: Option<f64>,
     /// The figures of each guest's workload, in the order of guests.
@@ -125,6 +129,7 @@ impl Run {
             spent: 0.0,
             took: 0.0,
             sampled: None,
+            exits_counted: None,
             start_skew: None,
             guests: Vec::new(),
             host: Vec::new(),
@@ -158,9 +163,10 @@ impl Run {
         combined.collect()
     }
 
-    /// The duration in seconds over which the rates of [`Self::host`] were taken.
-    pub(crate) fn host_seconds(&self) -> f64 {
-        self.sampled.unwrap_or(self.took)
+    /// The duration in seconds over which a rate of [`Self::host`] was taken.
+    pub(crate) fn host_seconds(&self, metric: &str) -> f64 {
+        let of_exits = ["exits.", "accesses.", "kvm."].iter().any(|family| metric.starts_with(family));
+        self.exits_counted.filter(|_| of_exits).or(self.sampled).unwrap_or(self.took)
     }
 }
 

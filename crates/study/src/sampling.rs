@@ -51,6 +51,9 @@ pub trait Samples {
     /// The duration of sampling, in seconds.
     fn seconds(&self) -> f64;
 
+    /// The duration for which exits were counted, in seconds, if it is another one.
+    fn exits_seconds(&self) -> Option<f64>;
+
     /// Missing and lost samples, with the reasons.
     fn warnings(&self) -> Vec<String>;
 

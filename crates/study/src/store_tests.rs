@@ -30,6 +30,7 @@ fn keep(store: &mut Store, index: usize, failure: Option<&str>) -> Run {
         spent: 1.0,
         took: 0.5,
         sampled: None,
+        exits_counted: None,
         start_skew: Some(0.001),
         guests: vec![Vec::new()],
         host: Vec::new(),

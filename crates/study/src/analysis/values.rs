@@ -94,8 +94,8 @@ type Place = (String, u32, usize, u32);
 
 /// The bases of a run's rates.
 #[derive(Clone, Copy)]
-struct Over {
-    seconds: f64,
+struct Over<'a> {
+    run: &'a Run,
     /// The amount of work, in the workload's unit.
     work: Option<f64>,
 }
@@ -145,17 +145,17 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
     }
     let mut found: Vec<Series> = Vec::new();
     let mut places: BTreeMap<(Source, String, String, Unit), usize> = BTreeMap::new();
-    let mut over: BTreeMap<Place, Over> = BTreeMap::new();
+    let mut over: BTreeMap<Place, Over<'_>> = BTreeMap::new();
     let mut in_order: Vec<&Run> = last.into_values().collect();
     let place =
         |run: &Run| workloads.iter().position(|name| *name == run.cell.workload).unwrap_or(usize::MAX);
     in_order.sort_by_key(|run| (place(run), run.position));
-    for run in &in_order {
+    for &run in &in_order {
         let Some(arm) = arms.iter().position(|arm| arm.levels == run.cell.arm) else { continue };
         let guests = run.of_guests();
         let work = work(&guests);
         let place = (run.cell.workload.clone(), run.cell.guests, arm, run.cell.block);
-        over.insert(place, Over { seconds: run.host_seconds(), work: work.map(|(_, amount)| amount) });
+        over.insert(place, Over { run, work: work.map(|(_, amount)| amount) });
         let host = run.host.iter().cloned().chain(of_work(run, work));
         let host = host.map(|metric| (Source::Host, metric));
         for (source, metric) in guests.into_iter().map(|metric| (Source::Workload, metric)).chain(host) {
@@ -192,12 +192,12 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
 }
 
 /// Sets [`Series::over`] if the figure counts events.
-fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
+fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over<'_>>) {
     let is_negative = series.values.values().flat_map(BTreeMap::values).any(|value| *value < 0.0);
-    let of = |over: &Over| match (series.source, series.unit, series.combine) {
+    let of = |over: &Over<'_>| match (series.source, series.unit, series.combine) {
         // A negative number is no number of events.
         _ if is_negative => None,
-        (Source::Host, Unit::PerSecond, _) => Some(over.seconds),
+        (Source::Host, Unit::PerSecond, _) => Some(over.run.host_seconds(&series.metric)),
         (Source::Host, Unit::PerOperation, _) => over.work,
         // A plain number that is not added up over the guests may be no number of events.
         (Source::Workload, Unit::Count, Combine::Sum) => Some(1.0),

@@ -224,6 +224,7 @@ impl Engine<'_> {
         if let Some(samples) = samples {
             run.host = samples.metrics();
             run.sampled = Some(samples.seconds());
+            run.exits_counted = samples.exits_seconds();
             run.warnings.extend(samples.warnings());
             if let Err(error) = samples.write(folder) {
                 run.warnings.push(format!("The samples could not be written: {error}"));

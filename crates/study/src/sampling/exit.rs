@@ -161,7 +161,8 @@ impl Counted {
             warnings.extend(left_out);
         }
         profile.names.extend(names);
-        ExitsSeen { metrics, warnings, profile: Some((isa, profile)), cost_ns }
+        let seconds = Some(elapsed_ns as f64 / 1e9);
+        ExitsSeen { metrics, warnings, profile: Some((isa, profile)), seconds, cost_ns }
     }
 }
 
@@ -180,6 +181,7 @@ fn by_vm(profile: &Profile) -> BTreeMap<u32, BTreeMap<ExitReason, Exits>> {
 fn statistics(before: &[VmStatistics], after: &[VmStatistics], why: &str) -> ExitsSeen {
     let mut warnings = vec![format!("VM exits were not counted by reason: {why}")];
     let mut rates: BTreeMap<String, f64> = BTreeMap::new();
+    let mut seconds: Option<f64> = None;
     for later in after {
         let earlier = before.iter().find(|one| (one.pid, one.start_ticks) == (later.pid, later.start_ticks));
         let Some(change) = earlier.and_then(|earlier| later.since(earlier)) else {
@@ -187,6 +189,8 @@ fn statistics(before: &[VmStatistics], after: &[VmStatistics], why: &str) -> Exi
             warnings.push(format!("KVM's statistics of VM {} are missing: {why}", later.name));
             continue;
         };
+        // Those of the VMs differ by the time of reading one.
+        seconds = Some(change.elapsed.as_secs_f64().max(seconds.unwrap_or(0.0)));
         let plain = change.total.keys().filter(|name| !later.units.contains_key(*name));
         for name in plain {
             *rates.entry(name.clone()).or_default() += change.per_second(name).unwrap_or_default();
@@ -211,7 +215,8 @@ fn statistics(before: &[VmStatistics], after: &[VmStatistics], why: &str) -> Exi
     // Including counters that did not change: in other runs they may.
     let others = rates.iter().filter(|(name, _)| *name != "exits");
     let others = others.map(|(name, &value)| metric(format!("kvm.{name}"), value));
-    ExitsSeen { metrics: total.into_iter().chain(others).collect(), warnings, profile: None, cost_ns: None }
+    let metrics = total.into_iter().chain(others).collect();
+    ExitsSeen { metrics, warnings, profile: None, seconds, cost_ns: None }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ pub(super) struct ExitsSeen {
     pub(super) warnings: Vec<String>,
     /// The profile and its instruction set; `None` if only KVM's statistics were available.
     pub(super) profile: Option<(exits::Isa, Profile)>,
+    /// The seconds of the rates; `None` if they are those of the readings.
+    pub(super) seconds: Option<f64>,
     /// Run time of the programs in the kernel, in nanoseconds.
     pub(super) cost_ns: Option<u64>,
 }

@@ -76,7 +76,7 @@ fn statistics_of_kvm_tell_exits_and_what_could_not_be_counted() {
     assert_eq!(value(&seen.metrics, "exits.total"), 250.0);
     assert_eq!(value(&seen.metrics, "kvm.io_exits"), 1.0);
     assert_eq!(value(&seen.metrics, "kvm.nmi_injections"), 0.0);
-    assert_eq!(seen.metrics.len(), 3);
+    assert_eq!((seen.metrics.len(), seen.seconds), (3, Some(2.0)));
     assert!(seen.warnings[0].contains("no eBPF here"));
     assert!(
         seen.warnings[1].contains("vm3") && seen.warnings[1].contains("run as root"),

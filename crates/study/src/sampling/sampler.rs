@@ -34,6 +34,7 @@ pub struct Sampler {
 pub struct HostSamples {
     metrics: Vec<Metric>,
     seconds: f64,
+    exits_seconds: Option<f64>,
     warnings: Vec<String>,
     table: Vec<u8>,
     profile: Option<(Isa, Profile)>,
@@ -82,6 +83,10 @@ impl Samples for HostSamples {
 
     fn seconds(&self) -> f64 {
         self.seconds
+    }
+
+    fn exits_seconds(&self) -> Option<f64> {
+        self.exits_seconds
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -166,7 +171,7 @@ fn sample(
         Vec::new()
     });
     let seconds = Duration::from_nanos(elapsed_ns).as_secs_f64();
-    HostSamples { metrics, seconds, warnings, table, profile: seen.profile }
+    HostSamples { metrics, seconds, exits_seconds: seen.seconds, warnings, table, profile: seen.profile }
 }
 
 fn elapsed(began_ns: u64, last: &Reading) -> u64 {

@@ -84,6 +84,7 @@ impl Traced {
         }
         profile.names.extend(XenControl::domain_names(&self.root));
         let isa = self.control.isa.unwrap_or(Isa::Vmx);
-        ExitsSeen { metrics: figures, warnings, profile: Some((isa, self.profile)), cost_ns: None }
+        let profile = Some((isa, self.profile));
+        ExitsSeen { metrics: figures, warnings, profile, seconds: None, cost_ns: None }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
             unit: Unit::PerOperation,
             better: Better::Lower,
             combine: Combine::Single,
-            value: metric.value * run.host_seconds() / amount,
+            value: metric.value * run.host_seconds(&metric.name) / amount,
         })
     });
     each.collect()
