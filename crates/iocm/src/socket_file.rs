@@ -5,13 +5,16 @@
 
 use files::{Directory, Missing};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Stat, Uid, chownat, fchmod, fstat};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 /// The owner, group and mode of a socket's file; `None` where nothing is to be set.
@@ -40,8 +43,8 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Creates a listening socket. A socket that an ended program left is replaced; one on which a program listens is
-    /// in use. If the owner or group is to change, only root can connect before that.
+    /// Creates a listening socket. A socket that an ended program left is replaced; any other file is in use. If the
+    /// owner or group is to change, only root can connect before that.
     ///
     /// # Errors
     /// If the directory cannot be opened, or the socket cannot be made or given away.
@@ -155,10 +158,18 @@ impl SocketFile {
         let is_socket = |entry: &OwnedFd| {
             fstat(entry).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket)
         };
-        self.directory
-            .entry(&self.name)
-            .is_ok_and(|entry| is_socket(&entry) && UnixStream::connect(itself(&entry)).is_err())
+        self.directory.entry(&self.name).is_ok_and(|entry| is_socket(&entry) && refuses(&itself(&entry)))
     }
+}
+
+/// Tests whether a connection to this socket is refused. With every other error a program may have the socket: its listen
+/// queue is full, this process may not connect, or the socket is of another type (unix(7)).
+fn refuses(path: &str) -> bool {
+    // connect(2) would wait while the listen queue is full.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let connected = socket.and_then(|socket| connect(&socket, &SocketAddrUnix::new(path)?));
+    connected == Err(Errno::CONNREFUSED)
 }
 
 /// Makes a listening socket whose file has this mode, less the umask, from the beginning: bind(2) takes it from the socket.
@@ -181,6 +192,7 @@ fn itself(descriptor: &OwnedFd) -> String {
 mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt as _, symlink};
+    use std::os::unix::net::UnixDatagram;
 
     const STRANGER: u32 = 65_534;
     const NOTHING: SocketAccess = SocketAccess { user: None, group: None, mode: None, less_umask: false };
@@ -262,6 +274,37 @@ mod tests {
         socket.give(to_stranger(0o600)).unwrap();
         let given = std::fs::metadata(run.join("socket")).unwrap();
         assert_eq!((given.uid(), given.mode() & 0o777), (STRANGER, 0o600));
+    }
+
+    #[test]
+    fn a_socket_to_which_no_connection_can_be_made_now_is_in_use() {
+        let root = tempfile::tempdir().unwrap();
+        let in_use = |name: &str| {
+            let path = root.path().join(name);
+            let before = std::fs::metadata(&path).unwrap().ino();
+            let error = SocketFile::bind(&path, Missing::Refused, NOTHING).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{name}: {error}");
+            assert_eq!(std::fs::metadata(&path).unwrap().ino(), before, "{name}");
+        };
+        let _datagrams = UnixDatagram::bind(root.path().join("datagrams")).unwrap();
+        in_use("datagrams");
+        let path = root.path().join("full");
+        let listener = listener_at(&path, None).unwrap();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let waiting = std::iter::from_fn(|| {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+            connect(&socket, &SocketAddrUnix::new(&path).unwrap()).is_ok().then_some(socket)
+        });
+        let waiting: Vec<OwnedFd> = waiting.take(2 * BACKLOG as usize).collect();
+        assert!(waiting.len() < 2 * BACKLOG as usize, "the queue is full");
+        in_use("full");
+        drop((listener, waiting));
+        assert!(SocketFile::bind(&path, Missing::Refused, NOTHING).is_ok(), "its program has ended");
+        // Root may connect to every socket.
+        if !rustix::process::geteuid().is_root() {
+            let _listener = listener_at(&root.path().join("another's"), Some(0)).unwrap();
+            in_use("another's");
+        }
     }
 
     #[test]
