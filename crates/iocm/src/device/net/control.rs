@@ -36,9 +36,9 @@ impl ControlQueue {
                 }
                 _ => ERROR,
             },
-            // Receive filters, which have no effect because a guest gets all packets of its port, and the
-            // acknowledgement of an announcement.
-            [0 | 3, ..] => OK,
+            // Receive modes and the table of addresses to receive, which have no effect because a guest gets all packets
+            // of its port, and the acknowledgement of an announcement.
+            [0 | 3, ..] | [1, 0, ..] => OK,
             _ => ERROR,
         }
     }

@@ -246,9 +246,16 @@ fn the_control_queue_answers() {
     let handler = Device::handler(&device, 4, 16, VirtioFeatures(MODERN | features::QUEUES));
     let mut queue = ByHand::new(&driver.receive, handler);
     let mut driver = driver.receive;
-    for (command, answer) in
-        [(&[4, 0, 2, 0][..], 0), (&[4, 0, 3, 0], 1), (&[0, 0, 1], 0), (&[9, 9], 1), (&[], 1)]
-    {
+    for (command, answer) in [
+        (&[4, 0, 2, 0][..], 0),
+        (&[4, 0, 3, 0], 1),
+        (&[0, 0, 1], 0),
+        // Linux sends tables of addresses because of VIRTIO_NET_F_CTRL_RX; another address to receive is a feature more.
+        (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0),
+        (&[1, 1, 2, 0, 0, 0, 0, 1], 1),
+        (&[9, 9], 1),
+        (&[], 1),
+    ] {
         driver.write(DATA, command);
         driver.write(DATA + 0x100, &[0xff]);
         driver.add(&[(DATA, command.len() as u32, false), (DATA + 0x100, 1, true)]).unwrap();
