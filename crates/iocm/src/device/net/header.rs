@@ -16,9 +16,11 @@ const NEEDS_CHECKSUM: u8 = 1;
 /// `VIRTIO_NET_HDR_GSO_ECN`.
 const ECN: u8 = 0x80;
 
-/// The smallest segment that a guest may ask for, as Linux's `TCP_MIN_SND_MSS`. With smaller ones a packet would become
-/// thousands.
-const LEAST_TCP_SEGMENT: u16 = 48;
+/// The smallest segment that a guest may ask for, as Linux's `TCP_MIN_GSO_SIZE` (include/net/tcp.h): what 40 bytes of options
+/// leave of the smallest MSS. A packet that would be cut into thousands fills its receiver's queue alone.
+const LEAST_TCP_SEGMENT: u16 = 8;
+/// The data in the smallest packet that every link takes, of 68 bytes (RFC 791, 3.2).
+const LEAST_FRAGMENT: u16 = 48;
 /// The most datagrams of one packet, as Linux's `UDP_MAX_SEGMENTS`.
 const MAX_DATAGRAMS: usize = 128;
 
@@ -166,6 +168,7 @@ impl NetHeader {
             Segmentation::Datagrams => {
                 segment == 0 || (size - headers).div_ceil(usize::from(segment)) > MAX_DATAGRAMS
             }
+            Segmentation::Fragments => segment < LEAST_FRAGMENT,
             _ => segment < LEAST_TCP_SEGMENT,
         };
         if is_small {

@@ -46,7 +46,16 @@ fn what_is_whole_needs_nothing() {
 
 #[test]
 fn work_that_was_agreed_on_goes_on_as_it_came() {
-    let kinds = [(6, 1, 1448, 16), (6, 0x81, 1448, 16), (17, 5, 1200, 6), (17, 3, 1480, 6), (17, 0, 0, 6)];
+    let kinds = [
+        (6, 1, 1448, 16),
+        (6, 0x81, 1448, 16),
+        // For a peer whose MSS is 48, with timestamps; and the smallest.
+        (6, 1, 36, 16),
+        (6, 1, 8, 16),
+        (17, 5, 1200, 6),
+        (17, 3, 1480, 6),
+        (17, 0, 0, 6),
+    ];
     for (protocol, kind, segment, offset) in kinds {
         let packet = packet(protocol, 5000);
         let header = check(bytes(1, kind, segment, 34, offset), &packet, ALL).unwrap();
@@ -79,7 +88,7 @@ fn what_is_not_agreed_on_or_cannot_be_is_refused() {
         // No checksum to complete; a segment size of 0; one that is too small.
         (bytes(0, 1, 1448, 34, 16), &tcp),
         (bytes(1, 1, 0, 34, 16), &tcp),
-        (bytes(1, 1, 47, 34, 16), &tcp),
+        (bytes(1, 1, 7, 34, 16), &tcp),
         // The checksum is not where TCP has it.
         (bytes(1, 1, 1448, 38, 16), &tcp),
         (bytes(1, 1, 1448, 34, 6), &tcp),
@@ -90,6 +99,7 @@ fn what_is_not_agreed_on_or_cannot_be_is_refused() {
     for (bytes, packet) in cuts {
         assert!(matches!(refused(bytes, packet), Malformed::Segmentation(_)), "{bytes:?}");
     }
+    assert!(matches!(refused(bytes(1, 3, 47, 34, 6), &packet(17, 5000)), Malformed::Segmentation(_)));
     assert!(matches!(refused(bytes(1, 5, 0, 34, 6), &packet(17, 9)), Malformed::Segmentation(_)));
     assert!(matches!(refused(bytes(1, 5, 5, 34, 6), &packet(17, 5000)), Malformed::Segmentation(_)));
     assert!(
