@@ -1,7 +1,7 @@
 //! A descriptor chain: its device-readable buffers, then its device-writable ones.
 
 use super::{Descriptor, INDIRECT, NEXT, RingError, WRITE};
-use crate::memory::{GuestMemory, Part};
+use crate::memory::{GuestMemory, Part, lost_pages};
 use std::sync::Arc;
 
 /// The two kinds of buffers of a chain.
@@ -84,6 +84,12 @@ impl Chain {
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
             }
         }
+    }
+
+    /// Tests whether a page of its memory was lost: what was read from there since is not the guest's.
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        lost_pages() > 0 && self.memory.as_ref().is_some_and(|memory| memory.is_cut())
     }
 
     /// The number of bytes of a side.

@@ -375,6 +375,7 @@ fn after_a_lost_page_the_rest_of_a_queue_is_not_looked_at() {
         assert_eq!(serve(&mut sender.transmit, 32).requests, 1);
         assert!(sender.transmit.is_broken() && sender.driver.sent().is_none());
         assert_eq!(serve(&mut sender.transmit, 32).requests, 0);
+        assert_eq!((sender.errors(), receiver.receive()), ((0, 1, 0), vec![]), "nobody gets the empty page");
     }
 }
 

@@ -53,8 +53,14 @@ impl TapQueue {
         }
     }
 
-    /// Writes a packet. `false` if the kernel did not take it, because the interface is down or its queue full.
-    pub fn write(&self, header: &NetHeader, parts: impl Iterator<Item = Part>) -> bool {
+    /// Writes a packet, if `is_whole` says so of what was read of it. `false` if it is not, or the kernel did not take it,
+    /// because the interface is down or its queue full.
+    pub fn write(
+        &self,
+        header: &NetHeader,
+        parts: impl Iterator<Item = Part>,
+        is_whole: impl FnOnce() -> bool,
+    ) -> bool {
         let mut head = header.bytes();
         // The kernel ignores `num_buffers`.
         head[SIZE - 2..].fill(0);
@@ -68,7 +74,7 @@ impl TapQueue {
             count += 1;
         }
         if parts.peek().is_none() {
-            return self.write_pieces(&pieces[..count]);
+            return is_whole() && self.write_pieces(&pieces[..count]);
         }
         // Packets with so many pieces need not be fast.
         let mut whole = Vec::new();
@@ -77,7 +83,7 @@ impl TapQueue {
         }
         parts.for_each(|part| append(&mut whole, part.pointer, part.size as usize));
         let whole = libc::iovec { iov_base: whole.as_mut_ptr().cast(), iov_len: whole.len() };
-        self.write_pieces(&[pieces[0], whole])
+        is_whole() && self.write_pieces(&[pieces[0], whole])
     }
 
     fn write_pieces(&self, pieces: &[libc::iovec]) -> bool {
@@ -193,7 +199,8 @@ impl Tap {
     /// Sends a packet as if the guest had.
     pub(crate) fn inject(&self, frame: &[u8]) -> bool {
         let part = Part { pointer: frame.as_ptr().cast_mut(), guest: 0, size: frame.len() as u32 };
-        self.queues.first().is_some_and(|queue| queue.write(&NetHeader::NOTHING, std::iter::once(part)))
+        let queue = self.queues.first();
+        queue.is_some_and(|queue| queue.write(&NetHeader::NOTHING, std::iter::once(part), || true))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use crate::protocol::VirtioFeatures;
 use crate::ring::RingFeatures;
 use crate::session::{Backend, Session};
-use crate::testing::{ByHand, FrontEnd, NetDriver};
+use crate::testing::{ByHand, DATA, FrontEnd, NEXT, NetDriver};
 use crate::worker::WorkerOptions;
 use rustix::fs::{FileType, Mode};
 use std::io::{Read as _, Write as _};
@@ -318,6 +318,20 @@ fn a_tap_is_looked_at_again_after_a_turn_without_a_budget() {
     assert!(receive.queue.enable_wakeups(), "there is a packet, for which the tap does not call again");
     while receive.serve(32).requests > 0 {}
     assert!(std::iter::from_fn(|| driver.received()).any(|(_, frame, _)| frame.ends_with(b"late")));
+}
+
+#[test]
+fn a_packet_whose_page_is_lost_does_not_leave() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    let device = NetDevice::open(options(&namespace, 1), &Switches::default()).unwrap();
+    let mut driver = NetDriver::new(64, RING);
+    let mut transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(0, VirtioFeatures(MODERN))));
+    // The worker reads the header itself, so the kernel would find an empty page.
+    driver.send([0; 10], &[7; 60]).unwrap();
+    driver.transmit.file.set_len(DATA + NEXT).unwrap();
+    assert_eq!(transmit.serve(32).requests, 1);
+    let counters = transmit.queue.state().counters.read();
+    assert_eq!((counters.requests, counters.dropped, transmit.is_broken()), (0, 1, true));
 }
 
 #[test]

@@ -346,6 +346,14 @@ impl Sender {
         true
     }
 
+    /// Drops all packets that are not delivered yet.
+    #[cold]
+    pub fn discard(&mut self) {
+        for (index, pair) in self.outbox.filled.drain(..) {
+            self.outbox.batches[index][pair].clear();
+        }
+    }
+
     /// Delivers all batches.
     #[inline]
     pub fn flush(&mut self) {
