@@ -315,6 +315,36 @@ fn a_turn_is_charged_for_every_copy_and_segment() {
         assert!(segments >= 3 && work.extra as usize == segments - 1, "{segments} segments: {work:?}");
         simple.send(PLAIN, &frame(mac(1), mac(2), 60));
     }
+    // A large packet to ports of which none takes it is copied, too.
+    simple.receive.queue.set_enabled(false);
+    let (header, mut all) = large(2, 1, 60_000);
+    all[..6].fill(0xff);
+    sender.driver.send(header, &all).unwrap();
+    let work = serve(&mut sender.transmit, 64);
+    assert_eq!((work.requests, work.bytes, work.extra), (1, 0, 3), "{work:?}");
+}
+
+#[test]
+fn of_a_malformed_packet_only_the_head_is_read() {
+    let (mut header, mut tcp) = large(2, 1, 60_000);
+    // Without a checksum to be made.
+    header[0] = 0;
+    for first in [mac(2)[0], 0xff] {
+        tcp[0] = first;
+        let switches = Switches::default();
+        let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+        let [mut sender, mut receiver] =
+            devices.each_ref().map(|device| Guest::new(device, 64, MODERN, SPLIT));
+        let at = DATA + crate::testing::NEXT;
+        let whole = [&header[..], &[0, 0], &tcp].concat();
+        sender.driver.transmit.write(at, &whole);
+        sender.driver.transmit.add(&[(at, whole.len() as u32, false)]).unwrap();
+        // Whoever reads the other pages loses them.
+        sender.driver.transmit.file.set_len(at + 0x1000).unwrap();
+        assert_eq!(serve(&mut sender.transmit, 32).units(), 1);
+        assert_eq!((sender.errors(), sender.transmit.is_broken()), ((1, 0, 0), false));
+        assert_eq!(receiver.receive(), vec![]);
+    }
 }
 
 #[test]

@@ -114,6 +114,16 @@ impl NetHeader {
         flags & NEEDS_CHECKSUM == 0 && kind == 0
     }
 
+    /// The number of packets that one of `size` bytes becomes when it is segmented.
+    #[inline]
+    #[must_use]
+    pub fn segments(&self, size: usize) -> usize {
+        match usize::from(self.segment) {
+            0 => 1,
+            segment => size.saturating_sub(usize::from(self.headers)).div_ceil(segment),
+        }
+    }
+
     fn check_work(
         [flags, kind, _, _, s0, s1, c0, c1, o0, o1]: [u8; LEGACY_SIZE],
         head: &[u8],

@@ -66,6 +66,8 @@ fn work_that_was_agreed_on_goes_on_as_it_came() {
         assert_eq!(again, header);
         let headers = if protocol == 6 { 54 } else { 42 };
         assert_eq!(header.headers, if kind == 0 { 0 } else { headers });
+        let pieces = if kind == 0 { 1 } else { 5000_usize.div_ceil(usize::from(segment)) };
+        assert_eq!(header.segments(packet.len()), pieces);
         assert!(check(bytes(1, kind, segment, 34, offset), &packet, Offloads::default()).is_err());
     }
 }

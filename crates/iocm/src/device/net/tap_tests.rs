@@ -335,6 +335,36 @@ fn a_packet_whose_page_is_lost_does_not_leave() {
 }
 
 #[test]
+fn a_large_packet_that_the_kernel_does_not_take_is_charged_for_its_copy() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    let options = NetOptions { mtu: 0, ..options(&namespace, 1) };
+    let device = NetDevice::open(options, &Switches::default()).unwrap();
+    namespace.ip(&["link", "set", "guest0", "down"]);
+    let mut driver = NetDriver::new(64, RING);
+    let mut transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(0, VirtioFeatures(MODERN))));
+    driver.send([0; 10], &[7; 60_000]).unwrap();
+    let work = transmit.serve(32);
+    assert_eq!((work.requests, work.bytes, work.extra), (1, 0, 3), "{work:?}");
+}
+
+#[test]
+fn a_packet_of_many_small_segments_is_charged_for_them() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    let device = NetDevice::open(options(&namespace, 1), &Switches::default()).unwrap();
+    let mut driver = NetDriver::new(64, RING);
+    let mut transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(0, VirtioFeatures(MODERN))));
+    let ip = [0x45_u8, 0, 0x4e, 0x48, 0, 1, 0, 0, 64, 6, 0, 0, 10, 77, 0, 2, 10, 77, 0, 1];
+    let head = [&[2; 6][..], &GUEST, &[8, 0], &ip, &tcp(5000, 7000, 1, 1, 0x10)].concat();
+    let frame = [&head[..], &[0; 20_000]].concat();
+    for (segment, extra) in [(1448_u16, 0), (8, 20_000 / 8 / 64)] {
+        let [low, high] = segment.to_le_bytes();
+        driver.send([1, 1, 54, 0, low, high, 34, 0, 16, 0], &frame).unwrap();
+        let work = transmit.serve(32);
+        assert_eq!((work.requests, work.bytes, work.extra), (1, 20_054, extra), "{work:?}");
+    }
+}
+
+#[test]
 fn several_queues_are_one_interface() {
     let Some(namespace) = Namespace::new(0) else { return };
     let mut guest = Guest::new(&namespace, MODERN, 2);

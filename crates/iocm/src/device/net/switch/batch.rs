@@ -64,21 +64,14 @@ impl Batch {
         self.end(start, header);
     }
 
-    /// Copies a guest's packet whose first bytes were copied and checked before; these replace what the guest may have
-    /// written there since. [`Self::end`] completes the packet.
+    /// Copies a guest's packet whose head was copied and checked before; that replaces what the guest may have written
+    /// there since. [`Self::end`] completes the packet.
     #[inline]
-    pub(super) fn begin<const FIRST: usize>(
-        &mut self,
-        first: &[u8; FIRST],
-        parts: impl Iterator<Item = Part>,
-    ) -> &mut [u8] {
+    pub(super) fn begin(&mut self, head: &[u8], parts: impl Iterator<Item = Part>) -> &mut [u8] {
         let start = self.bytes.len();
         parts.for_each(|part| self.copy(part));
         let whole = &mut self.bytes[start..];
-        match whole.first_chunk_mut() {
-            Some(whole) => *whole = *first,
-            None => whole.copy_from_slice(&first[..whole.len()]),
-        }
+        whole[..head.len()].copy_from_slice(head);
         whole
     }
 
@@ -118,12 +111,6 @@ impl Batch {
         self.bytes.truncate(start);
     }
 
-    /// Frees memory that its packets do not use, because the limit of what waits counts their bytes.
-    #[cold]
-    pub(super) fn release(&mut self) {
-        self.bytes.shrink_to_fit();
-    }
-
     /// The bytes from `start` on.
     pub(super) fn from(&mut self, start: usize) -> &mut [u8] {
         self.bytes.get_mut(start..).unwrap_or_default()
@@ -134,24 +121,5 @@ impl Batch {
         self.bytes.clear();
         self.packets.clear();
         self.bytes.shrink_to(KEEP);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_packet_that_was_dropped_leaves_no_memory_behind() {
-        let mut batch = Batch::default();
-        batch.add(NetHeader::NOTHING, &[1; 60], &[]);
-        let start = batch.bytes();
-        let large = vec![2_u8; 64 << 10];
-        let part = Part { pointer: large.as_ptr().cast_mut(), guest: 0, size: large.len() as u32 };
-        batch.begin(&[3; 14], [part].into_iter());
-        batch.cut(start);
-        batch.release();
-        assert_eq!((batch.len(), batch.bytes()), (1, 60));
-        assert!(batch.bytes.capacity() < 1024, "{} bytes", batch.bytes.capacity());
     }
 }

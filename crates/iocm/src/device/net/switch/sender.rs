@@ -140,10 +140,19 @@ impl Sender {
         negotiated: Offloads,
         now: u64,
     ) -> Result<Forwarded, Malformed> {
-        let first = chain.array::<ETHERNET>(skip as u32);
-        let index = match self.route_of_run(&first, now) {
+        let mut head = [0; HEAD];
+        // A packet that needs no offload is not parsed.
+        let is_plain = NetHeader::asks_for_nothing([header[0], header[1]]);
+        let count = chain.read(skip, &mut head[..if is_plain { ETHERNET } else { HEAD }]);
+        let head = &head[..count];
+        // Checked before the packet is copied: a malformed one is little work.
+        let header = NetHeader::check(header, head, size, negotiated)?;
+        let parts = chain.pieces(Side::Readable, skip, size as u64);
+        let addresses = head.first_chunk().ok_or(Malformed::Short(size as u64))?;
+        let index = match self.route_of_run(addresses, now) {
             Some(ALL) => {
-                let header = self.hold(chain, skip, size, header, negotiated, &first)?;
+                self.scratch.clear();
+                self.scratch.begin(head, parts);
                 return Ok(self.flood(&header, now));
             }
             Some(index) => index as usize,
@@ -167,26 +176,17 @@ impl Sender {
             Err(dropped) => return Ok(dropped),
         };
         let start = batch.bytes();
-        let whole = batch.begin(&first, chain.pieces(Side::Readable, skip, size as u64));
-        let checked = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated);
-        match checked {
-            Ok(header) if header.checksum.is_none() || backlog.offloads().takes(&header, whole) => {
-                batch.end(start, header);
-            }
-            Ok(header) => {
-                let scratch = &mut self.scratch;
-                scratch.clear();
-                scratch.add(header, whole, &[]);
-                batch.cut(start);
-                let before = batch.len();
-                adapt(backlog, batch, &header, scratch.from(0));
-                self.copies += (batch.len() - before).saturating_sub(1) as u32;
-            }
-            Err(error) => {
-                batch.cut(start);
-                batch.release();
-                return Err(error);
-            }
+        let whole = batch.begin(head, parts);
+        if header.checksum.is_none() || backlog.offloads().takes(&header, whole) {
+            batch.end(start, header);
+        } else {
+            let scratch = &mut self.scratch;
+            scratch.clear();
+            scratch.add(header, whole, &[]);
+            batch.cut(start);
+            let before = batch.len();
+            adapt(backlog, batch, &header, scratch.from(0));
+            self.copies += (batch.len() - before).saturating_sub(1) as u32;
         }
         Ok(Forwarded::Sent)
     }
@@ -207,7 +207,7 @@ impl Sender {
         if !NetHeader::asks_for_nothing(header) {
             return None;
         }
-        let index = match self.route_of_run(&first, now) {
+        let index = match self.route_of_run(first.first_chunk()?, now) {
             Some(index) => index as usize,
             None => return Some(Forwarded::Filtered),
         };
@@ -224,12 +224,11 @@ impl Sender {
 
     /// Does the same as [`Self::route`], with one look-up for a run of packets between two addresses.
     #[inline]
-    fn route_of_run(&mut self, first: &[u8; ETHERNET], now: u64) -> Option<u32> {
-        let addresses = first.first_chunk()?;
+    fn route_of_run(&mut self, addresses: &[u8; 12], now: u64) -> Option<u32> {
         match &self.run {
             Some((of_run, index)) if of_run == addresses => *index,
             _ => {
-                let index = self.route(first, now);
+                let index = self.route(addresses, now);
                 self.run = Some((*addresses, index));
                 index
             }
@@ -238,8 +237,8 @@ impl Sender {
 
     /// The index of the port that a packet goes to; `None` when the packet is dropped.
     #[inline]
-    fn route(&mut self, first: &[u8; ETHERNET], now: u64) -> Option<u32> {
-        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *first;
+    fn route(&mut self, addresses: &[u8; 12], now: u64) -> Option<u32> {
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] = *addresses;
         let (to, from) = ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]);
         // A group address is never a source.
         let is_wrong = s0 & 1 != 0 || self.port.checks_source && self.port.address != Some(from);
@@ -277,21 +276,6 @@ impl Sender {
         }
     }
 
-    /// Copies a packet to the scratch batch.
-    fn hold(
-        &mut self,
-        chain: &Chain,
-        skip: u64,
-        size: usize,
-        header: [u8; LEGACY_SIZE],
-        negotiated: Offloads,
-        first: &[u8; ETHERNET],
-    ) -> Result<NetHeader, Malformed> {
-        self.scratch.clear();
-        let whole = self.scratch.begin(first, chain.pieces(Side::Readable, skip, size as u64));
-        NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated)
-    }
-
     /// Floods the packet in the scratch batch.
     fn flood(&mut self, header: &NetHeader, now: u64) -> Forwarded {
         let (mut verdict, mut copies) = (Forwarded::Filtered, 0);
@@ -321,9 +305,12 @@ impl Sender {
             copies += batch.len() - before + frame.len() / BYTES_A_UNIT as usize;
             verdict = Forwarded::Sent;
         }
-        // The request and its bytes are counted elsewhere.
-        let counted = 1 + self.scratch.bytes() / BYTES_A_UNIT as usize;
-        self.copies += copies.saturating_sub(counted) as u32;
+        let held = self.scratch.bytes() / BYTES_A_UNIT as usize;
+        self.copies += match verdict {
+            // The request and its bytes are counted elsewhere.
+            Forwarded::Sent => copies.saturating_sub(1 + held) as u32,
+            _ => held as u32,
+        };
         verdict
     }
 
