@@ -123,7 +123,7 @@ counters! {
         bytes: Count,
         /// Requests that were answered with an error.
         errors: Count,
-        /// Packets that were dropped because there was no room for them.
+        /// Packets that were dropped because there was no room for them, or the queue that should take them was closed.
         dropped: Count,
         /// Packets that were dropped because they are larger than the other side takes.
         too_large: Count,

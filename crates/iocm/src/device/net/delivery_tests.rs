@@ -81,10 +81,39 @@ fn a_guest_that_takes_nothing_loses_its_own_packets_alone() {
     guests[1].receive.queue.set_enabled(false);
     let before = guests[0].errors();
     guests[0].send(PLAIN, &frame(mac(2), mac(1), 60));
-    assert_eq!(guests[0].errors(), before);
+    assert_eq!(guests[0].errors(), (before.0, before.1 + 1, before.2));
+    guests[0].send(PLAIN, &frame([0xff; 6], mac(1), 60));
+    assert_eq!(guests[0].errors().1, before.1 + 1, "not for it alone");
     guests[1].receive.queue.set_enabled(true);
     guests[1].offer(8, 1600);
     assert_eq!(guests[1].receive().len(), 0);
+}
+
+#[test]
+fn packets_that_wait_for_a_queue_that_stops_are_counted() {
+    let switches = Switches::default();
+    let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+    let [mut sender, receiver] = devices.each_ref().map(|device| Guest::new(device, 64, MODERN, SPLIT));
+    let Guest { driver, mut receive, .. } = receiver;
+    let dropped = |queue: &ByHand| queue.queue.state().counters.read().dropped;
+    // Without buffers, the first packet waits at the worker of the queue and the others before it.
+    for _ in 0..3 {
+        sender.send(PLAIN, &frame(mac(2), mac(1), 60));
+        serve(&mut receive, 32);
+    }
+    receive.queue.set_enabled(false);
+    receive.queue.set_enabled(true);
+    serve(&mut receive, 32);
+    assert_eq!(dropped(&receive), 3);
+    // A queue that is paused and started again, as for a change of memory.
+    for _ in 0..2 {
+        sender.send(PLAIN, &frame(mac(2), mac(1), 60));
+        serve(&mut receive, 32);
+    }
+    drop(receive);
+    let mut receive = ByHand::new(&driver.receive, Box::new(devices[1].receive(0, VirtioFeatures(VERSION))));
+    serve(&mut receive, 32);
+    assert_eq!((dropped(&receive), sender.errors()), (2, (0, 0, 0)));
 }
 
 #[test]

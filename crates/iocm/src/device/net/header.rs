@@ -78,6 +78,9 @@ pub enum Malformed {
         /// The offset of the checksum's field from there.
         offset: u16,
     },
+    /// Its source is a group, or not the address of the device.
+    #[error("a packet is from an address that its guest may not send from")]
+    Source,
     /// It cannot be segmented as it asks.
     #[error("a packet cannot be segmented: {0}")]
     Segmentation(&'static str),

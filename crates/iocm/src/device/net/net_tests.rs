@@ -194,6 +194,7 @@ fn a_guest_cannot_take_anothers_address() {
     guests.iter_mut().for_each(|guest| guest.offer(8, 1600));
     guests[0].send(PLAIN, &frame(mac(2), mac(3), 60));
     assert_eq!(guests[1].receive().len(), 0, "it is not its own");
+    assert_eq!(guests[0].errors(), (1, 0, 0), "and somebody can see that");
     guests[0].send(PLAIN, &frame(mac(2), mac(1), 60));
     assert_eq!(guests[1].receive().len(), 1);
     // A guest whose source is not checked cannot take an assigned address either.
@@ -202,6 +203,7 @@ fn a_guest_cannot_take_anothers_address() {
     assert_eq!((guests[0].receive().len(), guests[1].receive().len()), (1, 0));
     guests[1].send(PLAIN, &frame(mac(3), [3, 0, 0, 0, 0, 1], 60));
     assert_eq!(guests[2].receive().len(), 1, "nobody's address is a group's");
+    assert_eq!(guests[1].errors(), (1, 0, 0));
     let error =
         NetDevice::open(NetOptions { link: first.options.link.clone(), ..second.options.clone() }, &switches);
     assert!(error.unwrap_err().to_string().contains("02:00:00:00:00:02"));

@@ -199,8 +199,7 @@ impl Handler for Receive {
             Source::Nothing | Source::Tap(_) => {}
             Source::Switch(backlog) if enabled => backlog.open(self.offloads),
             Source::Switch(backlog) => {
-                backlog.close();
-                self.batch = None;
+                close(backlog, self.batch.take(), self.next);
             }
         }
     }
@@ -229,7 +228,14 @@ impl Handler for Receive {
 impl Drop for Receive {
     fn drop(&mut self) {
         if let Source::Switch(backlog) = &self.source {
-            backlog.close();
+            close(backlog, self.batch.take(), self.next);
         }
     }
+}
+
+/// Closes the queue of a port. The packets from `next` on were taken from it and are dropped, too.
+fn close(backlog: &PortBacklog, batch: Option<Batch>, next: usize) {
+    backlog.close();
+    let left = batch.map_or(0, |batch| batch.len() - next);
+    backlog.drop_packets(left as u64);
 }

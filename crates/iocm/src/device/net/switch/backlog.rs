@@ -32,7 +32,7 @@ pub struct PortBacklog {
     /// The worker of that virtqueue sleeps and must be woken.
     asleep: AtomicBool,
     wake: OwnedFd,
-    /// Packets that were dropped because the queue was full.
+    /// Packets that were dropped because the queue was full, or closed.
     dropped: AtomicU64,
     /// The offloads of the guest.
     offloads: AtomicU8,
@@ -80,12 +80,12 @@ impl PortBacklog {
         self.open.store(true, Ordering::Release);
     }
 
-    /// Closes it, and drops the packets that wait.
+    /// Closes it, and drops the packets that wait. Whoever opens it again counts them.
     pub fn close(&self) {
         let mut waiting = self.waiting();
         self.open.store(false, Ordering::Release);
         waiting.full.clear();
-        self.packets.store(0, Ordering::Relaxed);
+        self.drop_packets(self.packets.swap(0, Ordering::Relaxed) as u64);
         self.bytes.store(0, Ordering::Relaxed);
     }
 
@@ -123,6 +123,7 @@ impl PortBacklog {
             let mut waiting = self.waiting();
             if !self.is_open() {
                 drop(waiting);
+                self.drop_packets(batch.len() as u64);
                 let mut batch = batch;
                 batch.clear();
                 return batch;
@@ -192,6 +193,7 @@ mod tests {
         let backlog = PortBacklog::new().unwrap();
         backlog.add(batch(3, 60));
         assert!(backlog.take(None).is_none(), "nobody takes them");
+        assert_eq!(backlog.take_dropped(), 3);
         backlog.open(Offloads::default());
         let mut count = [0; 8];
         let mut wakes =
@@ -211,6 +213,7 @@ mod tests {
         assert!(!backlog.has_room(&batch(1, MAX_BYTES)));
         backlog.close();
         assert!(backlog.take(None).is_none());
+        assert_eq!(backlog.take_dropped(), 1);
         assert!(backlog.has_room(&batch(MAX_PACKETS - 1, 0)), "nothing waits any more");
     }
 

@@ -19,9 +19,9 @@ use std::sync::Arc;
 pub enum Forwarded {
     /// It was forwarded to at least one port.
     Sent,
-    /// It was dropped: it may not be forwarded, or there is no port for it.
+    /// It goes nowhere: it is not to be forwarded, or no port is open for it.
     Filtered,
-    /// It was dropped: the receive queue is full.
+    /// It was dropped: the receive queue is full, or closed.
     NoRoom,
 }
 
@@ -63,7 +63,7 @@ impl Outbox {
     #[inline]
     fn place(&mut self, backlog: &PortBacklog, index: usize, pair: usize) -> Result<&mut Batch, Forwarded> {
         if !backlog.is_open() {
-            return Err(Forwarded::Filtered);
+            return Err(Forwarded::NoRoom);
         }
         let batch = &mut self.batches[index][pair];
         if !backlog.has_room(batch) {
@@ -79,6 +79,8 @@ impl Outbox {
 
 /// The index that stands for all ports: the packet is flooded.
 const ALL: u32 = u32::MAX;
+/// The index that stands for an error: the packet is from an address that the guest may not send from.
+const FORGED: u32 = u32::MAX - 1;
 
 impl Sender {
     /// The transmit side of a port, for a queue pair.
@@ -155,6 +157,7 @@ impl Sender {
                 self.scratch.begin(head, parts);
                 return Ok(self.flood(&header, now));
             }
+            Some(FORGED) => return Err(Malformed::Source),
             Some(index) => index as usize,
             None => return Ok(Forwarded::Filtered),
         };
@@ -235,7 +238,7 @@ impl Sender {
         }
     }
 
-    /// The index of the port that a packet goes to; `None` when the packet is dropped.
+    /// The index of the port that a packet goes to, [`ALL`] or [`FORGED`]; `None` when the packet goes nowhere.
     #[inline]
     fn route(&mut self, addresses: &[u8; 12], now: u64) -> Option<u32> {
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] = *addresses;
@@ -243,7 +246,7 @@ impl Sender {
         // A group address is never a source.
         let is_wrong = s0 & 1 != 0 || self.port.checks_source && self.port.address != Some(from);
         if is_wrong {
-            return None;
+            return Some(FORGED);
         }
         if self.learnt.find(from, now).is_none() {
             self.port.switch.table.learn(from, self.port.number, now);
@@ -289,6 +292,10 @@ impl Sender {
             }
             let pair = choose(port, port.open(), offsets, &self.scratch.from(0)[..count], now);
             let backlog = &*port.backlogs[pair];
+            // Nobody is there to hear it, and it is not for that port alone.
+            if !backlog.is_open() {
+                continue;
+            }
             let batch = match self.outbox.place(backlog, index, pair) {
                 Ok(batch) => batch,
                 Err(dropped) => {
