@@ -8,6 +8,7 @@ mod socket;
 
 use crate::worker::{DEFAULT_NAP_NS, Polling, WorkerOptions};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub use control::{ControlConfig, MOUNT, SOCKET, SafetyConfig, Seccomp};
@@ -179,6 +180,14 @@ impl Config {
                 return invalid(format!("two devices wait on {}", device.socket.display()));
             }
             device.check()?;
+        }
+        let backends = self.devices.iter().filter_map(|device| device.backend.as_ref());
+        let mut numbers = backends.filter_map(|backend| backend.tap_fds.as_ref()).flatten();
+        let mut seen = BTreeSet::new();
+        if let Some(number) = numbers.find(|number| !seen.insert(**number)) {
+            return invalid(format!(
+                "tap-fds has {number} twice: each queue pair needs a descriptor of its own"
+            ));
         }
         Ok(())
     }

@@ -128,6 +128,15 @@ impl Daemon {
             );
             return Err(ConfigError::Invalid(what).into());
         }
+        if config.backend.as_ref().is_some_and(|backend| backend.tap_fds.is_some()) {
+            // By now the numbers name other descriptors of the daemon, such as the taps of other VMs.
+            let what = format!(
+                "tap-fds of {} can only be used while the daemon starts: name an interface as tap, or name the \
+                 device in the daemon's file",
+                config.name
+            );
+            return Err(ConfigError::Invalid(what).into());
+        }
         let _adding = Adding::new(self, config).ok_or_else(|| DaemonError::Exists(config.name.clone()))?;
         let mut bound = BoundDevices::nothing(&self.config, &self.switches);
         bound.add(config, &mut Inheritance::default())?;

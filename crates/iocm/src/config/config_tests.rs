@@ -47,6 +47,11 @@ fn what_cannot_be_is_refused_by_name() {
     assert!(refused(&format!("{DISK}serial = \"123456789012345678901\"")).contains("20 bytes"));
     assert!(refused(&format!("{DISK}path = \"/x\"\nnull-size-bytes = 1")).contains("null-size-bytes"));
     assert!(refused(&DISK.replace("block", "tape")).contains("tape"));
+    let tap = |name: &str, numbers: &str| {
+        let device = DISK.replace("\"a\"", &format!("{name:?}")).replace("/run/a", &format!("/run/{name}"));
+        format!("{}backend = {{ tap-fds = {numbers} }}\n", device.replace("block", "net"))
+    };
+    assert!(refused(&(tap("a", "[3]") + &tap("b", "[4, 3]"))).contains("tap-fds has 3 twice"));
 }
 
 #[test]

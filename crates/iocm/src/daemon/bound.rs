@@ -4,8 +4,8 @@ use super::DaemonError;
 use crate::config::{Config, DeviceConfig, DeviceType, SocketsConfig};
 use crate::device::Device;
 use crate::device::block::BlockDevice;
-use crate::device::net::NetDevice;
 use crate::device::net::switch::Switches;
+use crate::device::net::{LinkOptions, NetDevice};
 use crate::endpoint::{BoundEndpoint, Endpoint};
 use crate::inherited::{Inheritance, InheritedSocket};
 use crate::socket_file::SocketAccess;
@@ -30,6 +30,8 @@ impl BoundDevices {
     /// [`DaemonError`]; nothing is left then.
     pub fn open(config: &Config, inheritance: &mut Inheritance) -> Result<Self, DaemonError> {
         let mut bound = Self::empty(config.clone(), Arc::default(), false);
+        // Before any of them opens a tap: that could get the number of a descriptor that was not inherited.
+        config.devices.iter().try_for_each(check_inherited)?;
         for device in &config.devices {
             bound.add(device, inheritance)?;
         }
@@ -85,6 +87,18 @@ impl BoundDevices {
 
     pub(super) fn next(&mut self) -> Option<(DeviceConfig, Box<dyn Device>, BoundEndpoint)> {
         self.devices.pop_front()
+    }
+}
+
+/// Tests whether the descriptors that a device names are those of a tap.
+fn check_inherited(config: &DeviceConfig) -> Result<(), DaemonError> {
+    let net = |source| DaemonError::Net { name: config.name.clone(), source };
+    match config.kind {
+        DeviceType::Block => Ok(()),
+        DeviceType::Net => match config.net()?.link {
+            LinkOptions::Tap(tap) => tap.check_inherited(config.queues).map_err(net),
+            LinkOptions::Nothing | LinkOptions::Switch { .. } => Ok(()),
+        },
     }
 }
 

@@ -77,6 +77,24 @@ fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
     assert!(daemon.endpoints()[0].config.socket.exists());
 }
 
+#[test]
+fn the_descriptors_of_a_tap_are_those_that_the_daemon_inherited() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = |device: &str, more: &str| {
+        let socket = directory.path().join(device);
+        format!("[[device]]\nname = {device:?}\nsocket = {socket:?}\n{more}\n")
+    };
+    let tap = text("net", "type = \"net\"\nbackend = { tap-fds = [99999] }");
+    let config = Config::parse(&(text("disk", "type = \"block\"\npath = \"/nowhere\"") + &tap)).unwrap();
+    // They are looked at before anything is opened.
+    let error = BoundDevices::open(&config, &mut Inheritance::default()).unwrap_err();
+    assert!(matches!(&error, DaemonError::Net { name, .. } if name == "net"), "{error}");
+    let daemon = Daemon::start(&Config::default()).unwrap();
+    let error = daemon.add_device(&config.devices[1]).unwrap_err();
+    assert!(error.to_string().contains("tap-fds"), "{error}");
+    assert_eq!(crate::control::ControlError::from(error).errno, crate::control::Errno::Invalid);
+}
+
 /// A file system with a single file, whose server tells of open(2), and blocks it until the channel closes.
 struct Silent(Arc<Mutex<Receiver<()>>>, Sender<()>);
 

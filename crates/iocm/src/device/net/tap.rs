@@ -28,6 +28,16 @@ pub enum TapOptions {
     Files(Vec<i32>),
 }
 
+impl TapOptions {
+    /// Tests whether its descriptors, if it has some, are those of a tap with this number of queue pairs.
+    pub(crate) fn check_inherited(&self, pairs: u16) -> Result<(), NetError> {
+        match self {
+            Self::Name { .. } => Ok(()),
+            Self::Files(numbers) => interface::given(numbers, pairs).map(drop),
+        }
+    }
+}
+
 /// One queue of a tap.
 #[derive(Debug)]
 pub struct TapQueue {
