@@ -71,11 +71,11 @@ impl<A: Actions> Vhost<A> {
         if self.discovered.is_some_and(|at| at.elapsed() < DISCOVER_EVERY) {
             return Ok(());
         }
-        self.discovered = Some(Instant::now());
-        let before = std::mem::take(&mut self.found);
         let pinning = self.pinning.as_ref();
         let pinned = |thread| pinning.and_then(|pinning| pinning.pinned_to(thread));
-        self.found = find(&self.root, self.only.as_ref(), pinned)?;
+        let found = find(&self.root, self.only.as_ref(), pinned)?;
+        self.discovered = Some(Instant::now());
+        let before = std::mem::replace(&mut self.found, found);
         self.cpus = self.found.shared_cpus(self.only.as_ref());
         let threads = |found: &Found| -> BTreeSet<(u64, ThreadId)> {
             let of = |vm: &ManagedVm| vm.threads().map(|thread| (vm.start_ticks, thread)).collect::<Vec<_>>();

@@ -300,6 +300,28 @@ fn a_thread_that_ends_before_its_vm_leaves_nothing() {
 }
 
 #[test]
+fn a_search_that_fails_forgets_nothing() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    actuator.look().unwrap();
+    let queue = actuator.numbers[&ThreadId { pid: 4000, tid: 4004 }];
+    let wanted = Layout([(Some(3), [queue].into())].into());
+    actuator.act(&[Action::Move { queue, to: Some(3) }], &wanted).unwrap();
+    assert_eq!(cpus_of(root, 4004), "3");
+    let [processes, hidden] = ["proc", "hidden"].map(|name| root.join(name));
+    fs::rename(&processes, &hidden).unwrap();
+    actuator.discovered = None;
+    assert!(actuator.look().is_err());
+    fs::rename(&hidden, &processes).unwrap();
+    // The VM is left alone from now on, because others move a vCPU of it.
+    fs::write(root.join("proc/4000/task/4001/status"), "Cpus_allowed_list:\t1\n").unwrap();
+    actuator.discovered = None;
+    assert!(actuator.look().is_err());
+    assert_eq!(cpus_of(root, 4004), "0-3", "its other threads are given back");
+}
+
+#[test]
 fn a_vm_that_comes_as_another_goes_has_numbers_of_its_own() {
     let host = host(&[vm(4000, "web", false, "0-3"), vm(5000, "db", false, "0-3")]);
     let root = host.path();
