@@ -35,7 +35,8 @@ struct Sum {
 }
 
 impl<W: Write> Recorder<W> {
-    /// A recorder whose phases are at least this many seconds long, except those that end because nothing is seen.
+    /// A recorder whose phases are at least this many seconds long, except the last one and those that end because nothing is
+    /// seen.
     #[must_use]
     pub fn new(to: W, seconds: f64) -> Self {
         Self {
@@ -63,10 +64,7 @@ impl<W: Write> Recorder<W> {
     ///
     /// Those of the writer.
     pub fn take(&mut self, time: f64, seen: Option<&Seen>) -> io::Result<()> {
-        let Some(seen) = seen else {
-            let begun = self.begun.take().filter(|_| self.periods > 0);
-            return begun.map_or(Ok(()), |begun| self.end_phase(self.last - begun));
-        };
+        let Some(seen) = seen else { return self.end() };
         if let Some(to) = self.to.take() {
             self.writer = Some(TraceWriter::begin(to, machine(&seen.view))?);
         }
@@ -88,6 +86,16 @@ impl<W: Write> Recorder<W> {
         }
         self.begun = Some(time);
         self.end_phase(lasted)
+    }
+
+    /// Writes the phase that has begun, before a gap or at the end of the recording.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn end(&mut self) -> io::Result<()> {
+        let begun = self.begun.take().filter(|_| self.periods > 0);
+        begun.map_or(Ok(()), |begun| self.end_phase(self.last - begun))
     }
 
     /// The group of a VM. Groups of VMs of the same name are numbered. A VM keeps its number while it runs; after that
@@ -252,6 +260,18 @@ mod tests {
             let load = phase.loads["web/2"];
             assert!((load.requests - 2e5).abs() < 1.0, "{phase:?}");
         }
+    }
+
+    #[test]
+    fn the_last_phase_is_recorded_however_short() {
+        let mut bytes = Vec::new();
+        let mut recorder = Recorder::new(&mut bytes, 1.0);
+        for period in 0..5 {
+            recorder.take(f64::from(period) / 10.0, Some(&seen(0.2, 0.0))).unwrap();
+        }
+        recorder.end().unwrap();
+        let (trace, _) = Trace::parse(&bytes).unwrap();
+        assert_eq!(trace.phases.iter().map(|phase| phase.seconds).collect::<Vec<_>>(), [0.4]);
     }
 
     #[test]

@@ -106,8 +106,11 @@ impl State {
         }
         if let Some(decided) = &step.said {
             if decided.trouble.is_some() {
-                (self.figures, self.trouble) = (None, decided.trouble.clone());
+                (self.figures, self.exits_missing, self.trouble) = (None, None, decided.trouble.clone());
                 self.vms.clear();
+                self.queues.clear();
+                self.loads.clear();
+                self.notes.clear();
             }
             self.decisions.push_back(decided.clone());
             if self.decisions.len() > DECISIONS {
@@ -205,6 +208,23 @@ mod tests {
         let mut state = State::new(Path::new("/"), "vhost".to_owned(), true, 0.1);
         state.take(0.0, &Step { seen: Some(seen), ..Step::default() }, |queue| format!("{queue}"));
         assert_eq!(state.loads.into_values().map(|load| load.to_string()).collect::<Vec<_>>(), ["0"]);
+    }
+
+    #[test]
+    fn in_trouble_nothing_that_was_seen_before_is_shown() {
+        let worker = WorkerView { number: 0, core: Some(3), useful: 0.0 };
+        let view = View { workers: vec![worker], ..View::default() };
+        let seen = Seen { view, notes: vec!["left alone".to_owned()], ..Seen::default() };
+        let layout = Layout::of(&seen.view);
+        let mut state = State::new(Path::new("/"), "vhost".to_owned(), true, 0.1);
+        let before = state.clone();
+        state.take(0.0, &Step { seen: Some(seen), layout, said: None }, |queue| format!("{queue}"));
+        assert!(!state.queues.is_empty() && !state.loads.is_empty());
+        let decided = Decided { trouble: Some("gone".to_owned()), ..Decided::default() };
+        let step = Step { said: Some(decided), ..Step::default() };
+        state.take(0.0, &step, |queue| format!("{queue}"));
+        let (decisions, trouble) = (state.decisions.clone(), Some("gone".to_owned()));
+        assert_eq!(state, State { decisions, trouble, ..before });
     }
 
     #[test]

@@ -165,8 +165,10 @@ impl<'a, A: Actuator> Session<'a, A> {
             let _ = State::remove(&self.arguments.state);
         }
         let printed = self.printer.end();
+        let recorded = self.recorder.as_mut().map_or(Ok(()), Recorder::end);
         let status = outcome?;
         printed?;
+        recorded.context("Could not write the trace")?;
         Ok(status)
     }
 
