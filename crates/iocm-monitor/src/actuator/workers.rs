@@ -36,6 +36,8 @@ pub struct Workers {
     before: Option<(Instant, Json)>,
     /// The numbers of the present queues. A queue that comes back under the same name gets a new number.
     numbers: BTreeMap<String, u32>,
+    /// Their names: there may be 10,000, and all are named in each period.
+    names: BTreeMap<u32, String>,
     next_number: u32,
     /// The workers by core.
     at: BTreeMap<WorkerCore, Vec<String>>,
@@ -67,6 +69,7 @@ impl Workers {
             patience: PATIENCE,
             before: None,
             numbers: BTreeMap::new(),
+            names: BTreeMap::new(),
             next_number: 0,
             at: BTreeMap::new(),
             polled: BTreeMap::new(),
@@ -184,6 +187,7 @@ impl Actuator for Workers {
         self.discover(pids);
         // Queues come and go; a restarted daemon has new ones.
         self.numbers.retain(|name, _| now["queues"].get(name).is_some());
+        self.names.retain(|_, name| now["queues"].get(name.as_str()).is_some());
         let nodes = nodes(&self.root);
         let threads: Vec<ThreadId> = self.front_ends.values().flatten().copied().collect();
         let used = self.meter.read(&self.root, threads, seconds);
@@ -234,6 +238,7 @@ impl Actuator for Workers {
                     let number = self.next_number;
                     self.next_number = number.wrapping_add(1);
                     self.numbers.insert(name.clone(), number);
+                    self.names.insert(number, name.clone());
                     number
                 }
             };
@@ -374,8 +379,7 @@ impl Actuator for Workers {
     }
 
     fn name_of(&self, queue: u32) -> String {
-        let named = self.numbers.iter().find(|(_, number)| **number == queue);
-        named.map_or_else(|| format!("queue {queue}"), |(name, _)| name.clone())
+        self.names.get(&queue).cloned().unwrap_or_else(|| format!("queue {queue}"))
     }
 }
 

@@ -81,6 +81,7 @@ fn queues_that_are_gone_are_forgotten_and_their_numbers_are_not_given_again() {
     }
     assert_eq!(workers.numbers.len(), 2);
     let kept = workers.numbers["vq.kept"];
+    assert_eq!((workers.names.len(), workers.name_of(kept)), (2, "vq.kept".to_owned()));
     assert_eq!(numbers.iter().filter(|number| **number == kept).count(), 5);
     assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>().len(), 6);
 }
