@@ -167,8 +167,13 @@ impl Config {
         if self.workers.count == 0 {
             return invalid("count = 0: there must be an I/O worker at least".to_owned());
         }
+        longest_nap(self.workers.longest_nap_us)?;
         for list in &self.workers.cpus {
             cpu_list(list)?;
+        }
+        let (lists, count) = (self.workers.cpus.len(), self.workers.count);
+        if self.workers.arrangement == Arrangement::Shared && lists > count as usize {
+            return invalid(format!("cpus has {lists} lists, one for each I/O worker, and count = {count}"));
         }
         self.sockets.check("[sockets]")?;
         for (index, device) in self.devices.iter().enumerate() {
@@ -216,6 +221,17 @@ impl WorkersConfig {
     pub fn worker(&self, number: usize) -> Result<WorkerOptions, ConfigError> {
         let cpus = self.cpus.get(number).map(|list| cpu_list(list)).transpose()?.unwrap_or_default();
         Ok(WorkerOptions { cpus, polling: self.polling(), ..WorkerOptions::default() })
+    }
+}
+
+/// Checks a longest nap, microseconds.
+///
+/// # Errors
+/// [`ConfigError::Invalid`].
+pub(crate) fn longest_nap(us: u64) -> Result<u64, ConfigError> {
+    match us {
+        1..=1_000_000 => Ok(us),
+        _ => Err(ConfigError::Invalid(format!("the longest nap is {us} us, expected 1 to 1000000"))),
     }
 }
 

@@ -37,6 +37,10 @@ fn everything_can_be_said() {
 #[test]
 fn what_cannot_be_is_refused_by_name() {
     assert!(refused("[workers]\ncount = 0").contains("count = 0"));
+    for nap in ["0", "1000001", "9000000000000000000"] {
+        assert!(refused(&format!("[workers]\nlongest-nap-us = {nap}")).contains(&format!("{nap} us")));
+    }
+    assert!(refused("[workers]\ncpus = [\"2\", \"3\"]").contains("count = 1"));
     assert!(refused("[workers]\ncpus = [\"3-1\"]").contains("`3-1`"));
     assert!(refused("[workers]\ncpus = [\"99999\"]").contains("`99999`"));
     assert!(refused("[workers]\nspeed = 1").contains("line 2"), "{}", refused("[workers]\nspeed = 1"));

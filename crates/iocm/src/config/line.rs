@@ -1,6 +1,6 @@
 //! Workers and devices in one line, for adding them to a running daemon.
 
-use super::{DeviceConfig, PollingConfig, WorkersConfig, cpu_list};
+use super::{ConfigError, DeviceConfig, PollingConfig, WorkersConfig, cpu_list, longest_nap};
 use crate::worker::WorkerOptions;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -36,12 +36,13 @@ impl WorkerConfig {
     /// The options of the worker; those that the line leaves out come from `usual`.
     ///
     /// # Errors
-    /// [`BadLine`] when its CPUs are not a list.
+    /// [`BadLine`] when its CPUs are not a list, or its longest nap cannot be.
     pub fn options(&self, usual: &WorkersConfig) -> Result<WorkerOptions, BadLine> {
         let cpus = self.cpus.as_deref().map(cpu_list).transpose();
-        let nap = self.longest_nap_us.unwrap_or(usual.longest_nap_us);
+        let bad = |error: ConfigError| BadLine(error.to_string());
+        let nap = longest_nap(self.longest_nap_us.unwrap_or(usual.longest_nap_us)).map_err(bad)?;
         Ok(WorkerOptions {
-            cpus: cpus.map_err(|error| BadLine(error.to_string()))?.unwrap_or_default(),
+            cpus: cpus.map_err(bad)?.unwrap_or_default(),
             polling: self.polling.unwrap_or(usual.polling).polling(nap),
             ..WorkerOptions::default()
         })
@@ -113,5 +114,7 @@ mod tests {
         assert!(why("").contains("name"));
         assert!(why("{").contains("table") || !why("{").is_empty());
         assert!(WorkerConfig::parse("{ cpus = \"x\" }").unwrap_err().to_string().contains("`x`"));
+        let nap = WorkerConfig::parse("{ longest-nap-us = 1000001 }").unwrap_err().to_string();
+        assert!(nap.contains("1000001 us"), "{nap}");
     }
 }

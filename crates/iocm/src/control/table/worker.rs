@@ -1,7 +1,7 @@
 //! Attributes of a worker.
 
 use super::{Attribute, Reader, attribute, number, unit, written};
-use crate::config::{PollingConfig, cpu_list, show_cpu_list};
+use crate::config::{PollingConfig, cpu_list, longest_nap, show_cpu_list};
 use crate::control::attribute::Value;
 use crate::control::error::ControlError;
 use crate::control::facts::{Operation, WorkerFacts};
@@ -111,11 +111,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
                 }),
             ),
             |object, text| {
-                let longest = number(text, "microseconds")?;
-                match longest {
-                    1..=1_000_000 => Ok(Operation::LongestNap(of(object)?, longest)),
-                    _ => Err(ControlError::invalid("A nap takes 1 to 1000000 microseconds")),
-                }
+                Ok(Operation::LongestNap(of(object)?, longest_nap(number(text, "microseconds")?)?))
             },
         ),
     ];
