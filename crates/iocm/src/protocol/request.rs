@@ -146,8 +146,11 @@ impl Request {
         let mut files = files.into_iter();
         let mut reader = PayloadReader(payload);
         let parsed = Self::of(code, &mut reader, &mut files)?.ok_or_else(|| {
-            // The payload is too short, or a file descriptor is missing.
-            if reader.0.is_empty() && !payload.is_empty() { wrong_files.clone() } else { wrong_size.clone() }
+            // The payload is too short, or a file descriptor is missing: that of SET_LOG_FD and SET_BACKEND_REQ_FD, which
+            // have no payload, or one after the payload.
+            let has_payload = !matches!(code, 7 | 21);
+            let is_short = has_payload && (payload.is_empty() || !reader.0.is_empty());
+            if is_short { wrong_size.clone() } else { wrong_files.clone() }
         })?;
         // Front-ends may pad the last structure of a message as C does.
         if reader.0.len() > 4 {
@@ -256,5 +259,20 @@ impl Request {
         let bytes = reader.0.get(..size as usize)?.to_vec();
         reader.0 = &reader.0[size as usize..];
         Some(if writes { Self::SetConfig { offset, flags, bytes } } else { Self::GetConfig { offset, size } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_is_no_wrong_payload() {
+        for (code, payload) in [(12, &[0_u8; 8][..]), (7, &[]), (21, &[])] {
+            let error = Request::parse(code, payload, Vec::new()).unwrap_err();
+            assert_eq!(error, RequestError::Files { code, files: 0 });
+        }
+        let error = Request::parse(12, &[], Vec::new()).unwrap_err();
+        assert_eq!(error, RequestError::Size { code: 12, size: 0 });
     }
 }

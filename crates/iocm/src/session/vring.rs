@@ -88,7 +88,6 @@ impl Session {
         let mut queue = Queue::new(made, notifiers, handler, Arc::clone(&backend.state));
         device.enable(index as u16, enabled);
         queue.set_enabled(enabled);
-        queue.polled = backend.polled.load(Ordering::Relaxed);
         let memory = self.inflight.as_ref();
         match memory.map(|memory| memory.queue(index as u16, size, features.packed)) {
             Some(Some(inflight)) => queue.track_inflight(inflight).map_err(wrong)?,
@@ -100,13 +99,15 @@ impl Session {
             }),
             None => {}
         }
+        let queue_key = queue.key;
+        // Held until the queue is served, so that whoever closes the device meanwhile finds it. Whoever sets the weight or
+        // the polling stores it before it looks for the queue, so it is seen here or told to the queue.
+        let mut key = backend.key.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.polled = backend.polled.load(Ordering::Relaxed);
         let weight = backend.weight.load(Ordering::Relaxed);
         if weight > 0 {
             queue.weight = weight;
         }
-        let queue_key = queue.key;
-        // Held until the queue is served, so that whoever closes the device meanwhile finds it.
-        let mut key = backend.key.lock().unwrap_or_else(PoisonError::into_inner);
         if self.backend.over.load(Ordering::SeqCst) {
             return Err(RequestError::Invalid(format!("queue {index}: the device is being removed")));
         }

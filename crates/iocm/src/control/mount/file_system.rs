@@ -8,6 +8,7 @@ use crate::control::request::LONGEST_LINE;
 use crate::control::tree::Node;
 use crate::control::tree::{self, NodeKind};
 use crate::daemon::Daemon;
+use crate::log_limit::LogLimit;
 use fuser::{
     FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
     ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, WriteFlags,
@@ -26,6 +27,8 @@ pub(super) struct Tree {
     made: SystemTime,
     next: AtomicU64,
     open: Mutex<HashMap<u64, Open>>,
+    /// The limit of log lines that writers can cause.
+    log: Arc<LogLimit>,
 }
 
 /// The content of an open file or directory, kept so that several reads see a single state.
@@ -46,8 +49,8 @@ fn told(error: &ControlError) -> fuser::Errno {
 impl Tree {
     pub(super) fn new(daemon: Weak<Daemon>, access: Access) -> Self {
         let group = access.owner_group();
-        let (next, open) = (AtomicU64::new(1), Mutex::default());
-        Self { daemon, access, group, made: SystemTime::now(), next, open }
+        let (next, open, log) = (AtomicU64::new(1), Mutex::default(), Arc::default());
+        Self { daemon, access, group, made: SystemTime::now(), next, open, log }
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
@@ -227,6 +230,7 @@ impl Filesystem for Tree {
             return reply.error(fuser::Errno::E2BIG);
         }
         let (outcome, text) = (self.node(number), String::from_utf8(data.to_vec()));
+        let log = Arc::clone(&self.log);
         let act = move || {
             let done = outcome.and_then(|(daemon, node)| {
                 let text = text.map_err(|_| ControlError::invalid("The value is not UTF-8 text"))?;
@@ -236,7 +240,7 @@ impl Filesystem for Tree {
                 Ok(_) => reply.written(size as u32),
                 Err(error) => {
                     // The writer only sees the error number.
-                    tracing::warn!("The control tree refuses what was written: {error}");
+                    log.warn(|| format!("The control tree refuses what was written: {error}"));
                     reply.error(told(&error));
                 }
             }
@@ -244,7 +248,7 @@ impl Filesystem for Tree {
         // A write may wait for a disk, while others must be answered: use a thread. If there is none, dropping the
         // reply answers EIO.
         if let Err(error) = crate::fatal::spawn("control-write", act) {
-            tracing::warn!("No thread for a change: {error}");
+            self.log.warn(|| format!("No thread for a change: {error}"));
         }
     }
 
