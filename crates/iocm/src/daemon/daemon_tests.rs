@@ -45,6 +45,18 @@ fn devices_are_given_to_workers_as_they_are_to_be() {
     }
 }
 
+/// Tests whether close(2) was called on the other end of a connection over IPv4, by the kernel's table (proc_pid_net(5)).
+fn is_being_closed(peer: &std::net::TcpStream) -> bool {
+    /// `TCP_FIN_WAIT1` of Linux's include/net/tcp_states.h.
+    const FIN_WAIT1: &str = "04";
+    let local = format!(":{:04X}", peer.peer_addr().unwrap().port());
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    table.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(1).is_some_and(|address| address.ends_with(&local)) && fields.get(3) == Some(&FIN_WAIT1)
+    })
+}
+
 #[test]
 fn devices_whose_threads_do_not_end_are_waited_for_together() {
     let directory = tempfile::tempdir().unwrap();
@@ -57,12 +69,17 @@ fn devices_whose_threads_do_not_end_are_waited_for_together() {
         (front, peer)
     };
     let held: Vec<_> = daemon.endpoints().into_iter().map(hold).collect();
-    std::thread::sleep(Duration::from_millis(100));
+    let end = Instant::now() + Duration::from_secs(20);
+    while !held.iter().all(|(_, peer)| is_being_closed(peer)) {
+        assert!(Instant::now() < end, "the daemon keeps what is no eventfd");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let began = Instant::now();
     drop(daemon);
     let took = began.elapsed();
     assert_eq!(held.len(), 3);
-    assert!((Duration::from_secs(1)..Duration::from_secs(4)).contains(&took), "{took:?}");
+    // One after the other they would take three times the two seconds that a device is waited for.
+    assert!((Duration::from_secs(1)..Duration::from_secs(6)).contains(&took), "{took:?}");
 }
 
 #[test]

@@ -133,9 +133,8 @@ fn a_hostile_peer_harms_nobody() {
         let _ = stream.read_to_string(&mut all);
         all
     };
-    assert!(
-        ask(&vec![b'x'; 2 * LONGEST_LINE]).is_empty() || ask(&vec![b'x'; LONGEST_LINE + 5]).contains("E2BIG")
-    );
+    ask(&vec![b'x'; 2 * LONGEST_LINE]);
+    assert!(ask(&vec![b'x'; LONGEST_LINE + 5]).contains("E2BIG"));
     let deep = vec![b'['; LONGEST_LINE - 1];
     assert!(ask(&[&deep[..], b"\n"].concat()).contains("EINVAL"));
     assert_eq!(ask(b"\n \n"), "");

@@ -285,12 +285,17 @@ fn an_idle_tap_costs_nothing_and_wakes() {
     let socket = namespace.within(|| UdpSocket::bind("10.77.0.1:0").unwrap());
     socket.send_to(b"first", "10.77.0.2:9").unwrap();
     guest.received(17);
-    // The kernel sends a few packets by itself at first.
-    std::thread::sleep(Duration::from_millis(300));
-    let sweeps = || guest._pool.workers()[0].counters().read().sweeps;
-    let before = sweeps();
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(sweeps() - before < 40, "{} sweeps", sweeps() - before);
+    let worker = Arc::clone(&guest._pool.workers()[0]);
+    let in_a_while = || {
+        let before = worker.counters().read().sweeps;
+        std::thread::sleep(Duration::from_millis(300));
+        worker.counters().read().sweeps - before
+    };
+    // The kernel sends a few packets by itself at first, and on a busy machine the worker polls for some time.
+    let end = Instant::now() + Duration::from_secs(20);
+    while in_a_while() >= 40 {
+        assert!(Instant::now() < end, "the worker polls on");
+    }
     socket.send_to(b"second", "10.77.0.2:9").unwrap();
     assert_eq!(guest.received(17).1[42..], *b"second");
 }
