@@ -142,16 +142,17 @@ fn read(file: &Path, guest_symbols: Option<&Path>) -> anyhow::Result<Hot> {
 
 fn selection(arguments: &Arguments, recording: &Recording) -> Result<Selection, Usage> {
     let mut vms = BTreeSet::new();
-    for wanted in arguments.watch.wanted() {
-        let before = vms.len();
+    // Without a file only the requested VMs were sampled, which `--vm` names by more than a file knows.
+    let wanted = if arguments.file.is_some() { arguments.watch.wanted() } else { &[] };
+    for wanted in wanted {
         let number = wanted.parse().ok();
         let there = recording.measured.keys().filter_map(|key| key.0);
-        vms.extend(there.filter(|vm| Some(*vm) == number || recording.names.get(vm) == Some(wanted)));
-        // Without a file, the names have already been checked, and a VM may have had no exits.
-        if vms.len() == before && arguments.file.is_some() {
+        let is_it = |vm: &u32| Some(*vm) == number || recording.names.get(vm) == Some(wanted);
+        let found: BTreeSet<u32> = there.filter(is_it).collect();
+        if found.is_empty() {
             return Err(Usage(format!("The recording has no exit of a VM {wanted}")));
         }
-        vms.extend(number.filter(|_| vms.len() == before));
+        vms.extend(found);
     }
     Ok(Selection { vms, reasons: arguments.reasons.iter().map(|reason| reason.basic()).collect() })
 }
@@ -231,4 +232,54 @@ fn print(hot: &Hot, selection: &Selection, arguments: &Arguments) -> anyhow::Res
     };
     out.write_all(report::hot_spots::terminal(&hot.name, &hot.recording, &summary, view).as_bytes())?;
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use hotspots::{Head, Measured};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    /// The VMs whose exits are shown, of a recording of the processes 4242 (web) and 4243 (db).
+    fn shown(line: &[&str]) -> Result<usize, String> {
+        let head = Head {
+            kernel: None,
+            event: Event::Cycles,
+            frequency_hz: 997,
+            cpus: 1,
+            duration_ns: 1,
+            away: false,
+            notes: Vec::new(),
+        };
+        let mut recording = Recording::new(head);
+        for (vm, name, reason) in [(4242, "web", 12), (4243, "db", 30)] {
+            recording.names.insert(vm, name.to_owned());
+            let measured = Measured { exits: 1, ..Measured::default() };
+            recording.measured.insert((Some(vm), ExitReason::vmx(reason)), measured);
+        }
+        let arguments = Line::try_parse_from([&["profile"], line].concat()).unwrap().arguments;
+        let selection = selection(&arguments, &recording).map_err(|Usage(why)| why)?;
+        Ok(Summary::of(&recording, &selection).reasons.len())
+    }
+
+    #[test]
+    fn all_vms_that_were_sampled_are_shown_whatever_names_they_were_asked_for_by() {
+        for vm in [&["--vm", "101"][..], &["--vm", "web", "--vm", "3f0c7e1e-6d4d-4c8e-9b1a-0d2f5a6b7c8d"]] {
+            assert_eq!(shown(vm), Ok(2), "{vm:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_file_only_the_vms_are_shown_that_were_asked_for() {
+        assert_eq!(shown(&["x.hot", "--vm", "web"]), Ok(1));
+        assert_eq!(shown(&["x.hot", "--vm", "web", "--vm", "4242"]), Ok(1));
+        assert_eq!(shown(&["x.hot", "--vm", "web", "--vm", "4243"]), Ok(2));
+        assert!(shown(&["x.hot", "--vm", "101"]).unwrap_err().ends_with("no exit of a VM 101"));
+    }
 }
