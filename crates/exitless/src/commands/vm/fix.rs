@@ -1,7 +1,7 @@
 //! `exitless vm fix`: makes the changes that rules require in the definition's own text.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     if arguments.apply {
-        refuse_what_cannot_be_written(&subject)?;
+        refuse_what_cannot_be_written(&subject.source, &arguments.root)?;
     }
     let host = arguments.host.host_side(&arguments.root)?;
     let fixed = fix(&subject.text, subject.form, subject.files(), &host, &chosen)?;
@@ -98,8 +98,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(status::TO_MEND) })
 }
 
-fn refuse_what_cannot_be_written(subject: &Subject) -> Result<(), Usage> {
-    match &subject.source {
+fn refuse_what_cannot_be_written(source: &Source, root: &Path) -> Result<(), Usage> {
+    match source {
+        Source::Libvirt(name) if root != Path::new("/") => Err(Usage(format!(
+            "The domain {name} was read below {}, and virsh defines domains of this host. Leave --apply or --root out.",
+            root.display()
+        ))),
         Source::File(_) | Source::Libvirt(_) => Ok(()),
         Source::Input => Err(Usage(
             "Standard input cannot be written back. Name the file, or leave --apply out.".to_owned(),
@@ -117,7 +121,7 @@ fn apply(subject: &Subject, fixed: &Fixed, host: &HostSide, chosen: &Chosen) -> 
         Source::Libvirt(name) => {
             write::domain(name, |text| Ok(fix(text, subject.form, subject.files(), host, chosen)?.bytes))
         }
-        Source::Input | Source::Process(_) => Err(refuse_what_cannot_be_written(subject).unwrap_err().into()),
+        Source::Input | Source::Process(_) => unreachable!("refused before the text was fixed"),
     }
 }
 
@@ -142,5 +146,24 @@ fn ending(subject: &Subject, changed: bool, written: Option<&Written>) -> String
         }
         (None, Source::Input) => "Nothing was written.".to_owned(),
         (None, _) => "Nothing was written; --apply writes it.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_of_another_host_is_not_defined_here() {
+        let refused = |source: &Source, root: &str| {
+            refuse_what_cannot_be_written(source, Path::new(root)).map_err(|Usage(why)| why)
+        };
+        let domain = Source::Libvirt("web".to_owned());
+        assert_eq!(refused(&domain, "/"), Ok(()));
+        assert!(
+            refused(&domain, "/mnt/other").unwrap_err().starts_with("The domain web was read below /mnt")
+        );
+        assert_eq!(refused(&Source::File("web.xml".into()), "/mnt/other"), Ok(()));
+        assert!(refused(&Source::Process(17), "/").is_err());
     }
 }
