@@ -14,7 +14,6 @@ use exits::Profile;
 use host::Root;
 use host::pci::Bar;
 use host::vms::{Spent, ThreadReading, Vm, Vms};
-use live::pause;
 use live::{Collector, Profiler, Sampling, Watch};
 use report::advice::AdviceView;
 use traces::Recordings;
@@ -23,7 +22,7 @@ use super::profile::{kept, sampled};
 use super::quantity;
 use super::recordings::{PartArguments, add, check_file, exit_code, hypervisor};
 use super::vm::subject::Subject;
-use super::watching::{HOST, LiveSource, for_a_time};
+use super::watching::{HOST, LiveSource, for_a_time, wait_until};
 use crate::console::StatusLine;
 use crate::status::{ABOVE_BUDGET, Usage};
 use crate::{console, interrupt};
@@ -157,7 +156,7 @@ fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     if arguments.profile == Some(None) {
         return profiled(&watch, duration, &stop);
     }
-    let collector = Collector::attach(Path::new(HOST), &watch)?;
+    let mut collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
     line.step(for_a_time("Watching", duration));
     let end = Instant::now() + duration;
@@ -169,7 +168,8 @@ fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
         }
         // A signal ends the observation early; the exits until then are used.
         let now = Instant::now();
-        if now >= end || !pause(end.min(now + (duration / LOOKS).max(LEAST_BETWEEN_LOOKS)), &stop) {
+        let next = end.min(now + (duration / LOOKS).max(LEAST_BETWEEN_LOOKS));
+        if now >= end || !wait_until(next, &mut collector, &stop)? {
             break;
         }
     }

@@ -10,13 +10,12 @@ use conclusions::prediction::{Assumption, Avic, Prediction, predict};
 use doctor::examination;
 use exits::{Hypervisor, Isa};
 use host::{Fingerprint, Root};
-use live::pause;
 use live::{Collector, Watch};
 use traces::{Recording, Recordings};
 
 use super::quantity;
 use super::recordings::{RecordingArguments, exit_code, hypervisor};
-use super::watching::{HOST, LiveSource, VmNames, for_a_time};
+use super::watching::{HOST, LiveSource, VmNames, for_a_time, wait_until};
 use crate::console::StatusLine;
 use crate::status::Usage;
 use crate::{console, interrupt};
@@ -112,11 +111,11 @@ fn watched(duration: Duration) -> anyhow::Result<Recordings> {
     let stop = interrupt::flag()?;
     // Predictions depend on the MSRs.
     let watch = Watch { accesses: true, ..Watch::default() };
-    let collector = Collector::attach(Path::new(HOST), &watch)?;
+    let mut collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
     line.step(for_a_time("Watching", duration));
     // A signal ends the observation early; the exits until then are used.
-    let _ = pause(Instant::now() + duration, &stop);
+    wait_until(Instant::now() + duration, &mut collector, &stop)?;
     drop(line);
     let source = LiveSource::of(&collector);
     let mut profile = collector.finish()?;

@@ -6,24 +6,19 @@ mod xen;
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use exits::{Grouping, Profile, Table};
-use live::pause;
 use live::{Collector, Cost};
 use traces::Recordings;
 
 use super::quantity;
 use super::table::TableArguments;
-use super::watching::{LiveSource, VmNames, WatchArguments, Watched};
+use super::watching::{LiveSource, VmNames, WatchArguments, Watched, wait_until};
 use super::workload::Workload;
 use super::xen::XenHost;
 use crate::{console, interrupt};
-
-/// The longest time between two calls of [`Collector::keep`].
-const STEP: Duration = Duration::from_secs(30);
 
 /// Arguments of `stat`.
 #[derive(Debug, Args)]
@@ -91,20 +86,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     tables.show_last(collector)?;
     Ok(ExitCode::from(watched.status()))
-}
-
-/// Waits until `end`; false if `stop` was set before.
-fn wait_until(end: Instant, collector: &mut Collector, stop: &AtomicBool) -> Result<bool, live::Error> {
-    loop {
-        let step = Instant::now() + STEP;
-        if !pause(end.min(step), stop) {
-            return Ok(false);
-        }
-        if end <= step {
-            return Ok(true);
-        }
-        collector.keep()?;
-    }
 }
 
 /// The times at which tables are due.

@@ -75,7 +75,7 @@ fn check(arguments: &Arguments) -> Result<(), Usage> {
 }
 
 /// The time to wait for an event, and whether the wait ends after it. `left` is the rest of the interval.
-/// While paused, the wait is short, because the counts must be kept.
+/// While paused, the interval has no end, and the counts must be kept.
 fn step(is_paused: bool, left: Duration) -> (Duration, bool) {
     if is_paused { (LOOK, true) } else { (left.min(LOOK), left.is_zero()) }
 }
@@ -105,7 +105,6 @@ impl Session<'_> {
             }
             // The kernel keeps counting while the page is paused; everything is shown afterwards.
             if self.top.is_paused() {
-                self.counting.keep()?;
                 continue;
             }
             if self.counting.must_change(self.top.wants_accesses()) {
@@ -132,6 +131,7 @@ impl Session<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(changed);
             }
+            self.counting.keep()?;
             if self.signals.is_to_stop() {
                 self.screen.stop(&self.signals)?;
                 return Ok(true);

@@ -121,6 +121,33 @@ impl WatchArguments {
     }
 }
 
+/// The longest time between two calls of [`Collector::keep`].
+const KEEP: Duration = Duration::from_secs(30);
+
+/// Waits until `end`; false if `stop` was set before. The kernel's counts do not overflow meanwhile.
+pub(crate) fn wait_until(end: Instant, collector: &mut Collector, stop: &AtomicBool) -> Result<bool, Error> {
+    wait_in_steps(end, KEEP, stop, || collector.keep())
+}
+
+/// Waits until `end`, and calls `keep` after each step before it; false if `stop` was set before.
+fn wait_in_steps(
+    end: Instant,
+    step: Duration,
+    stop: &AtomicBool,
+    mut keep: impl FnMut() -> Result<(), Error>,
+) -> Result<bool, Error> {
+    loop {
+        let next = Instant::now() + step;
+        if !pause(end.min(next), stop) {
+            return Ok(false);
+        }
+        if end <= next {
+            return Ok(true);
+        }
+        keep()?;
+    }
+}
+
 /// The processes of the requested VMs. Nothing is left to observe when all have ended.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -296,6 +323,25 @@ mod tests {
         assert!(watched.have_ended());
         assert_eq!(watched.status(), status::SOME_FAILED);
         assert!(!Watched::new(&Watch::default(), &[]).have_ended());
+    }
+
+    #[test]
+    fn counts_are_kept_while_a_command_waits() {
+        let (step, stop) = (Duration::from_millis(2), AtomicBool::new(false));
+        let hour = Instant::now() + Duration::from_secs(3600);
+        let kept = |end: Instant, most: u32| {
+            let mut kept = 0;
+            let waited = wait_in_steps(end, step, &stop, || {
+                kept += 1;
+                stop.store(kept == most, std::sync::atomic::Ordering::Relaxed);
+                Ok(())
+            });
+            (waited.unwrap(), kept)
+        };
+        assert_eq!(kept(Instant::now(), 3), (true, 0), "there was nothing to wait for");
+        assert_eq!(kept(hour, 3), (false, 3));
+        let failed = wait_in_steps(hour, step, &AtomicBool::new(false), || Err(Error::NoKvm));
+        assert!(failed.is_err());
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Counting {
         }
     }
 
-    /// Drains the collector's buffers while the page takes no counts.
+    /// Keeps the kernel's counts from overflowing while the page takes none.
     pub(super) fn keep(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Kvm { collector, .. } => Ok(collector.keep()?),
