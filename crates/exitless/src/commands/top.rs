@@ -7,11 +7,13 @@ mod terminal;
 mod vms;
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use iocm::config::SOCKET;
 use live::Cost;
 use ratatui_crossterm::crossterm::event::{self, Event};
 use report::top::{Action, Look, Observation, Top};
@@ -56,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let signals = Signals::catch(&stop)?;
     let screen = Screen::take_over()?;
     let top = Top::new(counting.source(), arguments.interval);
-    let io = IoLook::default();
+    let io = IoLook::at(Path::new(SOCKET));
     Session { arguments, counting, io, top, screen, look, stop: &stop, signals }.run()?;
     Ok(ExitCode::SUCCESS)
 }

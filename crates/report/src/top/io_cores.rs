@@ -8,7 +8,7 @@ use crate::iocm::{monitor, rates};
 /// The state of I/O cores.
 #[derive(Debug, Clone, Default)]
 pub struct IoCores {
-    /// The rates of the I/O daemon's workers in the last interval; `None` without a daemon, or before the second reading.
+    /// The rates of the I/O daemon's workers in the last interval; `None` without a daemon that answers.
     pub rates: Option<Rates>,
     /// The monitor's state, and true if it still runs; `None` without a monitor.
     pub monitor: Option<(State, bool)>,
