@@ -110,6 +110,21 @@ fn a_program_that_fails_is_told_with_its_words() {
 }
 
 #[test]
+fn totals_of_a_xentrace_that_ends_by_itself_are_kept() {
+    let host = Host::new("qemu10-a-all");
+    let expected = host.rows(&["report", "--tsc-hz", "2.4G", "trace"]);
+    host.program("cat \"$(dirname \"$0\")/trace\"; echo 'ERROR: the buffers are gone' >&2; exit 1");
+    let output = host.run(&[&["record", "--profile", "-o", "own.profile"][..], &XENTRACE].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the buffers are gone"), "{said}");
+    let exits = |rows: &Value| -> u64 {
+        rows.as_array().unwrap().iter().map(|row| row["exits"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(exits(&host.rows(&["report", "own.profile"])), exits(&expected));
+}
+
+#[test]
 fn without_a_xentrace_that_works_the_older_recording_stays_and_no_command_is_started() {
     let host = Host::new("qemu10-a-all");
     host.program("echo 'ERROR: Failed to get trace buffers' >&2; exit 1");

@@ -30,20 +30,16 @@ pub(super) fn record(
     let mut names = VmNames::default();
     let mut profile = Profile::new();
     // Write once now: an error should not come after hours.
-    let mut kept = Kept { output, exits: 0 };
+    let mut kept = Kept::new(output);
     kept.store_and(&header, &profile, || course.start())?;
-    let (mut taken, mut stored) = (Instant::now(), Instant::now());
+    let mut taken = Instant::now();
     while course.wait(STEP)? {
         if taken.elapsed() >= INTERVAL {
             taken = Instant::now();
             add(&mut profile, &mut collector, &mut names)?;
         }
-        if stored.elapsed() >= STORE {
-            stored = Instant::now();
-            // On a full disk the previous file remains.
-            if let Err(error) = kept.store(&header, &profile) {
-                tracing::warn!("{error:#}; trying again in a minute");
-            }
+        if kept.is_due() {
+            kept.store_again(&header, &profile);
         }
     }
     let seconds = course.began.elapsed().as_secs_f64();
@@ -51,16 +47,7 @@ pub(super) fn record(
     names.name(&mut last);
     merge_bounded(&mut profile, &last);
     header.names = profile.names.clone();
-    let whole = kept.store(&header, &profile).inspect_err(|error| tracing::error!("{error:#}")).is_ok();
-    Ok(Recorded {
-        file: output.to_owned(),
-        whole,
-        seconds,
-        exits: kept.exits,
-        not_written: profile.total() - kept.exits,
-        bytes: std::fs::metadata(output).map_or(0, |file| file.len()),
-        losses: profile.losses,
-    })
+    Ok(kept.end(&header, &profile, seconds))
 }
 
 fn add(profile: &mut Profile, collector: &mut Collector, names: &mut VmNames) -> anyhow::Result<()> {
@@ -71,20 +58,52 @@ fn add(profile: &mut Profile, collector: &mut Collector, names: &mut VmNames) ->
     Ok(())
 }
 
-/// The file, and the number of exits in it.
-struct Kept<'o> {
+/// The file, the number of exits in it, and the time at which it was last to be written.
+pub(super) struct Kept<'o> {
     output: &'o Path,
     exits: u64,
+    stored: Instant,
 }
 
-impl Kept<'_> {
+impl<'o> Kept<'o> {
+    pub(super) fn new(output: &'o Path) -> Self {
+        Self { output, exits: 0, stored: Instant::now() }
+    }
+
+    /// Tests whether a kill would lose more than [`STORE`].
+    pub(super) fn is_due(&self) -> bool {
+        self.stored.elapsed() >= STORE
+    }
+
+    /// Stores the totals so far. On a full disk the previous file remains.
+    pub(super) fn store_again(&mut self, header: &Header, profile: &Profile) {
+        self.stored = Instant::now();
+        if let Err(error) = self.store(header, profile) {
+            tracing::warn!("{error:#}; trying again in a minute");
+        }
+    }
+
+    /// Stores all totals.
+    pub(super) fn end(mut self, header: &Header, profile: &Profile, seconds: f64) -> Recorded {
+        let stored = self.store(header, profile).inspect_err(|error| tracing::error!("{error:#}"));
+        Recorded {
+            file: self.output.to_owned(),
+            whole: stored.is_ok(),
+            seconds,
+            exits: self.exits,
+            not_written: profile.total() - self.exits,
+            bytes: std::fs::metadata(self.output).map_or(0, |file| file.len()),
+            losses: profile.losses,
+        }
+    }
+
     /// Replaces the file atomically, so that there is always a complete one.
     fn store(&mut self, header: &Header, profile: &Profile) -> anyhow::Result<()> {
         self.store_and(header, profile, || Ok(()))
     }
 
     /// Like [`Self::store`], and calls `written` before the old file is replaced.
-    fn store_and(
+    pub(super) fn store_and(
         &mut self,
         header: &Header,
         profile: &Profile,
@@ -116,7 +135,7 @@ mod tests {
             profile.vcpu(Vcpu::default()).reasons.entry(ExitReason::vmx(12)).or_default().count = count;
             profile
         };
-        let mut kept = Kept { output: &output, exits: 0 };
+        let mut kept = Kept::new(&output);
         kept.store(&Header::default(), &with(5)).unwrap();
         assert_eq!(kept.exits, 5);
         std::fs::remove_dir_all(&place).unwrap();

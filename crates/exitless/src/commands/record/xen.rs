@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use exits::Losses;
-use files::Replacement;
-use traces::exitless::{Header, Packing, Summary, WriteError, Writer, write_profile};
-use traces::{AccessRecord, ExitRecord, Sink, Sums};
+use exits::{Losses, Profile};
+use traces::exitless::{Header, Summary, WriteError, Writer};
+use traces::{AccessRecord, ExitRecord, Sink, Sums, merge_bounded};
 
+use super::profile::Kept as KeptProfile;
 use super::{Course, Recorded, begin, header};
 use crate::commands::xen::{Following, XenHost};
 
@@ -115,36 +115,50 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
     Ok(Recorded::new(output, whole, seconds, written, losses))
 }
 
-/// Records totals until `course` ends.
+/// Records totals until `course` ends, and rewrites the file at intervals.
 pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
-    let cannot = || format!("Could not write {}", output.display());
     let mut about = about(&host)?;
-    // Create the file now: an error should not come after hours.
-    let new = Replacement::begin(output, 0o666).with_context(cannot)?;
     // Attach before the command starts, or its first exits would be missed.
-    let following = host.follow(Sums::default())?;
-    course.start()?;
-    let seconds = wait(&following, course, || true)?;
-    let (reading, sums) = following.finish()?;
-    warn(&reading.warnings);
-    let mut profile = sums.take();
-    profile.losses = reading.profile.losses;
-    profile.events = reading.profile.events;
+    let sums = Sums::default();
+    let following = host.follow(sums.clone())?;
+    let mut profile = Profile::new();
+    // Write once now: an error should not come after hours.
+    let mut kept = KeptProfile::new(output);
+    kept.store_and(&about, &profile, || course.start())?;
+    let began = course.began;
+    let mut add = |about: &mut Header, profile: &mut Profile| {
+        merge_bounded(profile, &sums.take());
+        profile.set_length(began.elapsed().as_nanos() as u64);
+        host.forget_unnamed();
+        host.name(profile);
+        about.names = profile.names.clone();
+    };
+    let seconds = wait(&following, course, || {
+        if kept.is_due() {
+            add(&mut about, &mut profile);
+            kept.store_again(&about, &profile);
+        }
+        true
+    })?;
+    let outcome = following.finish();
+    add(&mut about, &mut profile);
     profile.set_length(Duration::from_secs_f64(seconds).as_nanos() as u64);
-    host.name(&mut profile);
-    about.names = profile.names.clone();
-    write_profile(new.file(), &about, &profile, Packing::Zstd).with_context(cannot)?;
-    let bytes = new.file().metadata().map_or(0, |file| file.len());
-    new.finish().with_context(cannot)?;
-    Ok(Recorded {
-        file: output.to_owned(),
-        whole: reading.damage.is_none(),
-        seconds,
-        exits: profile.total(),
-        not_written: 0,
-        bytes,
-        losses: profile.losses,
-    })
+    let whole = match outcome {
+        Ok((reading, _)) => {
+            warn(&reading.warnings);
+            profile.losses = reading.profile.losses;
+            profile.events = reading.profile.events;
+            reading.damage.is_none()
+        }
+        Err(error) if profile.total() == 0 => return Err(error),
+        // xentrace has ended by itself: what was counted until then is kept.
+        Err(error) => {
+            tracing::error!("{error:#}");
+            false
+        }
+    };
+    let recorded = kept.end(&about, &profile, seconds);
+    Ok(Recorded { whole: whole && recorded.whole, ..recorded })
 }
 
 /// The facts of this host, marked as Xen even if the control domain does not say so.
