@@ -85,11 +85,15 @@ fn three_digits(value: f64) -> f64 {
 
 /// A tick's label without decimals: "10 µs".
 pub fn round(ns: f64) -> String {
-    let shown = time(ns);
-    let Some((number, unit)) = shown.split_once(' ') else { return shown };
+    bare(&time(ns))
+}
+
+/// A number with its unit, without zeros at the end of its decimals: "1 M/s", "0.005/s".
+pub(crate) fn bare(shown: &str) -> String {
+    let (number, unit) = shown.split_at(shown.find([' ', '/']).unwrap_or(shown.len()));
     let number =
         if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
-    format!("{number} {unit}")
+    format!("{number}{unit}")
 }
 
 /// Replaces hyphens by minus signs, which are as wide as a plus sign.
@@ -135,5 +139,9 @@ mod tests {
     #[test]
     fn ticks_have_no_needless_zeros() {
         assert_eq!([1e4, 2e6, 5e2, 1e9, 2.5e3].map(round), ["10 µs", "2 ms", "500 ns", "1 s", "2.5 µs"]);
+        let rates = [0.0, 0.001, 0.005, 0.02, 0.25, 1.0, 10.0, 400.0, 1e6];
+        let shown = ["0/s", "0.001/s", "0.005/s", "0.02/s", "0.25/s", "1/s", "10/s", "400/s", "1 M/s"];
+        assert_eq!(rates.map(|rate| bare(&per_second(rate))), shown);
+        assert_eq!([10.0, 2.5, 100.0].map(|percent| bare(&share(percent))), ["10 %", "2.5 %", "100 %"]);
     }
 }

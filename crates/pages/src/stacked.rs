@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::axis::{anchor, linear_ticks, percent};
 use crate::chart::chart;
-use crate::format::round;
+use crate::format::{bare, round};
 
 /// The most layers with their own colours: more could not be distinguished. The rest becomes one more layer.
 pub const MOST_LAYERS: usize = 7;
@@ -65,7 +65,7 @@ impl Stacked<'_> {
         let ticks = linear_ticks(0.0, most);
         let labels = html! {
             @for &tick in &ticks {
-                text.tick x="100%" y=(y(tick)) dy="4" text-anchor="end" { @if tick == 0.0 { "0" } @else { (bare((self.shown)(tick))) } }
+                text.tick x="100%" y=(y(tick)) dy="4" text-anchor="end" { @if tick == 0.0 { "0" } @else { (bare(&(self.shown)(tick))) } }
             }
         };
         let content = html! {
@@ -117,11 +117,6 @@ impl Stacked<'_> {
         }
         paths
     }
-}
-
-/// A round number needs no zeros after its point.
-fn bare(shown: String) -> String {
-    shown.replace(".00", "").replace(".0 ", " ").replace(".0/", "/")
 }
 
 /// The legend, the lowest layer first.
