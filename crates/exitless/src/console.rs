@@ -108,6 +108,11 @@ pub(crate) fn shows_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
+/// Removes control characters except line ends: names from files and other programs are part of messages.
+pub(crate) fn harmless(text: &str) -> String {
+    text.lines().map(exits::printable).collect::<Vec<_>>().join("\n")
+}
+
 /// The current step of long work on standard error: on a terminal one line that is overwritten, otherwise a
 /// line for each step.
 pub(crate) struct StatusLine {

@@ -18,6 +18,13 @@ pub(crate) fn write_pretty(mut out: impl Write, document: &(impl ?Sized + Serial
     writeln!(out)
 }
 
+/// A document in one line, with its end.
+pub(crate) fn line(document: &(impl ?Sized + Serialize)) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    write(&mut bytes, document)?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -25,9 +32,7 @@ mod tests {
     use std::io::ErrorKind;
 
     fn line(document: &Value) -> String {
-        let mut bytes = Vec::new();
-        write(&mut bytes, document).unwrap();
-        String::from_utf8(bytes).unwrap()
+        String::from_utf8(super::line(document).unwrap()).unwrap()
     }
 
     fn pretty(document: &Value) -> String {
@@ -47,6 +52,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "to compare with")]
     fn other_documents_are_written_as_usual() {
         let document = json!({ "a": [1, 2.5, "x\ty", [], {}, { "b": true }], "c": { "d": null } });
         assert_eq!(line(&document), format!("{document}\n"));

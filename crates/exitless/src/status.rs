@@ -17,7 +17,7 @@ use prove::{BadPlan, CollectError};
 use study::store::StoreError;
 use study::target::CoordinateError;
 
-use crate::journal_lines;
+use crate::{console, journal_lines};
 
 /// The host has only one arm of the comparison.
 pub(crate) const ONE_ARM: u8 = 1;
@@ -54,22 +54,17 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let priority = if journal_lines::is_standard_error() { "<3>" } else { "" };
-    eprintln!("{priority}exitless: {}", harmless(&error.to_string()));
+    eprintln!("{priority}exitless: {}", console::harmless(&error.to_string()));
     let mut shown = error.to_string();
     for cause in error.chain().skip(1) {
         // Some libraries repeat the cause in their message.
         let text = cause.to_string();
         if !shown.contains(&text) {
-            eprintln!("  because: {}", harmless(&text));
+            eprintln!("  because: {}", console::harmless(&text));
             shown = text;
         }
     }
     ExitCode::from(code(error))
-}
-
-/// Removes control characters except line ends: messages contain names from files and other programs.
-pub(crate) fn harmless(text: &str) -> String {
-    text.lines().map(exits::printable).collect::<Vec<_>>().join("\n")
 }
 
 /// The request is not valid: the command line names something that does not exist.

@@ -48,7 +48,7 @@ fn build(json: bool) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let image = image(&mut BuildProgress::new(), &stop)?;
     if json {
-        let text = serde_json::json!({
+        let document = serde_json::json!({
             "kernel": image.kernel(),
             "compressed_kernel": image.compressed_kernel(),
             "initial_ram_disk": image.initial_ram_disk(),
@@ -56,7 +56,7 @@ fn build(json: bool) -> anyhow::Result<ExitCode> {
             "disk_usage_bytes": image.disk_usage(),
             "manifest": image.manifest(),
         });
-        writeln!(std::io::stdout(), "{text:#}")?;
+        crate::json::write_pretty(std::io::stdout(), &document)?;
     } else {
         writeln!(std::io::stdout(), "{}", ready(&image))?;
     }

@@ -183,8 +183,8 @@ fn watch(
         let goes_on = next.is_none_or(|next| pause(next, stop));
         manager.tell(|within| daemon.pool().answers(within));
         if figures.as_mut().is_some_and(|every| every.is_due() || !goes_on) {
-            let line = serde_json::to_vec(&daemon.figures())?;
-            if let Some(Err(error)) = printer.as_ref().map(|printer| printer.print(with_end(line))) {
+            let line = crate::json::line(&daemon.figures())?;
+            if let Some(Err(error)) = printer.as_ref().map(|printer| printer.print(line)) {
                 tracing::warn!("No more figures are printed: {error}");
                 printer = None;
             }
@@ -223,12 +223,6 @@ impl Every {
         }
         due
     }
-}
-
-/// A line with its end.
-fn with_end(mut line: Vec<u8>) -> Vec<u8> {
-    line.push(b'\n');
-    line
 }
 
 /// The thread that prints: devices are served, and cores follow the load, whether or not somebody reads the lines.

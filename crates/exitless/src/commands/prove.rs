@@ -176,6 +176,7 @@ fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[expect(clippy::disallowed_methods, reason = "the plan goes into a command line")]
 fn collect_inside(
     laboratory: &Laboratory<'_>,
     name: &str,

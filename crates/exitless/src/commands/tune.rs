@@ -249,6 +249,7 @@ impl Steps<'_> {
         Ok(tuning)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "it goes into a file")]
     fn write(&self, tuning: &Tuning) -> anyhow::Result<()> {
         self.folder.put(RESULT, &(serde_json::to_string_pretty(tuning)? + "\n"))?;
         self.folder.put(REPORT, &report::tuning::markdown(tuning))?;

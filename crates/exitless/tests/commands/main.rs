@@ -17,6 +17,7 @@ mod experiment_report;
 mod experiment_run;
 mod exporter;
 mod floors;
+#[allow(clippy::disallowed_methods, reason = "what the targets write goes to no terminal")]
 mod fuzz_targets;
 mod golden_files;
 mod guest;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use exits::printable;
 use iocm::config::SOCKET;
 use iocm::control::client::Client;
 use iocm::control::rates::Rates;
@@ -52,11 +53,15 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
         crate::json::write_pretty(&mut out, &entries)?;
         return Ok(ExitCode::SUCCESS);
     }
-    for entry in &entries {
-        let slash = if entry["kind"] == "directory" { "/" } else { "" };
-        writeln!(out, "{}{slash}", plain(&entry["name"]))?;
-    }
+    listed(&mut out, &entries)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn listed(out: &mut impl std::io::Write, entries: &[Value]) -> std::io::Result<()> {
+    entries.iter().try_for_each(|entry| {
+        let slash = if entry["kind"] == "directory" { "/" } else { "" };
+        writeln!(out, "{}{slash}", printable(&plain(&entry["name"])))
+    })
 }
 
 /// Arguments of `iocm get`.
@@ -96,14 +101,14 @@ pub(crate) fn get(arguments: &GetArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn written(out: &mut impl std::io::Write, text: &str) -> std::io::Result<()> {
-    if text.is_empty() { Ok(()) } else { writeln!(out, "{text}") }
+    if text.is_empty() { Ok(()) } else { writeln!(out, "{}", console::harmless(text)) }
 }
 
 /// Writes a line for each attribute: its path, a space, and its value with line breaks replaced.
 fn told(out: &mut impl std::io::Write, path: &str, value: &Value) -> std::io::Result<()> {
     for (path, value) in flat(path, value) {
         let text = plain(&value).replace('\n', if value.is_array() { "," } else { "\\n" });
-        writeln!(out, "{path} {text}")?;
+        writeln!(out, "{} {}", printable(&path), printable(&text))?;
     }
     Ok(())
 }
@@ -160,7 +165,7 @@ pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
         Collection::Devices => "devices",
     };
     let name = arguments.at.connect()?.create(collection, &line)?;
-    writeln!(std::io::stdout(), "{name}")?;
+    writeln!(std::io::stdout(), "{}", printable(&name))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -235,7 +240,8 @@ pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
         let mut out = std::io::stdout().lock();
         match (&arguments.path, before.replace(now.clone())) {
             (Some(path), _) if arguments.json => {
-                writeln!(out, "{}", json!({ "time_ns": now.time_ns, "path": path, "value": now.value }))?;
+                let sample = json!({ "time_ns": now.time_ns, "path": path, "value": now.value });
+                crate::json::write(&mut out, &sample)?;
             }
             (Some(path), _) => told(&mut out, path, &now.value)?,
             (None, None) => {}
@@ -252,4 +258,22 @@ pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_cannot_control_the_terminal() {
+        let hostile = "a\u{9b}2J\u{202e}\u{1b}\nb";
+        let mut out = Vec::new();
+        listed(&mut out, &[json!({ "name": hostile, "kind": "directory" })]).unwrap();
+        written(&mut out, &plain(&json!(hostile))).unwrap();
+        told(&mut out, "", &json!({ hostile: [hostile] })).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert!(!out.contains(|one: char| one != '\n' && exits::is_harmful(one)), "{out:?}");
+        assert_eq!(out.lines().count(), 4, "only a value has lines: {out:?}");
+        assert!(out.contains("\nb\n"), "{out:?}");
+    }
 }

@@ -2,7 +2,6 @@
 //! docs/interop/vhost-user.rst.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +84,7 @@ pub(crate) fn run(arguments: &DeviceArguments) -> anyhow::Result<ExitCode> {
     let socket = arguments.fd.map(InheritedSocket::of);
     let kind = arguments.kind()?;
     if arguments.print_capabilities {
-        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&capabilities(kind))?)?;
+        crate::json::write_pretty(std::io::stdout(), &capabilities(kind))?;
         return Ok(ExitCode::SUCCESS);
     }
     let config = arguments.config(kind)?;

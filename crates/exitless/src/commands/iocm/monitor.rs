@@ -16,9 +16,9 @@ use iocm_monitor::{Monitor, NoState, Recorder, STATE, State};
 use knobs::RunningHost;
 use live::pause;
 
+use super::Printer;
 use super::exits::Exits;
 use super::settings::SettingsArguments;
-use super::{Printer, with_end};
 use crate::commands::quantity;
 use crate::service_manager::ServiceManager;
 use crate::{console, interrupt};
@@ -208,7 +208,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         }
         if let Some(decided) = &step.said {
             let lines = if self.arguments.json {
-                with_end(serde_json::to_vec(decided)?)
+                crate::json::line(decided)?
             } else {
                 let text = report::iocm::monitor::decided(decided, console::width());
                 format!("{:>8.1} s  {text}", begun.elapsed().as_secs_f64()).into_bytes()
