@@ -1,6 +1,7 @@
 //! Standard error: log lines, and the progress of long work.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write as _};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -70,7 +71,7 @@ impl BuildProgress {
         if self.bar.is_hidden() {
             if !self.said.contains(&step) {
                 self.said.push(step);
-                eprintln!("{what}");
+                say(what);
             }
             return;
         }
@@ -108,6 +109,15 @@ pub(crate) fn shows_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
+/// Writes to standard error, and ends the last line. Nobody can be told that this failed, and the work goes on.
+pub(crate) fn say(text: impl Display) {
+    let mut text = text.to_string();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Removes control characters except line ends: names from files and other programs are part of messages.
 pub(crate) fn harmless(text: &str) -> String {
     text.lines().map(exits::printable).collect::<Vec<_>>().join("\n")
@@ -132,7 +142,7 @@ impl StatusLine {
     pub(crate) fn step(&self, text: impl Into<String>) {
         let text = text.into();
         if self.bar.is_hidden() {
-            eprintln!("{text}");
+            say(&text);
         }
         self.show(text);
     }

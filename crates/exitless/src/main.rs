@@ -1,7 +1,7 @@
 //! The command: parse, call, render; one file for each subcommand, and no logic of its own.
 
-// It panics where standard output is closed or full; `writeln!` gives an error that is handled.
-#![warn(clippy::print_stdout)]
+// They panic where the stream is closed or full. `writeln!` gives an error that is handled; `console::say` goes on.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
 mod console;

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use guests::GuestFiles;
 use lab::{Cache, GUEST_BUILD_EFFORT, GuestImage};
 
-use crate::console::BuildProgress;
+use crate::console::{self, BuildProgress};
 use crate::interrupt;
 
 /// Operations on the guest image.
@@ -77,14 +77,14 @@ pub(crate) fn ready(image: &GuestImage) -> String {
 pub(crate) fn image(progress: &mut BuildProgress, stop: &Arc<AtomicBool>) -> anyhow::Result<GuestImage> {
     let cache = Cache::of_user()?.stopped_by(Arc::clone(stop));
     if GuestImage::find(&cache)?.is_none() {
-        eprintln!(
+        console::say(format_args!(
             "Building the guest image: {} MiB to download, or 4 MiB if the labs' packages are there; {} MiB on disk, \
              about {} s plus the download. It is kept in {}.",
             GUEST_BUILD_EFFORT.download_mib,
             GUEST_BUILD_EFFORT.disk_mib,
             GUEST_BUILD_EFFORT.time.as_secs(),
             cache.root().display()
-        );
+        ));
     }
     let built = GuestImage::find_or_build(&cache, &mut |step| progress.show(step));
     // Ctrl-C also ends the build's child processes; report the interruption, not their failures.

@@ -27,8 +27,8 @@ use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::iterator::Signals;
 
 use super::quantity;
-use crate::interrupt;
 use crate::service_manager::ServiceManager;
+use crate::{console, interrupt};
 
 /// Subcommands of `iocm`.
 #[derive(Debug, Subcommand)]
@@ -165,7 +165,7 @@ fn watch(
 ) -> anyhow::Result<ExitCode> {
     let daemon = running.daemon();
     let (devices, workers) = (daemon.endpoints().len(), daemon.pool().workers().len());
-    eprintln!("Waiting for front-ends: devices {devices}, I/O workers {workers}");
+    console::say(format_args!("Waiting for front-ends: devices {devices}, I/O workers {workers}"));
     manager.ready();
     if arguments.every.is_none() && manager.next().is_none() {
         // Nothing is due until a signal comes. If one came before `Signals::new`, it has set `stop`.

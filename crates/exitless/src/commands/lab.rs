@@ -20,7 +20,7 @@ use lab::{
 };
 use serde::Serialize;
 
-use crate::console::{BuildProgress, Waiting};
+use crate::console::{self, BuildProgress, Waiting};
 use crate::interrupt;
 use crate::status::Usage;
 
@@ -286,7 +286,7 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     let of_xen = laboratory.xen_image().map(XenImage::drift).unwrap_or_default();
     for (package, here, proven) in image.drift().into_iter().chain(of_xen).chain(laboratory.emulator_drift())
     {
-        eprintln!("Note: {package} is {here}; the labs were tested with {proven}");
+        console::say(format_args!("Note: {package} is {here}; the labs were tested with {proven}"));
     }
     writeln!(
         std::io::stdout(),
@@ -456,7 +456,10 @@ fn prepare_kernel(kernel: &'static DebianKernel, stop: &Arc<AtomicBool>) -> anyh
         built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?;
     drop(progress);
     if let Some(here) = built.version().filter(|&here| here != kernel.proven) {
-        eprintln!("Note: Linux {} is {here}; the labs were tested with {}", kernel.name, kernel.proven);
+        console::say(format_args!(
+            "Note: Linux {} is {here}; the labs were tested with {}",
+            kernel.name, kernel.proven
+        ));
     }
     Ok(())
 }
@@ -478,19 +481,19 @@ fn prepare_devices(lab: &Lab, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     // Takes 50 ms; a damaged kernel would fail without saying why.
     built.verify(&mut |_| ())?;
     for (package, here, proven) in built.drift() {
-        eprintln!("Note: {package} is {here}; devices were tested with {proven}");
+        console::say(format_args!("Note: {package} is {here}; devices were tested with {proven}"));
     }
     Ok(())
 }
 
 fn say_effort(what: &str, effort: &Effort, cache: &Cache) {
-    eprintln!(
+    console::say(format_args!(
         "Building {what}: {} MiB to download, {} MiB on disk, about {} s plus the download. It is kept in {}.",
         effort.download_mib,
         effort.disk_mib,
         effort.time.as_secs(),
         cache.root().display()
-    );
+    ));
 }
 
 /// The labs' image. It and the lab's emulator are built in parallel where they are missing.
@@ -606,14 +609,14 @@ pub(crate) fn print_timings(timings: &Timings) {
         ("in all", timings.total),
     ];
     for (part, seconds) in parts {
-        eprintln!("{part:20} {seconds:7.2} s");
+        console::say(format_args!("{part:20} {seconds:7.2} s"));
     }
-    eprintln!("{:20} {:7.2} s by the emulated clock", "kernel start to end", timings.inside);
+    console::say(format_args!("{:20} {:7.2} s by the emulated clock", "kernel start to end", timings.inside));
 }
 
 fn exit_code(finished: &Finished) -> ExitCode {
     for warning in &finished.warnings {
-        eprintln!("exitless: {warning}");
+        console::say(format_args!("exitless: {warning}"));
     }
     let code = u8::try_from(finished.ending.code()).unwrap_or(u8::MAX);
     match code {

@@ -147,7 +147,7 @@ fn laboratory_for_want_of_kvm() -> anyhow::Result<Option<&'static Lab>> {
         ),
     };
     let lab = Lab::find("intel-apicv")?;
-    eprintln!("This host has no KVM to measure ({why}). Measuring in the lab {}.", lab.name);
+    console::say(format_args!("This host has no KVM to measure ({why}). Measuring in the lab {}.", lab.name));
     Ok(Some(lab))
 }
 
@@ -255,7 +255,7 @@ fn print(outcome: &Proof, folder: &Path, json: bool) -> anyhow::Result<()> {
     } else {
         out.write_all(report::prove::terminal(outcome, console::width(), console::colour()).as_bytes())?;
     }
-    eprintln!("\nThe page: {}", folder.join("report.html").display());
+    console::say(format_args!("\nThe page: {}", folder.join("report.html").display()));
     Ok(())
 }
 

@@ -23,7 +23,7 @@ use super::quantity;
 use super::watching::{HOST, WatchArguments, Watched};
 use super::workload::Workload;
 use super::xen::XenHost;
-use crate::console::StatusLine;
+use crate::console::{self, StatusLine};
 use crate::{interrupt, status};
 
 /// Arguments of `record`.
@@ -212,12 +212,12 @@ fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
     } else {
         let Recorded { file, seconds, exits, not_written, bytes, losses, .. } = recorded;
         let lost = losses.lost_exits + not_written;
-        eprintln!(
+        console::say(format_args!(
             "Recorded {} in {seconds:.1} s into {} ({bytes} bytes); {} lost",
             counted(*exits, "exit"),
             file.display(),
             counted(lost, "exit")
-        );
+        ));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use report::recordings::ExitsWriter;
 use traces::{Options, Recordings, Sink, Source};
 
 use super::quantity;
-use crate::console::Waiting;
+use crate::console::{self, Waiting};
 use crate::status::{self, Usage};
 
 /// The recordings, and the selected part.
@@ -180,7 +180,7 @@ pub(crate) fn warn_of_doubts(recordings: &Recordings) {
 /// error.
 pub(crate) fn exit_code(recordings: &Recordings) -> ExitCode {
     if let Some(why) = report::recordings::nothing_read(recordings) {
-        eprintln!("exitless: {why}");
+        console::say(format_args!("exitless: {why}"));
         return ExitCode::from(status::FAILED);
     }
     ExitCode::from(if recordings.is_damaged() { status::DAMAGED } else { 0 })

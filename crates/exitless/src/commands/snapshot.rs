@@ -10,7 +10,7 @@ use clap::Args;
 use host::snapshot::{self, Manifest, Snapshot};
 use host::vms::AS_ROOT;
 
-use crate::status;
+use crate::{console, status};
 
 const TOOL: &str = concat!("exitless ", env!("CARGO_PKG_VERSION"));
 
@@ -86,9 +86,9 @@ fn tell(output: &Path, manifest: &Manifest) {
     let bytes: u64 = manifest.files.values().sum();
     let place = if output == Path::new("-") { "standard output".into() } else { output.to_string_lossy() };
     let files = counted(manifest.files.len() as u64, "file");
-    eprintln!("{place}: {files}, {} KiB unpacked", bytes.div_ceil(1024));
+    console::say(format_args!("{place}: {files}, {} KiB unpacked", bytes.div_ceil(1024)));
     for one in &manifest.removed {
-        eprintln!("  removed from {}: {} ({})", one.path, one.what, one.count);
+        console::say(format_args!("  removed from {}: {} ({})", one.path, one.what, one.count));
     }
 }
 

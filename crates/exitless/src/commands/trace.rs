@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let mut tracer = Tracer::attach(root, &Tracefs::find(root)?, options)?;
     let kinds: Vec<_> = tracer.kinds().collect();
-    eprint!("{}", terminal::beginning(&kinds, tracer.missing()));
+    console::say(terminal::beginning(&kinds, tracer.missing()));
 
     let end = arguments.duration.and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
     let mut output = Output {
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let (items, summary) = tracer.finish();
     output.write(&items)?;
-    eprint!("{}", terminal::summary(&summary));
+    console::say(terminal::summary(&summary));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .map_err(|unlike| Usage(unlike.to_string()))?,
         None => (plan, Vec::new()),
     };
-    unlike.iter().for_each(|note| eprintln!("{note}"));
+    unlike.iter().for_each(console::say);
     if arguments.dry_run {
         return dry_run(&plan, arguments.json);
     }
@@ -117,9 +117,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         crate::json::write_pretty(&mut out, &tuning)?;
     } else {
         out.write_all(report::tuning::terminal(&tuning, console::width()).as_bytes())?;
-        eprintln!("The report: {}", folder.join(REPORT).display());
+        console::say(format_args!("The report: {}", folder.join(REPORT).display()));
         if tuning.definition.is_some() {
-            eprintln!("The tuned definition: {}", folder.join(TUNED).display());
+            console::say(format_args!("The tuned definition: {}", folder.join(TUNED).display()));
         }
     }
     let failed = tuning.steps.iter().any(|step| step.ruling == Ruling::Failed);
@@ -218,7 +218,7 @@ impl Steps<'_> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(Some(Conclusion::default()));
         }
-        eprintln!("{name}: {}", study.title);
+        console::say(format_args!("{name}: {}", study.title));
         let ssh_config = self.arguments.ssh_config.as_deref();
         let Arguments { target, allow_unlike, .. } = self.arguments;
         let conclusion = make_runs(&mut store, target, ssh_config, *allow_unlike, &self.stop)?;

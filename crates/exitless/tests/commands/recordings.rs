@@ -269,6 +269,13 @@ fn a_full_standard_output_is_named() {
 }
 
 #[test]
+fn a_full_standard_error_does_not_change_the_status() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = command(&["report", "no.such"]).stderr(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn what_finds_no_room_says_so() {
     for form in [
         &["--help"][..],

@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     print(&findings, arguments)?;
     if let Some(page) = page.filter(|_| !machine_readable) {
-        eprintln!("The page: {}", page.display());
+        console::say(format_args!("The page: {}", page.display()));
     }
     Ok(ExitCode::from(if is_damaged { status::DAMAGED } else { 0 }))
 }

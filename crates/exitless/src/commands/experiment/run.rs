@@ -16,7 +16,8 @@ use study::target::Target;
 use super::given::Given;
 use super::runs::{make_runs, open};
 use super::{suite, words};
-use crate::status::{Usage, harmless};
+use crate::console::{self, harmless};
+use crate::status::Usage;
 use crate::{interrupt, status};
 
 /// Arguments of `experiment run`.
@@ -92,7 +93,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let target = chosen.to_string();
     let mut store = open(&folder, &plan, &given.text, &target)?;
     if store.began() {
-        eprintln!("Resuming {}: it has {}", folder.display(), counted(store.runs().len() as u64, "run"));
+        console::say(format_args!(
+            "Resuming {}: it has {}",
+            folder.display(),
+            counted(store.runs().len() as u64, "run")
+        ));
     }
     let stop = interrupt::flag()?;
     let ssh_config = arguments.ssh_config.as_deref();
@@ -103,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(conclusion) => conclusion,
         Err(error) => {
             let runs = counted(store.runs().len() as u64, "run");
-            eprintln!("{} has {runs}; the same command resumes it", folder.display());
+            console::say(format_args!("{} has {runs}; the same command resumes it", folder.display()));
             return Err(error);
         }
     };

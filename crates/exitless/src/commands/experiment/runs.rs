@@ -13,8 +13,8 @@ use study::store::Store;
 use study::target::{Event, Patience, Settings, Ssh, Target, coordinate};
 
 use super::{SERVE, lab_target, words};
-use crate::console::StatusLine;
-use crate::status::{Usage, harmless};
+use crate::console::{self, StatusLine, harmless};
+use crate::status::Usage;
 
 /// Creates the folder of a study, or opens one that has a part of it, and reports damage.
 pub(in crate::commands) fn open(
@@ -31,7 +31,7 @@ pub(in crate::commands) fn open(
 /// Lists on standard error the damage that was found in the folder of a study.
 pub(in crate::commands) fn tell_damage(store: &Store) {
     for warning in store.warnings() {
-        eprintln!("exitless: {}", harmless(warning));
+        console::say(format_args!("exitless: {}", harmless(warning)));
     }
 }
 
@@ -39,7 +39,9 @@ pub(in crate::commands) fn tell_damage(store: &Store) {
 pub(in crate::commands) fn tell_not_undone(conclusion: &Conclusion) {
     for what in &conclusion.not_undone {
         let what = harmless(what);
-        eprintln!("exitless: not undone: {what}; run `exitless restore`, then the same command");
+        console::say(format_args!(
+            "exitless: not undone: {what}; run `exitless restore`, then the same command"
+        ));
     }
 }
 

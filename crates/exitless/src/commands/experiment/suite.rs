@@ -41,17 +41,23 @@ pub(super) fn run(suite: &Suite, text: &str, options: &Options<'_>) -> anyhow::R
     let stop = interrupt::flag()?;
     let mut worst = 0;
     for (at, study) in chosen.iter().enumerate() {
-        eprintln!("Study {} of {}: {}, on {}", at + 1, chosen.len(), study.name, study.target);
+        console::say(format_args!(
+            "Study {} of {}: {}, on {}",
+            at + 1,
+            chosen.len(),
+            study.name,
+            study.target
+        ));
         match make(suite, study, &folder, options.allow_unlike, &stop) {
             Ok(true) => {}
             Ok(false) => worst = worst.max(status::SOME_FAILED),
             Err(error) => {
-                eprintln!("exitless: {}: {error:#}", study.name);
+                console::say(format_args!("exitless: {}: {error:#}", study.name));
                 worst = status::FAILED;
             }
         }
         if stop.load(Ordering::Relaxed) {
-            eprintln!("Interrupted; the same command resumes it");
+            console::say("Interrupted; the same command resumes it");
             worst = status::INTERRUPTED;
             break;
         }
@@ -144,7 +150,7 @@ fn show(suite: &Suite, text: &str, folder: &Path, allow_unlike: bool, json: bool
         crate::json::write_pretty(&mut out, &outcome)?;
     } else {
         out.write_all(report::suite::terminal(&outcome, console::width()).as_bytes())?;
-        eprintln!("The page: {}", folder.join(PAGE).display());
+        console::say(format_args!("The page: {}", folder.join(PAGE).display()));
     }
     Ok(is_damaged)
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use iocm_monitor::{ExitsSeen, VmExits};
 use live::{Collector, Error, Watch};
 
+use crate::console;
+
 /// The interval of reading the counts. Not shorter, because each reading examines every thread of the host.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -55,7 +57,7 @@ impl Exits {
         if self.said.as_ref() == Some(&why) {
             return None;
         }
-        eprintln!("VM exits are not counted: {why}");
+        console::say(format_args!("VM exits are not counted: {why}"));
         self.said = Some(why.clone());
         Some(Err(why))
     }

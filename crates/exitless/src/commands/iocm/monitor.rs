@@ -143,7 +143,7 @@ impl<'a, A: Actuator> Session<'a, A> {
         let recorder = arguments.record.as_ref().map(record).transpose()?;
         let state = State::new(Path::new(HOST), target, dry_run, arguments.every as f64 / 1e9);
         let how = if dry_run { " (dry run: nothing is changed)" } else { "" };
-        eprintln!("Watching {}{how}", state.target);
+        console::say(format_args!("Watching {}{how}", state.target));
         let monitor = Monitor::new(actuator, settings, dry_run);
         let exits = Exits::new(!arguments.no_exits);
         let manager = ServiceManager::connect();

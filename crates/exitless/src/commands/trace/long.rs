@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let watch = Watch { processes, accesses: true, ..Watch::default() };
     let options = LongOptions { bound_ns, sleep: arguments.sleep };
     let mut tracer = LongTracer::attach(root, &watch, options)?;
-    eprint!("{}", long::beginning(bound_ns, tracer.without_context()));
+    console::say(long::beginning(bound_ns, tracer.without_context()));
     let mut told = tracer.without_context().is_some();
     let end = arguments.duration.and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
     let mut out = BufWriter::new(std::io::stdout().lock());
@@ -65,6 +65,6 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     }
     let (items, summary) = tracer.finish()?;
     write(&items, &mut written)?;
-    eprint!("{}", long::summary(&summary));
+    console::say(long::summary(&summary));
     Ok(ExitCode::SUCCESS)
 }
