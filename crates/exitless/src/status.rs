@@ -106,12 +106,7 @@ fn code(error: &anyhow::Error) -> u8 {
     }
     match error.downcast_ref::<lab::Error>() {
         Some(lab::Error::Interrupted) => INTERRUPTED,
-        Some(
-            lab::Error::UnknownLab { .. }
-            | lab::Error::PutMissing { .. }
-            | lab::Error::PutNoFile { .. }
-            | lab::Error::NoOutput { .. },
-        ) => USAGE,
+        Some(error) if error.is_usage() => USAGE,
         _ => FAILED,
     }
 }

@@ -344,6 +344,24 @@ pub enum Error {
 }
 
 impl Error {
+    /// Tests whether another command line would avoid the error.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownLab { .. }
+                | Self::PutMissing { .. }
+                | Self::PutNoFile { .. }
+                | Self::NoOutput { .. }
+                | Self::NotXen { .. }
+                | Self::NoDevices { .. }
+                | Self::NoSpeed { .. }
+                | Self::GuestImage { .. }
+                | Self::OwnKernelOnly { .. }
+                | Self::TooLarge { .. }
+        )
+    }
+
     /// Returns a closure for `map_err` that adds the action and the path.
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

@@ -46,8 +46,8 @@ pub(crate) enum Command {
     },
     /// Boot a lab, run a command in it, and return its exit status.
     ///
-    /// Exit status: that of the command (128 and the signal's number if a signal ended it); 125 when the lab failed;
-    /// 130 when interrupted.
+    /// Exit status: that of the command (128 and the signal's number if a signal ended it); 2 for a wrong command line;
+    /// 125 when the lab failed; 130 when interrupted.
     Run(RunArguments),
     /// Boot a lab and open a shell in it.
     Shell {
@@ -59,7 +59,7 @@ pub(crate) enum Command {
     /// Inside a lab: print or set the cost of a VM exit and the entry after it, as the time of this many instructions.
     ///
     /// As a factor of a study: commands = [{ before = "exitless lab switch-cycles 1350", after = "exitless
-    /// lab switch-cycles 0" }]. Needs root. Exit status: 1 on a machine that is not a lab with a clock.
+    /// lab switch-cycles 0" }]. Needs root. Exit status: 0; 125 on a machine that is not a lab with a clock.
     SwitchCycles {
         /// The new cost, in addition to the instructions that handle the exit.
         #[arg(value_name = "INSTRUCTIONS", value_parser = |given: &str| within(given, SWITCH_CYCLES))]
@@ -312,7 +312,7 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
 
 fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(&arguments.name)?;
-    let put: Vec<Put> = arguments.put.iter().map(|given| parse_put(given)).collect::<anyhow::Result<_>>()?;
+    let put: Vec<Put> = arguments.put.iter().map(|given| parse_put(given)).collect::<Result<_, _>>()?;
     refuse_equal("--put", put.iter().map(|put| (inside(&put.to), put.from.display().to_string())))?;
     refuse_equal("--get", arguments.get.iter().map(|path| (brought_out_as(path), path.clone())))?;
     let request = Request {
@@ -549,12 +549,13 @@ pub(super) fn parse_kernel(given: &str) -> Result<&'static DebianKernel, String>
     DebianKernel::find(given).map_err(|error| error.to_string())
 }
 
-fn parse_put(given: &str) -> anyhow::Result<Put> {
+fn parse_put(given: &str) -> Result<Put, Usage> {
     let (from, to) = given.split_once(':').unwrap_or((given, ""));
     let from = PathBuf::from(from);
     let to = match to {
         "" => {
-            let name = from.file_name().with_context(|| format!("{given:?} names no file to copy"))?;
+            let none = || Usage(format!("--put {given:?} names no file to copy"));
+            let name = from.file_name().ok_or_else(none)?;
             name.to_string_lossy().into_owned()
         }
         to => to.to_owned(),

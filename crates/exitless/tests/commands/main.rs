@@ -28,6 +28,7 @@ mod iocm_hostile;
 mod iocm_libvirt;
 mod iocm_monitor;
 mod iocm_systemd;
+mod lab;
 mod one_cause;
 mod perf;
 mod predict;

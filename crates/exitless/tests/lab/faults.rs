@@ -105,9 +105,9 @@ fn what_cannot_be_done_is_refused_before_anything_is_fetched() {
     for (arguments, status, why) in [
         (&["run", "amd-svm", "--put", "/no/such/file", "--", "true"][..], 2, "/no/such/file does not exist"),
         (&to_a_file, 2, "the folder for what is copied out; nothing was started"),
-        (&["run", "amd-svm", "--speed", "300", "--", "true"], 125, "possible: 125, 250, 500, 1000"),
-        (&["run", "amd-svm", "--hypervisor-argument", "apicv=0", "--", "true"], 125, "amd-svm has no Xen"),
-        (&["run", "amd-svm", "--bare", "--guest-image", "--", "true"], 125, "has no place for it"),
+        (&["run", "amd-svm", "--speed", "300", "--", "true"], 2, "possible: 125, 250, 500, 1000"),
+        (&["run", "amd-svm", "--hypervisor-argument", "apicv=0", "--", "true"], 2, "amd-svm has no Xen"),
+        (&["run", "amd-svm", "--bare", "--guest-image", "--", "true"], 2, "has no place for it"),
         (&["shell", "amd-svm", "--bare"], 125, "lab run"),
     ] {
         let cache = nothing.path().join("cache");
