@@ -54,11 +54,30 @@ fn the_host_takes_the_place_of_guests() {
 }
 
 #[test]
+fn a_run_that_is_interrupted_is_not_a_script_that_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    let script = format!("mkfifo {0}; echo > {0}; sleep 60", begun.display());
+    let arguments = ["guest", "run", "--set", "kind = \"host\"", "--", &script];
+    let mut run = Command::new(EXITLESS).args(arguments).stdout(Stdio::null()).spawn().unwrap();
+    while !begun.exists() {
+        assert!(run.try_wait().unwrap().is_none(), "it ended before the script began");
+        std::thread::yield_now();
+    }
+    std::fs::read(&begun).unwrap();
+    let pid = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+}
+
+#[test]
 fn guests_that_make_no_sense_are_refused_before_anything_starts() {
     let (status, _, said) = guest_run(&["--set", "irqchip = \"splitt\"", "--", "true"]);
     assert!(status == 2 && said.contains("splitt"), "{status}: {said}");
     let (status, _, said) = guest_run(&["--set", "[disk]\naio = \"native\"", "--", "true"]);
     assert!(status == 2 && said.contains("cache"), "{status}: {said}");
+    let (status, _, said) = guest_run(&["--set", "kind = \"host\"", "--count", "0", "--", "true"]);
+    assert!(status == 2 && said.contains("--count"), "{status}: {said}");
 }
 
 #[test]

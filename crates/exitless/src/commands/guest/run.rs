@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TOML")]
     set: Vec<String>,
     /// The number of guests that run at once.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
     /// The folder for consoles and disks, which is kept [default: a temporary one].
     #[arg(long, value_name = "FOLDER")]
@@ -64,6 +65,16 @@ struct TriedGuest {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
+    let outcome = run_until(&stop, arguments);
+    if stop.load(Ordering::Relaxed) {
+        // Ctrl-C also ends QEMU and the script; report the interruption, not their failures.
+        let _ = outcome.inspect_err(|error| tracing::debug!("{error:#}"));
+        bail!(lab::Error::Interrupted);
+    }
+    outcome
+}
+
+fn run_until(stop: &Arc<AtomicBool>, arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut plan = plan(arguments)?;
     if let GuestPlan::Qemu(plan) = &mut plan {
         // The plan creates shared resources for this number of guests.
@@ -80,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         None => temporary.path().to_owned(),
     };
     let files = if plan.needs_image() {
-        let image = super::image(&mut BuildProgress::new(), &stop)?;
+        let image = super::image(&mut BuildProgress::new(), stop)?;
         Some(super::files(image, &folder)?)
     } else {
         None
@@ -100,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         drop(waiting);
         guests.push((guest, begun.elapsed()));
     }
-    let tried = tried(guests, arguments, &stop)?;
+    let tried = tried(guests, arguments, stop)?;
     if arguments.json {
         crate::json::write_pretty(std::io::stdout().lock(), &tried)?;
     } else {
