@@ -11,6 +11,7 @@ use doctor::enable::{Applied, Arm, Part, Plan, Wish, apply};
 use host::{Inspection, Root};
 use knobs::{Changes, RunningHost};
 
+use crate::command_line::command_line;
 use crate::{console, interrupt, status};
 
 /// Arguments of `enable` and `disable`.
@@ -90,7 +91,7 @@ fn applied(root: &Path, plan: &Plan) -> anyhow::Result<Option<Applied>> {
         return Ok(None);
     }
     let stop = interrupt::flag()?;
-    let mut changes = Changes::begin(root, RunningHost, std::env::args().collect())?;
+    let mut changes = Changes::begin(root, RunningHost, command_line())?;
     Ok(Some(apply(plan, &mut changes, &|| stop.load(Ordering::Relaxed))))
 }
 

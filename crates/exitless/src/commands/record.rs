@@ -23,6 +23,7 @@ use super::quantity;
 use super::watching::{HOST, WatchArguments, Watched};
 use super::workload::Workload;
 use super::xen::XenHost;
+use crate::command_line::command_line;
 use crate::console::{self, StatusLine};
 use crate::{interrupt, status};
 
@@ -244,7 +245,6 @@ fn begin<T>(
 
 /// The facts of this host at the start of a recording.
 fn header(isa: Isa) -> anyhow::Result<Header> {
-    let command: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
     Ok(Header {
         isa: Some(isa),
@@ -252,7 +252,7 @@ fn header(isa: Isa) -> anyhow::Result<Header> {
             .ok()
             .map(|name| name.trim().to_owned()),
         host: Some(host::Fingerprint::read(Path::new(HOST)).context("Could not describe this host")?),
-        command: Some(command.join(" ")),
+        command: Some(command_line().join(" ")),
         clock: Some("CLOCK_MONOTONIC".to_owned()),
         start_ns: Some(live::monotonic_ns()),
         started_unix_ns: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),

@@ -19,6 +19,7 @@ use live::pause;
 use super::Printer;
 use super::exits::Exits;
 use super::settings::SettingsArguments;
+use crate::command_line::command_line;
 use crate::commands::quantity;
 use crate::service_manager::ServiceManager;
 use crate::{console, interrupt};
@@ -83,7 +84,7 @@ pub(super) fn run(arguments: &MonitorArguments) -> anyhow::Result<ExitCode> {
     let root = Path::new(HOST);
     if arguments.vhost {
         let pinning = match arguments.apply {
-            true => Some(Pinning::begin(root, RunningHost, std::env::args().collect())?),
+            true => Some(Pinning::begin(root, RunningHost, command_line())?),
             false => None,
         };
         let pinning = pinning.map(|pinning| if arguments.cpusets { pinning.by_groups() } else { pinning });

@@ -12,6 +12,7 @@ use knobs::{Change, Changes, Content, Lasting, RunningHost};
 use rustix::fs::OFlags;
 
 use super::subject::virsh;
+use crate::command_line::command_line;
 use crate::status::Usage;
 
 /// The way in which a change was written, and can be undone.
@@ -53,7 +54,7 @@ pub(super) fn file(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Writ
 }
 
 fn journal() -> Result<Changes<RunningHost>, knobs::Error> {
-    Changes::begin(Path::new("/"), RunningHost, std::env::args().collect())
+    Changes::begin(Path::new("/"), RunningHost, command_line())
 }
 
 /// Replaces a file atomically, and keeps the old one under a new name.
