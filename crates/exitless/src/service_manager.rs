@@ -9,9 +9,11 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use iocm::inherited::{ListenerStore, stored_name};
+use live::pause;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -84,6 +86,20 @@ impl ServiceManager {
         if self.next().is_some_and(|next| Instant::now() >= next) && lives(limit / 4) {
             self.told = Instant::now();
             self.send("WATCHDOG=1");
+        }
+    }
+
+    /// Waits until `until`, and sends the keep-alives that are due meanwhile; false if `stop` was set before.
+    pub(crate) fn wait_until(&mut self, until: Instant, stop: &AtomicBool) -> bool {
+        loop {
+            let next = self.next().map_or(until, |next| next.min(until));
+            if !pause(next, stop) {
+                return false;
+            }
+            self.tell(|_| true);
+            if next == until {
+                return true;
+            }
         }
     }
 
@@ -185,6 +201,15 @@ mod tests {
         manager.tell(|within| within == Duration::from_secs(5));
         assert_eq!(received(&socket).as_deref(), Some("WATCHDOG=1"));
         assert!(manager.next().is_some_and(|next| next > Instant::now()));
+    }
+
+    #[test]
+    fn a_service_that_waits_for_longer_than_the_limit_gives_signs_of_life() {
+        let (socket, mut manager, _folder) = pair(Some("20000"));
+        let until = Instant::now() + Duration::from_millis(50);
+        assert!(manager.wait_until(until, &AtomicBool::new(false)) && Instant::now() >= until);
+        assert_eq!(received(&socket).as_deref(), Some("WATCHDOG=1"));
+        assert!(!manager.wait_until(Instant::now() + Duration::from_secs(60), &AtomicBool::new(true)));
     }
 
     #[test]

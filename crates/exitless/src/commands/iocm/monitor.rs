@@ -14,7 +14,6 @@ use iocm::config::SOCKET;
 use iocm_monitor::actuator::{Actuator, Pinning, Vhost, Workers};
 use iocm_monitor::{Monitor, NoState, Recorder, STATE, State};
 use knobs::RunningHost;
-use live::pause;
 
 use super::Printer;
 use super::exits::Exits;
@@ -187,7 +186,7 @@ impl<'a, A: Actuator> Session<'a, A> {
             next = (next + interval).max(now);
             // The last period ends with the duration.
             let until = end.map_or(next, |end| next.min(end));
-            if end.is_some_and(|end| now >= end) || !pause(until, stop) {
+            if end.is_some_and(|end| now >= end) || !self.manager.wait_until(until, stop) {
                 break;
             }
         }
