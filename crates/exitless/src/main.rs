@@ -172,8 +172,8 @@ enum Command {
     CollectScript,
     /// Show rare events of interrupt virtualization on this host live: inhibit changes and others.
     ///
-    /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
-    /// nothing can be traced.
+    /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line or, with
+    /// --longer-than, a VM that does not run; 125 when nothing can be traced.
     Trace(trace::Arguments),
     /// Run studies: what settings do to workloads in VMs, with an interval for every difference.
     #[command(subcommand)]

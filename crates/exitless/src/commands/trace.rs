@@ -22,7 +22,7 @@ use crate::{console, interrupt};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Only events of this VM, by its name, UUID, process, VMID of Proxmox VE, ID of libvirt or NAMESPACE/NAME; may be
-    /// given more than once. It need not run yet.
+    /// given more than once. It need not run yet, except with --longer-than.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
     /// Only these: inhibit, irq-window, ga-log, posted-interrupt, incomplete-ipi, unaccelerated, kick,
