@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Instead of the table, the longest single exits that took this long or longer: 50us, 1ms. --top is their
     /// number, or 100.
     #[arg(long, value_name = "TIME", value_parser = quantity::bound,
-        conflicts_with_all = ["csv", "html", "parquet", "vms", "vcpus"])]
+        conflicts_with_all = ["csv", "html", "parquet", "vms", "vcpus", "by", "sort", "threshold"])]
     longer_than: Option<u64>,
     /// With --longer-than, also exits in which the guest slept.
     #[arg(long, requires = "longer_than")]

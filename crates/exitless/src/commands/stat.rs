@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     interval: u64,
     /// Stop after this many tables.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Stop after this time: 10s, 5min.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]

@@ -225,7 +225,7 @@ fn a_damaged_recording_has_a_status_of_its_own() {
 #[test]
 fn what_cannot_be_is_said_before_anything_is_read() {
     let small = recording("small");
-    let usage: [(&[&str], &str); 12] = [
+    let usage: [(&[&str], &str); 15] = [
         (&["report", "no-such-file"], "no-such-file: no such recording"),
         (&["report", &small, "--by", "reason,port"], "cannot be grouped by reason and by port"),
         (&["report", &small, "--by", "colour"], "`colour` is nothing to group by"),
@@ -234,6 +234,9 @@ fn what_cannot_be_is_said_before_anything_is_read() {
         (&["report", &small, "--from", "-1s"], "a time is a number with a unit"),
         (&["report", &small, "--threshold", "50"], "it is a number with a unit, such as 50us"),
         (&["report", &small, "--longer-than", "0"], "it is a number with a unit, such as 50us"),
+        (&["report", &small, "--longer-than", "1ms", "--by", "port"], "cannot be used with"),
+        (&["report", &small, "--longer-than", "1ms", "--threshold", "1us"], "cannot be used with"),
+        (&["stat", "--count", "0"], "invalid value '0' for '--count"),
         (&["report", &small, "--top", "-3"], "invalid value '-3' for '--top"),
         (&["advise", &small, "--idle", "--budget", "-1"], "invalid value '-1' for '--budget"),
         (&["report", "/"], "/ is a directory without `data`"),

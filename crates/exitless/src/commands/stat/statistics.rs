@@ -27,7 +27,10 @@ pub(super) fn run(
         return Err(error);
     }
     tracing::warn!("{error}");
-    tracing::warn!("KVM's own statistics are shown instead: exits by few reasons, and no handling times");
+    tracing::warn!(
+        "KVM's own statistics are shown instead: exits by few reasons, and no handling times; --by, --sort, --top, \
+         --threshold and --self-cost have no effect"
+    );
     let processes = counting.before.iter().filter_map(|vm| u32::try_from(vm.pid).ok());
     let asked = (!arguments.watch.wanted().is_empty()).then(|| processes.collect());
     let watched = Watched::of(&Watch { processes: asked, ..Watch::default() }, &arguments.watch);
