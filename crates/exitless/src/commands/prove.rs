@@ -55,6 +55,7 @@ pub(crate) struct Arguments {
 }
 
 const RECORDING: &str = "recording.json";
+const PAGE: &str = "report.html";
 /// The folder of the results if none is named.
 const OUTPUT: &str = "exitless-report";
 /// The costs of a world switch, in instructions, for the curve of gains.
@@ -82,24 +83,29 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             }
             recording
         }
-        None => measure(arguments)?,
+        None => measure(arguments, &folder)?,
     };
     let outcome = analyse(&recording).context("The recording cannot be analysed")?;
-    write_results(&folder, &recording, &outcome)?;
-    print(&outcome, &folder, arguments.json)?;
+    let written = write_results(&folder, &recording, &outcome);
+    // Also if they could not be written: measuring again would take minutes.
+    let printed = print(&outcome, arguments.json);
+    written.and(printed)?;
+    console::say(format_args!("\nThe page: {}", folder.join(PAGE).display()));
     Ok(exit_code(outcome.judgement))
 }
 
-fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
+fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<Recording> {
     let chosen = match &arguments.lab {
         Some(name) => Some(Lab::find(name)?),
         None => laboratory_for_want_of_kvm()?,
     };
     let Some(lab) = chosen else {
+        need_place(folder)?;
         return collect_here(&arguments.plan.plan(Plan::full()));
     };
     let plan = arguments.plan.plan(laboratory_plan());
     plan.check()?;
+    need_place(folder)?;
     with_laboratory(lab, interrupt::flag()?, |laboratory| {
         let recording = collect_inside(laboratory, lab.name, &plan, arguments)?;
         Ok(as_emulated(
@@ -227,12 +233,21 @@ fn refuse_others(folder: &Path, recording: &Recording) -> anyhow::Result<()> {
     Err(Usage(format!("{} {what}", folder.display())).into())
 }
 
-fn write_results(folder: &Path, recording: &Recording, outcome: &Proof) -> anyhow::Result<()> {
+/// Makes the folder of the results. An error should not come after the measurement.
+fn need_place(folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
+    let file = folder.join(RECORDING);
+    // Dropped, it leaves no file.
+    let new = Replacement::begin(&file, 0o666);
+    new.map(drop).with_context(|| format!("Could not write {}", file.display()))
+}
+
+fn write_results(folder: &Path, recording: &Recording, outcome: &Proof) -> anyhow::Result<()> {
+    need_place(folder)?;
     write_file(&folder.join(RECORDING), |out| Ok(recording.write(out)?))?;
     write_file(&folder.join("samples.parquet"), |out| Ok(write_samples(recording, out)?))?;
     write_file(&folder.join("result.json"), |out| Ok(crate::json::write_pretty(out, outcome)?))?;
-    write_page(&folder.join("report.html"), &report::prove::page(outcome, recording))
+    write_page(&folder.join(PAGE), &report::prove::page(outcome, recording))
 }
 
 /// Writes a file atomically.
@@ -248,14 +263,13 @@ fn write_file(
     new.finish().with_context(cannot)
 }
 
-fn print(outcome: &Proof, folder: &Path, json: bool) -> anyhow::Result<()> {
+fn print(outcome: &Proof, json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
         crate::json::write_pretty(&mut out, outcome)?;
     } else {
         out.write_all(report::prove::terminal(outcome, console::width(), console::colour()).as_bytes())?;
     }
-    console::say(format_args!("\nThe page: {}", folder.join("report.html").display()));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use probe::{Agreement, Arms};
 use prove::synthetic::recording;
 use prove::{Plan, Recording};
 
-use crate::command::{err, out, run};
+use crate::command::{command, err, out, run};
 
 fn prove(recording: &Recording) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -46,6 +46,29 @@ fn one_arm_a_contradiction_and_no_samples_have_statuses_of_their_own() {
         empty.timed.clear();
         assert_eq!(prove(&empty).0, Some(125), "{measure}");
     }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_found_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let output = file.join("results");
+    let mut command = command(&["prove", "--output", output.to_str().unwrap()]);
+    let said = command.env("XDG_CACHE_HOME", folder.path()).output().unwrap();
+    assert_eq!(said.status.code(), Some(125), "{}", err(&said));
+    assert!(err(&said).contains("Could not create") && !err(&said).contains("Building"), "{}", err(&said));
+}
+
+#[test]
+fn results_that_cannot_be_written_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, output] = ["recording.json", "file"].map(|name| folder.path().join(name));
+    with_measures(vec![Measure::Eoi]).write(File::create(&file).unwrap()).unwrap();
+    std::fs::write(&output, "").unwrap();
+    let said = run(&["prove", "--recording", file.to_str().unwrap(), "--output", output.to_str().unwrap()]);
+    assert_eq!(said.status.code(), Some(125), "{}", err(&said));
+    assert!(err(&said).contains("Could not create") && out(&said).contains("EOI"), "{}", out(&said));
 }
 
 #[test]
