@@ -12,7 +12,7 @@ use exits::{Dimension, GroupedTimeline, Grouping};
 use report::comparison::Compared;
 use traces::{AccessRecord, ExitRecord, Recordings, Sink, Unlike};
 
-use super::recordings::{Destination, PartArguments, add, check_file, exit_code, write_page};
+use super::recordings::{Destination, PartArguments, add, check_file, check_outputs, exit_code, write_page};
 use crate::console;
 use crate::status::Usage;
 
@@ -79,6 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     files.iter().flatten().try_for_each(|file| check_file(file))?;
+    check_outputs(files.iter().flatten(), [&arguments.html])?;
     let [before, after] = [read(&files[0], &grouping, arguments)?, read(&files[1], &grouping, arguments)?];
     let unlike = unlike(&before.recordings, &after.recordings, arguments)?;
     let options = ComparisonOptions {

@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let recordings = match arguments.duration {
         Some(ns) => watched(Duration::from_nanos(ns))?,
         None => {
-            arguments.recordings.check()?;
+            arguments.recordings.check([])?;
             arguments.recordings.read(&mut ())?
         }
     };

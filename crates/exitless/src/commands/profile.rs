@@ -18,7 +18,7 @@ use hotspots::{Event, Recording, Selection, Summary, Weight, folded, tree};
 use report::hot_spots::HotSpotsView;
 
 use super::quantity;
-use super::recordings::check_file;
+use super::recordings::{check_file, check_outputs};
 use super::watching::WatchArguments;
 use crate::status::Usage;
 use crate::{console, status};
@@ -117,17 +117,12 @@ impl SamplingArguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let (hot, outputs) = match &arguments.file {
-        Some(file) => {
-            check_file(file)?;
-            // Read first: an output may be the same file under another name.
-            (read(file, arguments.guest_symbols.as_deref())?, Outputs::create(arguments)?)
-        }
-        None => {
-            // Opens the outputs before sampling, so that errors are found early.
-            let outputs = Outputs::create(arguments)?;
-            (sampled::of_this_host(&arguments.watch, &arguments.sampling)?, outputs)
-        }
+    arguments.file.iter().try_for_each(|file| check_file(file))?;
+    // Opens the outputs before sampling, so that errors are found early.
+    let outputs = Outputs::create(arguments)?;
+    let hot = match &arguments.file {
+        Some(file) => read(file, arguments.guest_symbols.as_deref())?,
+        None => sampled::of_this_host(&arguments.watch, &arguments.sampling)?,
     };
     let selection = selection(arguments, &hot.recording)?;
     outputs.write(&hot.recording, &selection, arguments)?;
@@ -166,15 +161,8 @@ struct Outputs {
 
 impl Outputs {
     fn create(arguments: &Arguments) -> anyhow::Result<Self> {
-        let same = |a: &Option<PathBuf>, b: &Option<PathBuf>| a.is_some() && a == b;
-        let Arguments { file, output, flame_graph, folded, .. } = arguments;
-        if same(file, output)
-            || same(output, flame_graph)
-            || same(output, folded)
-            || same(flame_graph, folded)
-        {
-            return Err(Usage("Only one option can use each FILE; name another".to_owned()).into());
-        }
+        let Arguments { file, guest_symbols, output, flame_graph, folded, .. } = arguments;
+        check_outputs(file.iter().chain(guest_symbols), [output, flame_graph, folded])?;
         let create = |path: &Option<PathBuf>| {
             let create =
                 |path: &PathBuf| Replacement::begin(path, 0o666).with_context(|| could_not_write(path));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -70,10 +71,14 @@ impl<W: Write + Send> Destination for ExitsWriter<W> {
 }
 
 impl RecordingArguments {
-    /// Checks the arguments before anything is read or written.
-    pub(crate) fn check(&self) -> Result<(), Usage> {
+    /// Checks the arguments, and the files to write, before anything is read or written.
+    pub(crate) fn check<'a>(
+        &self,
+        outputs: impl IntoIterator<Item = &'a Option<PathBuf>>,
+    ) -> Result<(), Usage> {
         self.part.check()?;
-        self.files.iter().try_for_each(|file| check_file(file))
+        self.files.iter().try_for_each(|file| check_file(file))?;
+        check_outputs(&self.files, outputs)
     }
 
     /// Reads all files into one profile. The caller selects VMs afterwards, because their names are known
@@ -139,6 +144,44 @@ pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
     }
 }
 
+/// Refuses to write a file that is also read, or written by another option: it would be replaced.
+pub(crate) fn check_outputs<'i, 'o>(
+    inputs: impl IntoIterator<Item = &'i PathBuf>,
+    outputs: impl IntoIterator<Item = &'o Option<PathBuf>>,
+) -> Result<(), Usage> {
+    let mut taken: Vec<Identity> = inputs.into_iter().filter_map(|file| Identity::of(file)).collect();
+    for file in outputs.into_iter().flatten() {
+        let Some(own) = Identity::of(file) else { continue };
+        if taken.contains(&own) {
+            let what = "is also read, or written by another option, and would be replaced; name another file";
+            return Err(Usage(format!("{} {what}", file.display())));
+        }
+        taken.push(own);
+    }
+    Ok(())
+}
+
+/// A file by whatever path it is named.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    /// Its device and inode.
+    There(u64, u64),
+    /// The place of one that is not there yet.
+    New(PathBuf),
+}
+
+impl Identity {
+    /// `None` for pipes, devices and folders, which are not replaced.
+    fn of(path: &Path) -> Option<Self> {
+        if let Ok(about) = fs::metadata(path) {
+            return about.is_file().then(|| Self::There(about.dev(), about.ino()));
+        }
+        let name = path.file_name()?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Some(Self::New(fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?.join(name)))
+    }
+}
+
 /// Reads another recording into `recordings`.
 pub(crate) fn add(
     recordings: &mut Recordings,
@@ -184,4 +227,29 @@ pub(crate) fn exit_code(recordings: &Recordings) -> ExitCode {
         return ExitCode::from(status::FAILED);
     }
     ExitCode::from(if recordings.is_damaged() { status::DAMAGED } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_read_or_written_otherwise_is_not_replaced_by_whatever_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("data"), "").unwrap();
+        fs::write(path("page"), "").unwrap();
+        std::os::unix::fs::symlink(path("data"), path("link")).unwrap();
+        let refused = |outputs: [&str; 2]| {
+            check_outputs(&[path("data"), "-".into()], &outputs.map(|name| Some(path(name)))).is_err()
+        };
+        for outputs in [["page", "new"], ["/dev/null", "/dev/null"], ["none/x", "new"]] {
+            assert!(!refused(outputs), "{outputs:?}");
+        }
+        for outputs in
+            [["data", "new"], ["new", "./data"], ["link", "new"], ["page", "page"], ["new", "./new"]]
+        {
+            assert!(refused(outputs), "{outputs:?}");
+        }
+    }
 }

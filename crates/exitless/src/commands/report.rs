@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let grouping = arguments.rows.grouping()?;
-    arguments.recordings.check()?;
+    arguments.recordings.check([&arguments.html, &arguments.parquet])?;
     if let Some(bound_ns) = arguments.longer_than {
         return long::run(arguments, bound_ns);
     }

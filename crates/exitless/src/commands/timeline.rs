@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let what = format!("A timeline is kept by VM and by reason, not by {other}; leave it out of --by");
         return Err(Usage(what).into());
     }
-    arguments.recordings.check()?;
+    arguments.recordings.check([&arguments.html])?;
     let recordings = arguments.recordings.read(&mut ())?.select(arguments.recordings.selection(&[]))?;
     let figure = if arguments.share { TimelineFigure::Time } else { TimelineFigure::Exits };
     let mut rows = TimelineRows::new(&recordings.profile.timeline, &grouping, figure);
