@@ -38,16 +38,32 @@ lack() {
 
 above() { mkdir -p "$tree${1%/*}"; }
 
-# Copies files as they read now. Nothing waits for a FIFO or a device: only regular files are opened.
+# The limit of time for each program that reads about a process: a process can block its readers.
+within=
+# The processes that did.
+blocked=0
+# Tests for the status of a program that timeout(1), or a signal of it, ended.
+late() { [ "$1" = 124 ] || [ "$1" -gt 128 ]; }
+# Notes that reading a path took too long.
+block() {
+    lack "$1" 110
+    blocked=$((blocked + 1))
+    return 1
+}
+
+# Copies files as they read now. Nothing waits for a FIFO or a device: only regular files are opened. Fails if a process
+# blocks it.
 copy() {
     for path in "$@"; do
         [ -f "$path" ] || continue
         above "$path"
-        if ! cat "$path" >"$tree$path" 2>/dev/null; then
-            rm -f "$tree$path"
-            if [ -r "$path" ]; then lack "$path" 5; else lack "$path" 13; fi
-        fi
+        $within cat "$path" >"$tree$path" 2>/dev/null && continue
+        why=$?
+        rm -f "$tree$path"
+        if late $why; then block "$path" || return; fi
+        if [ -r "$path" ]; then lack "$path" 5; else lack "$path" 13; fi
     done
+    return 0
 }
 
 # Notes that a path exists.
@@ -59,13 +75,17 @@ name() {
     done
 }
 
-# Copies symbolic links.
+# Copies symbolic links. Fails if a process blocks it.
 link() {
     for path in "$@"; do
-        target=$(readlink "$path") || continue
+        target=$($within readlink "$path")
+        why=$?
+        if late $why; then block "$path" || return; fi
+        [ $why = 0 ] || continue
         above "$path"
         ln -s "$target" "$tree$path"
     done
+    return 0
 }
 
 release=$(uname -r)
@@ -129,7 +149,12 @@ done
 
 # Processes that hold a VM, and vhost's workers.
 closed=0
+if command -v timeout >/dev/null 2>&1; then within='timeout 2'; fi
 for process in /proc/[0-9]*; do
+    if [ $blocked -ge 30 ]; then
+        echo "lacking: $process and the processes after it, because $blocked others block their inspection" >&2
+        break
+    fi
     pid=${process#/proc/}
     held=no
     worker=no
@@ -137,11 +162,24 @@ for process in /proc/[0-9]*; do
     { read -r comm <"$process/comm"; } 2>/dev/null || continue
     # One `ls` for each process, and more only for those with a VM.
     # shellcheck disable=SC2012 # the kernel's names have no blanks
-    case $(ls -l "$process/fd" 2>&1) in
-    *anon_inode:kvm-*)
-        held=yes
+    descriptors=$($within ls -l "$process/fd" 2>&1)
+    if late $?; then
+        # It may be a VM.
+        copy "$process/comm"
+        block "$process/fd" || continue
+    fi
+    case $descriptors in
+    *' -> anon_inode:kvm-'*)
         for descriptor in "$process"/fd/*; do
-            case $(readlink "$descriptor") in anon_inode:kvm-* | /dev/vfio/*) link "$descriptor" ;; esac
+            target=$($within readlink "$descriptor")
+            if late $?; then block "$descriptor" || continue 2; fi
+            case $target in
+            # Any file may have that name within its own.
+            anon_inode:kvm-*) held=yes ;;
+            /dev/vfio/*) ;;
+            *) continue ;;
+            esac
+            link "$descriptor" || continue 2
         done
         ;;
     *'Permission denied'*)
@@ -153,16 +191,19 @@ for process in /proc/[0-9]*; do
     esac
     case $comm in vhost-[0-9]*) worker=yes ;; esac
     if [ "$held" = yes ] || [ "$worker" = yes ]; then
-        copy "$process/comm" "$process/cmdline" "$process/stat" "$process/status" "$process/cgroup"
+        copy "$process/comm" "$process/cmdline" "$process/stat" "$process/status" "$process/cgroup" || continue
     fi
     [ "$held" = yes ] || continue
-    link "$process/exe"
-    for thread in "$process"/task/[0-9]*; do copy "$thread/comm" "$thread/stat" "$thread/status"; done
+    link "$process/exe" || continue
+    for thread in "$process"/task/[0-9]*; do
+        copy "$thread/comm" "$thread/stat" "$thread/status" || continue 2
+    done
     for home in /sys/kernel/debug/kvm/"$pid"-*; do
         name "$home"
         copy "$home"/vcpu*/pid
     done
 done
+within=
 
 [ $closed = 0 ] || echo "lacking: $closed processes that this user cannot inspect; each may be a VM" >&2
 

@@ -1,5 +1,6 @@
 //! `exitless doctor` on fake hosts: trees, and their archives.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -84,6 +85,32 @@ fn what_the_script_collects_is_judged_as_a_snapshot() {
         found.filter(|line| !line.contains("MSR") && !line.contains("CPUID")).collect::<Vec<_>>()
     };
     assert_eq!(without_registers(place("host.tar")), without_registers(place("host.tar.zst")), "{told}");
+}
+
+#[test]
+fn a_process_that_blocks_its_readers_does_not_stop_the_script() {
+    if Command::new("timeout").args(["1", "true"]).status().is_err() {
+        return println!("not tested: there is no timeout(1)");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = Command::new(env!("CARGO_BIN_EXE_exitless")).arg("collect-script").output().unwrap().stdout;
+    std::fs::write(folder.path().join("collect.sh"), script).unwrap();
+    // This process takes the place of one that waits for a FUSE server while it unmaps a file.
+    let blocking = format!("/proc/{}/fd", std::process::id());
+    let path = std::env::var("PATH").unwrap();
+    let ls =
+        format!("#!/bin/sh\n[ \"$2\" != {blocking} ] || exec sleep 300\nPATH='{path}'; exec ls \"$@\"\n");
+    std::fs::write(folder.path().join("ls"), ls).unwrap();
+    std::fs::set_permissions(folder.path().join("ls"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = Command::new("sh")
+        .arg(folder.path().join("collect.sh"))
+        .env("PATH", format!("{}:{path}", folder.path().display()))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&said.stderr);
+    assert_eq!(said.status.code(), Some(1), "{told}");
+    assert!(told.contains(&format!("lacking: {blocking}\n")), "{told}");
+    assert!(!said.stdout.is_empty(), "{told}");
 }
 
 #[test]
