@@ -64,7 +64,20 @@ pub struct AgentGuest {
     address: Option<IpAddr>,
     channel: Channel,
     /// The directory for its scripts' start times, once it was made.
-    place: Option<String>,
+    place: Option<Arc<Place>>,
+}
+
+/// A directory in the guest, which is removed with the last script that waits there.
+struct Place {
+    path: String,
+    channel: Channel,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Fails if the guest was shut down, which leaves nothing in it.
+        let _ = self.channel.exec(&[&format!("rm -rf {}", quoted(&self.path))]);
+    }
 }
 
 /// The agent, shared by the guest and its scripts; it executes one command at a time.
@@ -105,25 +118,17 @@ impl AgentGuest {
     }
 
     /// The directory in the guest for start times.
-    fn place(&mut self) -> Result<String, String> {
+    fn place(&mut self) -> Result<Arc<Place>, String> {
         if let Some(place) = &self.place {
-            return Ok(place.clone());
+            return Ok(Arc::clone(place));
         }
         let made = self.channel.output(MAKE_PLACE, GRACE)?;
-        let place = made.stdout.trim_end();
-        if made.status != 0 || !place.starts_with('/') {
+        let path = made.stdout.trim_end().to_owned();
+        if made.status != 0 || !path.starts_with('/') {
             return Err(format!("`{MAKE_PLACE}` made no directory: {}", made.stderr.trim_end()));
         }
-        Ok(self.place.insert(place.to_owned()).clone())
-    }
-}
-
-impl Drop for AgentGuest {
-    fn drop(&mut self) {
-        if let Some(place) = &self.place {
-            // Fails if the guest was shut down, which leaves nothing in it.
-            let _ = self.channel.exec(&[&format!("rm -rf {}", quoted(place))]);
-        }
+        let place = Arc::new(Place { path, channel: self.channel.clone() });
+        Ok(Arc::clone(self.place.insert(place)))
     }
 }
 
@@ -219,7 +224,7 @@ impl Guest for AgentGuest {
         let place = self.place().map_err(|why| {
             self.channel.unreachable(format!("making a directory for a script's start time: {why}"))
         })?;
-        let file = format!("{place}/{number}");
+        let file = format!("{}/{number}", place.path);
         // In a new session, so that a signal to its process group ends the script with its child processes.
         let outer = "exec setsid sh -c \"$0\" sh \"$1\" \"$2\"";
         let pid = self
@@ -228,7 +233,17 @@ impl Guest for AgentGuest {
             .map_err(|why| self.channel.unreachable(format!("starting a script by guest-exec: {why}")))?;
         let channel = self.channel.clone();
         let (clock, sent_ns, released) = (None, 0, None);
-        Ok(Box::new(AgentArmed { channel, pid, file, limit, clock, sent_ns, released, over: false }))
+        Ok(Box::new(AgentArmed {
+            channel,
+            pid,
+            _place: place,
+            file,
+            limit,
+            clock,
+            sent_ns,
+            released,
+            over: false,
+        }))
     }
 
     fn stop(&mut self) -> Result<(), GuestError> {
@@ -240,6 +255,7 @@ impl Guest for AgentGuest {
 struct AgentArmed {
     channel: Channel,
     pid: u64,
+    _place: Arc<Place>,
     file: String,
     limit: Duration,
     clock: Option<ClockDifference>,

@@ -205,12 +205,12 @@ fn what_a_script_started_is_ended_although_it_outlives_the_script() {
 fn no_other_user_of_the_guest_can_write_a_start_time() {
     let folder = tempfile::tempdir().unwrap();
     let mut guest = guest(folder.path(), "agent");
-    let place = guest.place().unwrap();
+    let place = guest.place().unwrap().path.clone();
     assert_eq!(Path::new(&place).metadata().unwrap().permissions().mode() & 0o777, 0o700);
     if rustix::process::geteuid().is_root() {
         assert!(place.starts_with("/run/exitless-"), "{place}");
     }
-    assert_eq!(guest.place().unwrap(), place);
+    assert_eq!(guest.place().unwrap().path, place);
     drop(guest);
     let begun = Instant::now();
     while Path::new(&place).exists() {
