@@ -149,7 +149,13 @@ done
 
 # Processes that hold a VM, and vhost's workers.
 closed=0
-if command -v timeout >/dev/null 2>&1; then within='timeout 2'; fi
+# Before 1.30 busybox took the time after -t, and would run a program named 2.
+for limit in 'timeout 2' 'timeout -t 2'; do
+    if $limit true >/dev/null 2>&1; then
+        within=$limit
+        break
+    fi
+done
 for process in /proc/[0-9]*; do
     if [ $blocked -ge 30 ]; then
         echo "lacking: $process and the processes after it, because $blocked others block their inspection" >&2

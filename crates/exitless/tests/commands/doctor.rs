@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use host::snapshot::Snapshot;
 use host::{Root, fake};
@@ -87,30 +87,49 @@ fn what_the_script_collects_is_judged_as_a_snapshot() {
     assert_eq!(without_registers(place("host.tar")), without_registers(place("host.tar.zst")), "{told}");
 }
 
+/// The outcome of the script on this machine, with this shell script in the place of a program.
+fn collected_with(program: &str, script: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let collect = Command::new(env!("CARGO_BIN_EXE_exitless")).arg("collect-script").output().unwrap().stdout;
+    std::fs::write(place("collect.sh"), collect).unwrap();
+    std::fs::write(place(program), format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(place(program), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    Command::new("sh")
+        .arg(place("collect.sh"))
+        .env("PATH", format!("{}:{path}", folder.path().display()))
+        .output()
+        .unwrap()
+}
+
 #[test]
 fn a_process_that_blocks_its_readers_does_not_stop_the_script() {
     if Command::new("timeout").args(["1", "true"]).status().is_err() {
         return println!("not tested: there is no timeout(1)");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let script = Command::new(env!("CARGO_BIN_EXE_exitless")).arg("collect-script").output().unwrap().stdout;
-    std::fs::write(folder.path().join("collect.sh"), script).unwrap();
     // This process takes the place of one that waits for a FUSE server while it unmaps a file.
     let blocking = format!("/proc/{}/fd", std::process::id());
     let path = std::env::var("PATH").unwrap();
-    let ls =
-        format!("#!/bin/sh\n[ \"$2\" != {blocking} ] || exec sleep 300\nPATH='{path}'; exec ls \"$@\"\n");
-    std::fs::write(folder.path().join("ls"), ls).unwrap();
-    std::fs::set_permissions(folder.path().join("ls"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let said = Command::new("sh")
-        .arg(folder.path().join("collect.sh"))
-        .env("PATH", format!("{}:{path}", folder.path().display()))
-        .output()
-        .unwrap();
+    let said = collected_with(
+        "ls",
+        &format!("[ \"$2\" != {blocking} ] || exec sleep 300\nPATH='{path}'; exec ls \"$@\""),
+    );
     let told = String::from_utf8_lossy(&said.stderr);
     assert_eq!(said.status.code(), Some(1), "{told}");
     assert!(told.contains(&format!("lacking: {blocking}\n")), "{told}");
     assert!(!said.stdout.is_empty(), "{told}");
+}
+
+#[test]
+fn the_script_looks_at_processes_with_the_timeout_of_an_old_busybox() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let script =
+        format!("[ \"$1\" = -t ] || exit 127\nshift 2\necho \"$*\" >>{}\nexec \"$@\"", log.path().display());
+    let told = collected_with("timeout", &script).stderr;
+    let ran = std::fs::read_to_string(log.path()).unwrap();
+    let look = format!("ls -l /proc/{}/fd\n", std::process::id());
+    assert!(ran.contains(&look), "{}", String::from_utf8_lossy(&told));
 }
 
 #[test]
