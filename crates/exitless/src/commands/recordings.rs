@@ -149,7 +149,7 @@ pub(crate) fn check_outputs<'i, 'o>(
     inputs: impl IntoIterator<Item = &'i PathBuf>,
     outputs: impl IntoIterator<Item = &'o Option<PathBuf>>,
 ) -> Result<(), Usage> {
-    let mut taken: Vec<Identity> = inputs.into_iter().filter_map(|file| Identity::of(file)).collect();
+    let mut taken: Vec<Identity> = inputs.into_iter().filter_map(|file| Identity::of_input(file)).collect();
     for file in outputs.into_iter().flatten() {
         let Some(own) = Identity::of(file) else { continue };
         if taken.contains(&own) {
@@ -171,6 +171,11 @@ enum Identity {
 }
 
 impl Identity {
+    /// The file that is read, where `-` is standard input.
+    fn of_input(path: &Path) -> Option<Self> {
+        Self::of(if path == Path::new("-") { Path::new("/dev/stdin") } else { path })
+    }
+
     /// `None` for pipes, devices and folders, which are not replaced.
     fn of(path: &Path) -> Option<Self> {
         if let Ok(about) = fs::metadata(path) {
@@ -251,5 +256,10 @@ mod tests {
         {
             assert!(refused(outputs), "{outputs:?}");
         }
+        let dash = PathBuf::from("-");
+        assert!(
+            check_outputs([&dash], [&Some(dash.clone())]).is_ok(),
+            "standard input is no file of that name"
+        );
     }
 }
