@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build fleet fleet-test dist dist-check demo check test soak matrix seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-labs setup-check setup-test setup-lint setup-fleet
+.PHONY: help build fleet fleet-test dist dist-check demo check test soak matrix seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-demo setup-labs setup-check setup-test setup-lint setup-fleet
 
 # Prefer rustup's cargo to an older one of the distribution, and tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -41,7 +41,7 @@ dist: setup ## Make the tarball, the packages and their checksums in target/dist
 dist-check: setup ## Check the packages, made of what `make test` builds, with the checkers that are installed
 	scripts/dist-check
 
-demo: setup-labs ## Measure interrupt virtualization in an emulated host and write a report (LAB=amd-avic: AMD's)
+demo: setup-$(if $(filter intel-apicv,$(LAB)),demo,labs) ## Measure interrupt virtualization in an emulated host and write a report (LAB=amd-avic: AMD's)
 	scripts/demo "$(REPORT)" "$(LAB)"
 
 check: setup-check fmt-check clippy ## Check format, lints, and all tests that need no emulated host and no browser
@@ -104,6 +104,9 @@ miri: setup ## Run the tests that Miri can run (a nightly compiler with miri is 
 
 setup: ## Install what building needs
 	@scripts/setup
+
+setup-demo:
+	@scripts/setup demo
 
 setup-labs:
 	@scripts/setup labs

@@ -42,7 +42,14 @@ fn building_wants_nothing_that_only_labs_need_and_tests_want_no_server() {
     };
     let build = wanted(&[]);
     assert!(build.contains("clang") && !build.contains("g++") && !build.contains("dpkg"), "{build}");
-    assert!(wanted(&["labs"]).contains("g++ patch"));
+    // The demo's lab is Bochs alone.
+    let demo = wanted(&["demo"]);
+    assert!(demo.contains("g++ patch") && !demo.contains("ninja"), "{demo}");
+    let labs = wanted(&["labs"]);
+    assert!(
+        labs.contains("g++ patch") && labs.contains("ninja-build") && !labs.contains("chromium"),
+        "{labs}"
+    );
     let test = wanted(&["test"]);
     assert!(test.contains("g++ patch") && !test.contains("openssh-server"), "{test}");
 }
