@@ -18,7 +18,7 @@ pub fn folded(recording: &Recording, selection: &Selection, weight: Weight) -> S
             Activity::Guest => continue,
         };
         let code = stack.frames.iter().rev().filter_map(|&number| recording.frame(number));
-        let names: Vec<String> = std::iter::once(clean(&root)).chain(code.map(name)).collect();
+        let names: Vec<String> = std::iter::once(clean(&root)).chain(code.map(|frame| name(frame))).collect();
         let amount = weight.of(stack);
         if amount > 0 {
             let sum = lines.entry(names.join(";")).or_default();

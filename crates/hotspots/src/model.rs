@@ -1,6 +1,7 @@
 //! The content of a recording of hot spots.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use exits::ExitReason;
 use serde::{Deserialize, Serialize};
@@ -175,13 +176,14 @@ pub struct Recording {
     pub names: BTreeMap<u32, String>,
     /// Exits by VM and reason.
     pub measured: BTreeMap<(Option<u32>, ExitReason), Measured>,
-    /// The frames that the stacks refer to.
-    pub frames: Vec<Frame>,
+    /// The frames that the stacks refer to. Sums and trees share them: names are long, and any number of reasons and
+    /// stacks can have the same.
+    pub frames: Vec<Arc<Frame>>,
     /// The stacks.
     pub stacks: Vec<Stack>,
     /// The losses.
     pub losses: Losses,
-    numbers: HashMap<Frame, FrameNumber>,
+    numbers: HashMap<Arc<Frame>, FrameNumber>,
 }
 
 impl Recording {
@@ -208,14 +210,15 @@ impl Recording {
             return self.number(frame);
         }
         let number = FrameNumber::try_from(self.frames.len()).unwrap_or(FrameNumber::MAX);
-        self.frames.push(frame.clone());
+        let frame = Arc::new(frame);
+        self.frames.push(Arc::clone(&frame));
         self.numbers.insert(frame, number);
         number
     }
 
     /// A frame by its number.
     #[must_use]
-    pub fn frame(&self, number: FrameNumber) -> Option<&Frame> {
+    pub fn frame(&self, number: FrameNumber) -> Option<&Arc<Frame>> {
         self.frames.get(number as usize)
     }
 
@@ -240,7 +243,7 @@ impl Recording {
             Some(Space::Kernel) | None => {}
         }
         // The ioctl KVM_RUN and its x86 part: virt/kvm/kvm_main.c and arch/x86/kvm/x86.c of Linux.
-        let is_kvm = |frame: &Frame| {
+        let is_kvm = |frame: &Arc<Frame>| {
             matches!(frame.symbol.as_deref(), Some("kvm_vcpu_ioctl" | "kvm_arch_vcpu_ioctl_run"))
                 || (frame.space == Space::Kernel && frame.object.starts_with("kvm"))
         };
@@ -284,10 +287,10 @@ mod tests {
             recording.number(frame(None, Some(address)));
         }
         assert_eq!(recording.frames.len(), MOST_ADDRESSES + 1);
-        assert_eq!(recording.frames.last(), Some(&frame(None, None)));
+        assert_eq!(*recording.frames[MOST_ADDRESSES], frame(None, None));
         // Frames that it has keep their addresses, and functions their names.
         assert_eq!(recording.number(frame(None, Some(7))), 7);
-        recording.number(frame(Some("main"), None));
-        assert_eq!(recording.frames.last(), Some(&frame(Some("main"), None)));
+        let main = recording.number(frame(Some("main"), None));
+        assert_eq!(**recording.frame(main).unwrap(), frame(Some("main"), None));
     }
 }

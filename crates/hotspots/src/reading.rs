@@ -126,7 +126,7 @@ struct Reader {
 impl Reader {
     fn take(&mut self, at: usize, line: Line) {
         match line {
-            // Names are cut as recorders do it: the sums have a copy of them for each reason.
+            // Names are cut as recorders do it: what is written repeats them for each reason or stack.
             Line::Vm { vm, name } => drop(self.recording.names.insert(vm, shortened(&name))),
             Line::Exits { vm, reason, exits, handling_ns, away } => {
                 let measured = self.recording.measured.entry((vm, reason)).or_default();

@@ -99,7 +99,7 @@ fn names_that_no_recorder_writes_are_cut() {
     recording.number(fitting.clone());
     let recording = read("file", &written(&recording)).unwrap().recording;
     let [.., cut, whole] = &recording.frames[..] else { panic!("{:?}", recording.frames) };
-    assert_eq!(*whole, fitting);
+    assert_eq!(**whole, fitting);
     for name in [&recording.names[&8], &cut.object, cut.symbol.as_ref().unwrap()] {
         assert_eq!((name.chars().count(), name.ends_with('…')), (LONGEST_GIVEN, true), "{name}");
     }

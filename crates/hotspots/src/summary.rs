@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use exits::ExitReason;
 use serde::Serialize;
@@ -43,7 +44,7 @@ impl Selection {
 pub struct SymbolRow {
     /// The function.
     #[serde(flatten)]
-    pub frame: Frame,
+    pub frame: Arc<Frame>,
     /// Samples in the function itself.
     pub own: u64,
     /// Samples in the function or in functions that it called.
@@ -57,7 +58,7 @@ pub struct SymbolRow {
 pub struct Moment {
     /// The frames that identify the place, innermost first, without those of the scheduler.
     #[serde(rename = "functions")]
-    pub frames: Vec<Frame>,
+    pub frames: Vec<Arc<Frame>>,
     /// The number of times, and the total time.
     #[serde(flatten)]
     pub away: crate::Away,
@@ -228,7 +229,7 @@ fn symbols<'s>(
             .frames
             .iter()
             .copied()
-            .filter(|&number| recording.frame(number).is_some_and(&wanted))
+            .filter(|&number| recording.frame(number).is_some_and(|frame| wanted(frame)))
             .collect();
         // A recursive function counts once per stack.
         for number in frames.iter().copied().collect::<BTreeSet<_>>() {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Away, Event, Head, NodeName, Weight, folded, tree};
+use crate::{Away, Event, Head, Node, NodeName, Weight, folded, tree};
 
 fn recording() -> Recording {
     let mut recording = Recording::new(Head {
@@ -103,6 +103,37 @@ fn a_selection_leaves_out_what_it_does_not_name() {
     let reasons = Selection { reasons: [ExitReason::vmx(12)].into(), ..Selection::default() };
     let summary = Summary::of(&recording(), &reasons);
     assert_eq!((summary.reasons.len(), summary.in_exits, summary.in_guests), (0, 0, 0));
+}
+
+/// The code of all nodes below a node.
+fn code(node: &Node) -> Vec<&Arc<Frame>> {
+    let own = node.children.keys().filter_map(|name| match name {
+        NodeName::Code(frame) => Some(frame),
+        NodeName::Reason(_) | NodeName::Monitor => None,
+    });
+    own.chain(node.children.values().flat_map(code)).collect()
+}
+
+#[test]
+fn sums_and_trees_of_many_reasons_have_no_names_of_their_own() {
+    let mut recording = recording();
+    for reason in 0..20 {
+        let activity = Activity::Exit(ExitReason::vmx(reason));
+        let stacks: Vec<Stack> =
+            recording.stacks[..7].iter().map(|stack| Stack { activity, ..stack.clone() }).collect();
+        recording.stacks.extend(stacks);
+    }
+    let all = Selection::default();
+    let (summary, root) = (Summary::of(&recording, &all), tree(&recording, &all, Weight::Samples));
+    let reasons = &summary.reasons;
+    let rows = reasons.iter().flat_map(|row| row.by_own.iter().chain(&row.by_total));
+    let rows = rows.chain(&summary.kernel).chain(&summary.monitors).map(|row| &row.frame);
+    let moments = reasons.iter().flat_map(|row| &row.moments).flat_map(|moment| &moment.frames);
+    let found: Vec<&Arc<Frame>> = rows.chain(moments).chain(code(&root)).collect();
+    assert!(found.len() > 20 * recording.frames.len(), "{}", found.len());
+    for frame in found {
+        assert!(recording.frames.iter().any(|own| Arc::ptr_eq(own, frame)), "a copy of {frame}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Stacks as a tree for flame graphs, outermost code at the root.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::{Activity, Frame, Recording, Selection, Stack};
 
@@ -41,7 +42,7 @@ pub enum NodeName {
     /// Device models outside of exits.
     Monitor,
     /// Code.
-    Code(Frame),
+    Code(Arc<Frame>),
 }
 
 /// The tree of the selected stacks: of exits, and of device models outside of exits. Samples in guests are left out:

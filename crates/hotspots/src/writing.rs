@@ -98,7 +98,7 @@ pub fn write(recording: &Recording, to: &mut impl Write) -> io::Result<()> {
         line(to, &Line::Exits { vm, reason, exits, handling_ns, away })?;
     }
     for (number, frame) in (0..).zip(&recording.frames) {
-        line(to, &Line::Frame { number, frame: frame.clone() })?;
+        line(to, &Line::Frame { number, frame: Frame::clone(frame) })?;
     }
     for stack in &recording.stacks {
         let Stack { vm, thread, frames, samples, away, cut, .. } = stack.clone();

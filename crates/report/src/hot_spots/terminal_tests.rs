@@ -1,4 +1,5 @@
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use exits::ExitReason;
 use hotspots::{Event, Recording, Selection, Space, Summary};
@@ -39,7 +40,7 @@ fn guests_code_has_no_parts_and_no_samples() {
     recording.head.event = Event::Exits;
     recording.head.notes.clear();
     let mut names = String::new();
-    for frame in &mut recording.frames {
+    for frame in recording.frames.iter_mut().map(Arc::make_mut) {
         frame.space = Space::Guest;
         write!(names, "{frame} ").unwrap();
     }
