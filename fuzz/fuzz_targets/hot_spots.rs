@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = report::hot_spots::terminal("fuzz", &reading.recording, &summary, view);
     let root = hotspots::tree(&reading.recording, &all, Weight::Samples);
     let _ = report::hot_spots::flame_graph(&reading.recording, &root, Weight::Samples);
-    let _ = hotspots::folded(&reading.recording, &all, Weight::Away);
+    let _ = hotspots::folded(&reading.recording, &all, Weight::Away, &mut std::io::sink());
     if reading.damage.is_empty() {
         // What was read whole is written, and read again, as it is.
         let mut again = Vec::new();

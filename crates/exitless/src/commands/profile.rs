@@ -195,8 +195,8 @@ impl Outputs {
             let root = tree(recording, selection, weight);
             Ok(file.write_all(report::hot_spots::flame_graph(recording, &root, weight).as_bytes())?)
         })?;
-        put(self.folded, &arguments.folded, &|mut file| {
-            Ok(file.write_all(folded(recording, selection, weight).as_bytes())?)
+        put(self.folded, &arguments.folded, &|file| {
+            Ok(folded(recording, selection, weight, &mut BufWriter::new(file))?)
         })
     }
 }
