@@ -104,6 +104,8 @@ impl QueueEntry {
             return NextLook::Later;
         }
         if self.queue.enable_wakeups() {
+            // It stays polled, so the driver need not kick for what follows.
+            self.queue.virtqueue.disable_kicks();
             return NextLook::Now;
         }
         self.polling_now = false;

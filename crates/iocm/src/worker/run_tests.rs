@@ -41,6 +41,44 @@ fn a_worker_ends_however_often_the_kernel_refuses_its_last_requests() {
     assert!(rustix::io::read(&call, &mut [0; 8]).is_ok(), "the guest is called");
 }
 
+/// A worker's thread with a queue of this device, which it polls; the driver, and the state of the queue.
+fn polling(
+    device: &Arc<BlockDevice>,
+    features: RingFeatures,
+    weight: u32,
+) -> (Run, BlockDriver, Arc<QueueState>) {
+    let driver = BlockDriver::new(64, features);
+    let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let notifiers = Notifiers { kick: Some(kick), ..Notifiers::default() };
+    let (ring, state) = (driver.driver.ring().unwrap(), Arc::<QueueState>::default());
+    let mut queue = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::clone(&state));
+    queue.weight = weight;
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    let mut run = Run::new(&WorkerOptions::default(), mailbox, Arc::default(), Routes::new()).unwrap();
+    run.add(queue);
+    (run, driver, state)
+}
+
+/// A request comes just before the worker sleeps, so the queue stays polled.
+#[test]
+fn a_driver_need_not_kick_a_queue_that_stays_polled() {
+    let device = BlockDevice::open(BlockOptions::default()).unwrap();
+    for packed in [false, true] {
+        let features = RingFeatures { packed, event_index: false, indirect: true };
+        let (mut run, mut driver, _state) = polling(&device, features, crate::queue::DEFAULT_WEIGHT);
+        driver.submit(0, 0, &[], 512).unwrap();
+        assert_eq!(run.stop_polling_all(now_ns(), ticks()), NextLook::Now);
+        let before = driver.driver.offered();
+        driver.submit(0, 0, &[], 512).unwrap();
+        assert!(!driver.driver.must_kick(before), "packed {packed}");
+        assert_eq!(run.sweep(now_ns()), 2);
+        assert_eq!(run.stop_polling_all(now_ns(), ticks()), NextLook::Kicked);
+        let before = driver.driver.offered();
+        driver.submit(0, 0, &[], 512).unwrap();
+        assert!(driver.driver.must_kick(before), "packed {packed}");
+    }
+}
+
 #[test]
 fn a_queue_is_beside_others_while_another_had_requests_a_moment_ago() {
     let [a, b, c] = [1, 2, 3].map(QueueKey);
