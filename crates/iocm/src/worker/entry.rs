@@ -149,9 +149,9 @@ pub(super) fn serve(
     let budget = entry.share.turn(entry.queue.weight);
     let key = entry.queue.key;
     let work = entry.queue.serve(&mut uring.submitter(key).crowded(crowded), budget);
-    // Most turns find nothing, and must be short.
-    match work.requests {
-        0 => entry.queue.virtqueue.publish(),
+    // Most turns find nothing, and must be short. One that takes no requests may end some that were taken before.
+    match (work.requests, work.bytes) {
+        (0, 0) => entry.queue.virtqueue.publish(),
         _ => entry.queue.publish(),
     }
     entry.queue.wake(|file| signals.add(file));

@@ -2,7 +2,7 @@ use super::*;
 use crate::device::block::{BlockDevice, BlockOptions};
 use crate::queue::{Notifiers, QueueState};
 use crate::ring::RingFeatures;
-use crate::testing::BlockDriver;
+use crate::testing::{BlockDriver, DATA};
 use rustix::event::{EventfdFlags, eventfd};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -77,6 +77,27 @@ fn a_driver_need_not_kick_a_queue_that_stays_polled() {
         driver.submit(0, 0, &[], 512).unwrap();
         assert!(driver.driver.must_kick(before), "packed {packed}");
     }
+}
+
+/// A worker reads tmpfs itself. A large read takes two turns, and no request is taken in the second.
+#[test]
+fn a_request_that_ends_in_a_later_turn_is_no_longer_in_flight() {
+    if rustix::system::sysinfo().totalswap > 0 {
+        return println!("not tested: this host has swap space, so that io_uring reads tmpfs");
+    }
+    let disk = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+    disk.as_file().set_len(1 << 20).unwrap();
+    let options = BlockOptions { path: Some(disk.path().to_owned()), ..BlockOptions::default() };
+    let device = BlockDevice::open(options).unwrap();
+    let features = RingFeatures { packed: false, event_index: false, indirect: true };
+    let (mut run, mut driver, state) = polling(&device, features, crate::queue::DEFAULT_WEIGHT);
+    driver.driver.write(DATA, &[0; 16]);
+    let read = [(DATA, 16, false), (DATA + 0x1000, 1 << 20, true), (DATA + 0x100, 1, true)];
+    driver.driver.add(&read).unwrap();
+    let now = now_ns();
+    assert_eq!((run.sweep(now), state.counters.in_flight.get()), (1, 1));
+    assert_eq!((run.sweep(now), state.counters.in_flight.get()), (0, 0));
+    assert_eq!((state.counters.requests.get(), driver.driver.read(DATA + 0x100, 1)), (1, vec![0]));
 }
 
 #[test]
