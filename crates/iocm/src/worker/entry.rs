@@ -108,7 +108,8 @@ impl QueueEntry {
             self.queue.virtqueue.disable_kicks();
             return NextLook::Now;
         }
-        self.polling_now = false;
+        // No request waits for its turn.
+        (self.polling_now, self.starved_since) = (false, None);
         let counters = &self.queue.state().counters;
         counters.unkicked_ticks.stop(ticks);
         counters.slept_ticks.start(ticks);
@@ -162,9 +163,15 @@ pub(super) fn serve(
     entry.throttled_until = work.throttled_ns.map_or(0, |ns| now.saturating_add(ns));
     let kicked = std::mem::take(&mut entry.kicked);
     let found = u64::from(work.requests);
-    if found == 0 {
+    if found == 0 && work.more {
+        // It had no budget for new requests, and did not look for them: those that wait go on waiting.
+        entry.kicked = kicked;
+        entry.starved_since = entry.starved_since.or(Some(now));
+        entry.start_polling(began);
+    } else if found == 0 {
         figures.polls_empty.add(1);
         entry.empty_polls += 1;
+        entry.starved_since = None;
         let is_throttled = work.throttled_ns.is_some();
         if entry.polling_now {
             let is_idle = entry.empty_polls >= IDLE_POLLS && now.saturating_sub(entry.last_found) >= IDLE_NS;
@@ -187,8 +194,8 @@ pub(super) fn serve(
         }
         entry.start_polling(began);
         (entry.empty_polls, entry.last_found) = (0, now);
+        entry.starved_since = work.more.then_some(now);
     }
-    entry.starved_since = work.more.then_some(now);
     entry.last_polled = now;
     found
 }

@@ -100,6 +100,31 @@ fn a_request_that_ends_in_a_later_turn_is_no_longer_in_flight() {
     assert_eq!((state.counters.requests.get(), driver.driver.read(DATA + 0x100, 1)), (1, vec![0]));
 }
 
+/// With this weight a turn has one unit, a read of 32 KiB is three, and the next turn pays that back.
+#[test]
+fn requests_wait_for_their_turn_while_a_deficit_is_paid_back_but_not_while_there_are_none() {
+    const READ: u32 = 32 << 10;
+    let device = BlockDevice::open(BlockOptions::default()).unwrap();
+    let features = RingFeatures { packed: false, event_index: false, indirect: true };
+    let (mut run, mut driver, state) = polling(&device, features, 5);
+    driver.submit(0, 0, &[], READ).unwrap();
+    driver.submit(0, 0, &[], READ).unwrap();
+    let now = now_ns();
+    let found = [0, 1000, 3000].map(|later| run.sweep(now + later));
+    assert_eq!((found, state.counters.stuck_ns.get()), ([1, 0, 1], 3000));
+    assert_eq!(state.counters.polls_empty.get(), 0, "it did not look");
+
+    let (mut run, mut driver, state) = polling(&device, features, 5);
+    driver.submit(0, 0, &[], READ).unwrap();
+    let now = now_ns();
+    assert_eq!((run.sweep(now), run.sweep(now + 1000)), (1, 0));
+    assert_eq!(run.stop_polling_all(now + 2000, ticks()), NextLook::Kicked);
+    driver.submit(0, 0, &[], READ).unwrap();
+    run.entries[0].kicked = true;
+    assert_eq!(run.sweep(now + 1_000_000_000), 1);
+    assert_eq!(state.counters.stuck_ns.get(), 0, "there was no request");
+}
+
 #[test]
 fn a_queue_is_beside_others_while_another_had_requests_a_moment_ago() {
     let [a, b, c] = [1, 2, 3].map(QueueKey);
