@@ -11,8 +11,8 @@ use super::{Device, Limit, ResizeError};
 use crate::protocol::{ProtocolFeatures, VirtioFeatures};
 use crate::queue::Handler;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use config::{ConfigSpaceError, features};
 pub use queue::BlockQueue;
@@ -70,6 +70,8 @@ pub struct BlockDevice {
     options: BlockOptions,
     /// In sectors.
     capacity: AtomicU64,
+    /// Held while it is resized: of two at a time, the smaller one would cut the file that the other one has grown.
+    resizing: Mutex<()>,
     requests: Limit,
     bytes: Limit,
 }
@@ -93,6 +95,7 @@ impl BlockDevice {
         let (size, block) = (storage.size()?.unwrap_or(options.null_size), u64::from(options.block_size));
         Ok(Arc::new(Self {
             capacity: AtomicU64::new(size / block * block / SECTOR),
+            resizing: Mutex::default(),
             requests: Limit::new(options.requests_a_second),
             bytes: Limit::new(options.bytes_a_second),
             storage,
@@ -154,6 +157,7 @@ impl Device for Arc<BlockDevice> {
 
     /// Grows the disk. It never shrinks: the guest's data after the new end would be lost.
     fn resize(&self, bytes: Option<u64>) -> Result<(), ResizeError> {
+        let _alone = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.capacity() * SECTOR;
         let has = self.storage.size().map_err(|error| match error {
             StorageError::Size { path, source } => ResizeError::File { path, source },
@@ -177,5 +181,40 @@ impl Device for Arc<BlockDevice> {
 
     fn set_config(&self, offset: u32, bytes: &[u8]) -> Result<(), String> {
         self.write_config(offset, bytes).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn a_disk_that_several_resize_at_once_gets_the_largest_size() {
+        const THREADS: u64 = 4;
+        const ROUNDS: u64 = 500;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let options = BlockOptions { path: Some(file.path().to_owned()), ..BlockOptions::default() };
+        let device = BlockDevice::open(options).unwrap();
+        let barrier = Barrier::new(THREADS as usize);
+        std::thread::scope(|scope| {
+            for thread in 1..=THREADS {
+                let (device, barrier, file) = (&device, &barrier, &file);
+                scope.spawn(move || {
+                    let mut seen = Vec::new();
+                    for round in 0..ROUNDS {
+                        let largest = (round + 1) * THREADS * SECTOR;
+                        barrier.wait();
+                        // Those that come after a larger one are refused.
+                        let _ = device.resize(Some((round * THREADS + thread) * SECTOR));
+                        barrier.wait();
+                        let has = file.as_file().metadata().map_or(0, |file| file.len());
+                        seen.push((has, device.size()) == (largest, Some(largest)));
+                    }
+                    // Not before: the others would wait for this thread.
+                    assert!(seen.iter().all(|is_largest| *is_largest));
+                });
+            }
+        });
     }
 }
