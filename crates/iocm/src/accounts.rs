@@ -64,7 +64,7 @@ pub fn user_of(name: &str) -> Result<Account, AccountError> {
 /// # Errors
 /// [`AccountError`].
 pub fn group_of(name: &str) -> Result<u32, AccountError> {
-    if let Ok(number) = name.parse() {
+    if let Some(number) = number(name) {
         return Ok(number);
     }
     let text = read(GROUPS)?;
@@ -80,9 +80,14 @@ fn fields(line: &str) -> Vec<&str> {
     line.split(':').collect()
 }
 
+/// The number of a user or group. The last one is none: it tells setresuid(2) and chown(2) to change nothing.
+fn number(name: &str) -> Option<u32> {
+    name.parse::<u32>().ok().filter(|number| *number != u32::MAX)
+}
+
 /// A number without an entry: the user gets the group of the same number.
 fn by_number(name: &str) -> Option<Account> {
-    let user = name.parse().ok()?;
+    let user = number(name)?;
     Some(Account { user, group: user, groups: Vec::new() })
 }
 
@@ -115,5 +120,7 @@ mod tests {
         assert_eq!(find("7", users, groups), Some(Account { user: 7, group: 7, groups: Vec::new() }));
         assert_eq!((find("broken", users, groups), find("none", users, groups)), (None, None));
         assert_eq!(group_of("12").unwrap(), 12);
+        assert_eq!(find("4294967295", users, groups), None);
+        assert!(group_of("4294967295").is_err());
     }
 }
