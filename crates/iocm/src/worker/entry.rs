@@ -168,7 +168,9 @@ pub(super) fn serve(
         entry.kicked = kicked;
         entry.starved_since = entry.starved_since.or(Some(now));
         entry.start_polling(began);
-    } else if found == 0 {
+        return found;
+    }
+    if found == 0 {
         figures.polls_empty.add(1);
         entry.empty_polls += 1;
         entry.starved_since = None;

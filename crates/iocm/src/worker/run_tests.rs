@@ -110,8 +110,10 @@ fn requests_wait_for_their_turn_while_a_deficit_is_paid_back_but_not_while_there
     driver.submit(0, 0, &[], READ).unwrap();
     driver.submit(0, 0, &[], READ).unwrap();
     let now = now_ns();
-    let found = [0, 1000, 3000].map(|later| run.sweep(now + later));
-    assert_eq!((found, state.counters.stuck_ns.get()), ([1, 0, 1], 3000));
+    let found = [0, 1_000_000_000, 3_000_000_000].map(|later| run.sweep(now + later));
+    assert_eq!((found, state.counters.stuck_ns.get()), ([1, 0, 1], 3_000_000_000));
+    // From 2^31 ns on.
+    assert_eq!(state.delays.counts()[31], 1);
     assert_eq!(state.counters.polls_empty.get(), 0, "it did not look");
 
     let (mut run, mut driver, state) = polling(&device, features, 5);
