@@ -104,10 +104,7 @@ fn run_until(stop: &Arc<AtomicBool>, arguments: &Arguments) -> anyhow::Result<Ex
         }
         let begun = Instant::now();
         let waiting = Waiting::new(format!("Starting guest {} of {}", index + 1, arguments.count));
-        let guest = match start(&plan, index, &ground, stop) {
-            Err(_) if stop.load(Ordering::Relaxed) => bail!(lab::Error::Interrupted),
-            started => started?,
-        };
+        let guest = start(&plan, index, &ground, stop)?;
         drop(waiting);
         guests.push((guest, begun.elapsed()));
     }
