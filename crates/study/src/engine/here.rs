@@ -10,6 +10,7 @@ use knobs::RunningHost;
 use super::rig::{Rig, Sampling};
 use crate::factor::{HostLevels, InForce, Level, in_force};
 use crate::sampling::{HostSamples, SamplePlan, SampledGuest, Sampler, Samples};
+use crate::with_cause::with_cause;
 use guests::{DataPlanes, Ground, Guest, GuestError, GuestFiles, GuestPlan, HostGuest, start};
 
 /// Finds the files of the guest image, or returns the reason why there are none, with the next step.
@@ -53,10 +54,7 @@ impl<'a> Here<'a> {
 
 impl Rig for Here<'_> {
     fn apply(&mut self, levels: &[&Level]) -> Result<(), String> {
-        self.levels.apply(levels).map_err(|error| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            format!("{error}{}", cause.unwrap_or_default())
-        })
+        self.levels.apply(levels).map_err(|error| with_cause(&error))
     }
 
     fn undo(&mut self) -> Vec<String> {

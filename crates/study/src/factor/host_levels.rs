@@ -9,6 +9,7 @@ use knobs::{
 use super::level::setting_path;
 use super::modules::{self, Wanted};
 use super::{ApplyError, CommandPair, Level, Setting, cpufreq};
+use crate::with_cause::with_cause;
 
 /// The changes of the host for the current arm. All are in the journal of the crate `knobs`: [`Self::undo`], a drop and
 /// a panic undo them, and after a kill `exitless restore` does.
@@ -63,10 +64,7 @@ impl<A: Actions + Clone> HostLevels<A> {
         let found = match restore(&self.root, &mut self.actions, only_look) {
             Ok(found) => found,
             Err(error) if may_not_read(&error) => return Vec::new(),
-            Err(error) => {
-                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-                return vec![format!("{error}{}", cause.unwrap_or_default())];
-            }
+            Err(error) => return vec![with_cause(&error)],
         };
         for damage in found.damage.iter().filter(|damage| !damage.cut) {
             tracing::warn!(

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use alone::{Alone, PATIENCE};
 
-use crate::engine::{EngineError, Rig, carry_out, refuse_left_over};
+use crate::engine::{Rig, carry_out, refuse_left_over};
 use crate::stream::{Link, Message, Reader, Request, STREAM_FORMAT, StreamError, Writer};
+use crate::with_cause::with_cause;
 
 /// The interval of signs of life while there is nothing else to send, by this host's clock. For an emulated host with
 /// four busy CPUs a second takes up to 12 s of its emulator's time, which the other side's limits are in.
@@ -80,7 +81,7 @@ fn answer(
     let mut link = Link::new(Writer::begin(output)?, place);
     // Before the fingerprint: these changes could make another host of this one.
     if let Err(error) = refuse_left_over(rig) {
-        return Ok(link.say(&Message::End { conclusion: Err(told(&error)) })?);
+        return Ok(link.say(&Message::End { conclusion: Err(with_cause(&error)) })?);
     }
     link.say(&Message::Hello {
         format: STREAM_FORMAT,
@@ -92,16 +93,11 @@ fn answer(
         Some(problem) => Err(format!("{}: {}", problem.field, problem.what)),
         None => heard(link.alive(), || {
             carry_out(&request.plan, request.seed, request.past, rig, &mut link, stop)
-                .map_err(|error| told(&error))
+                .map_err(|error| with_cause(&error))
         }),
     };
     link.say(&Message::End { conclusion })?;
     Ok(())
-}
-
-fn told(error: &EngineError) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-    format!("{error}{}", cause.unwrap_or_default())
 }
 
 /// Runs `act`, and sends signs of life meanwhile.
