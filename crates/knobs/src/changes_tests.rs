@@ -67,6 +67,18 @@ fn immutable(path: &Path, wanted: bool) -> bool {
     flags.and_then(|flags| ioctl_setflags(&file, flags)).is_ok()
 }
 
+/// Does something while the journal takes no line; `None`, after saying so, where it cannot be kept from that.
+fn without_lines<T>(root: &Path, work: impl FnOnce() -> T) -> Option<T> {
+    let journal = under(root, PERSISTENT);
+    if !immutable(&journal, true) {
+        println!("not tested: only root can make a file immutable, and not on each file system");
+        return None;
+    }
+    let outcome = work();
+    assert!(immutable(&journal, false));
+    Some(outcome)
+}
+
 #[test]
 fn a_journal_that_takes_no_line_keeps_nothing_from_being_undone() {
     let root = host();
@@ -75,13 +87,8 @@ fn a_journal_that_takes_no_line_keeps_nothing_from_being_undone() {
     guard.make(governor("performance"), Lasting::UntilRestored).unwrap();
     guard.make(file("/etc/default/grub", "ours\n"), Lasting::UntilRestored).unwrap();
     drop(guard);
-    let journal = under(root.path(), PERSISTENT);
-    if !immutable(&journal, true) {
-        println!("not tested: only root can make a file immutable, and not on each file system");
-        return;
-    }
-    let outcomes = restored(root.path(), Restore::default());
-    assert!(immutable(&journal, false));
+    let restore = || restored(root.path(), Restore::default());
+    let Some(outcomes) = without_lines(root.path(), restore) else { return };
     let [Outcome::Failed { why }, Outcome::Undone] = &outcomes[..] else { panic!("{outcomes:?}") };
     assert!(why.contains("Change 2 is undone, but the journal"), "{why}");
     assert_eq!(text(root.path(), "/etc/default/grub"), before);
@@ -112,13 +119,8 @@ fn a_journal_that_takes_no_line_keeps_no_directory() {
         for path in ["/etc/new/a", "/etc/new/b"] {
             guard.make(file(path, "ours\n"), lasting).unwrap();
         }
-        let journal = under(root.path(), PERSISTENT);
-        if !immutable(&journal, true) {
-            println!("not tested: only root can make a file immutable, and not on each file system");
-            return;
-        }
-        let told = told_by_undoing(&mut guard, lasting);
-        assert!(immutable(&journal, false));
+        let undo = || told_by_undoing(&mut guard, lasting);
+        let Some(told) = without_lines(root.path(), undo) else { return };
         assert_eq!(told.len(), 2);
         assert!(told.iter().all(|told| told.contains("is undone, but the journal")), "{told:?}");
         assert_eq!(tree(root.path()), before);
@@ -136,13 +138,8 @@ fn two_changes_of_a_file_wait_for_the_journal_and_then_go_back_to_the_first_cont
         for content in ["first\n", "second\n"] {
             guard.make(file("/etc/default/grub", content), lasting).unwrap();
         }
-        let journal = under(root.path(), PERSISTENT);
-        if !immutable(&journal, true) {
-            println!("not tested: only root can make a file immutable, and not on each file system");
-            return;
-        }
-        let told = told_by_undoing(&mut guard, lasting);
-        assert!(immutable(&journal, false));
+        let undo = || told_by_undoing(&mut guard, lasting);
+        let Some(told) = without_lines(root.path(), undo) else { return };
         let [second, first] = &told[..] else { panic!("{told:?}") };
         assert!(second.contains("Change 2 is undone, but the journal"), "{second}");
         assert!(first.contains("Cannot undo change 1 before change 2"), "{first}");
