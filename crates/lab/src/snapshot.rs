@@ -7,14 +7,14 @@
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, try_lock, wait_for_lock};
+use crate::cache::{Cache, try_lock};
 use crate::definition::Lab;
 use crate::error::Error;
 use crate::recipe::key;
@@ -25,6 +25,8 @@ use crate::tree::{disk_usage, remove, take_place};
 const ROOM: u64 = 12 << 30;
 /// The least free disk space for making a snapshot, in MiB.
 const SPACE_TO_SAVE: u64 = 3000;
+/// The pause between two looks at a snapshot that another process is making.
+const PAUSE: Duration = Duration::from_millis(20);
 /// The file that describes a snapshot: its shape, for people to read, and the sizes of its files.
 const SHAPE: &str = "shape.json";
 const FILES: &str = "files";
@@ -109,12 +111,19 @@ impl Snapshot {
         let folder = all.join(&key);
         let lock = lock_of(&folder);
         loop {
-            let in_use = wait_for_lock(&lock, FlockOperation::NonBlockingLockShared, stop, &mut || ())?;
-            if used_now(&folder) {
+            // Look in each turn, because who made the snapshot may then use it for hours.
+            if let Some(in_use) = try_lock(&lock, FlockOperation::NonBlockingLockShared)?
+                && used_now(&folder)
+            {
                 return Ok(Self { folder, _in_use: in_use });
             }
-            drop(in_use);
-            let alone = wait_for_lock(&lock, FlockOperation::NonBlockingLockExclusive, stop, &mut || ())?;
+            let Some(alone) = try_lock(&lock, FlockOperation::NonBlockingLockExclusive)? else {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(Error::Interrupted);
+                }
+                std::thread::sleep(PAUSE);
+                continue;
+            };
             // Another process may have made it while this one waited for the lock. A folder without a shape
             // is incomplete.
             if !used_now(&folder) {
@@ -417,6 +426,28 @@ pub(crate) mod tests {
         let _other = try_lock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap().unwrap();
         let waited = Snapshot::find_or_make(&cache, &shape(2), &AtomicBool::new(true), |_| Ok(()));
         assert!(matches!(waited, Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn of_two_that_find_none_one_makes_it_and_the_other_does_not_wait_until_it_is_unused() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        fs::create_dir_all(cache.snapshots()).unwrap();
+        let lock = lock_of(&cache.snapshots().join(shape(2).key()));
+        // Both look for the snapshot and wait to make it.
+        let both_wait = try_lock(&lock, FlockOperation::NonBlockingLockShared).unwrap().unwrap();
+        let (made, kept) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let (made, cache) = (made.clone(), &cache);
+                scope.spawn(move || {
+                    made.send(Snapshot::find_or_make(cache, &shape(2), &NEVER, |_| Ok(())).unwrap()).unwrap();
+                });
+            }
+            std::thread::sleep(PAUSE * 5);
+            drop(both_wait);
+            let [_first, _second] = [(); 2].map(|()| kept.recv_timeout(Duration::from_secs(60)).unwrap());
+        });
     }
 
     #[test]
