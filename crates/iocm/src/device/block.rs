@@ -2,6 +2,7 @@
 
 mod bounce;
 mod config;
+mod discards;
 mod queue;
 mod request;
 mod slot;
@@ -10,6 +11,7 @@ mod storage;
 use super::{Device, Limit, ResizeError};
 use crate::protocol::{ProtocolFeatures, VirtioFeatures};
 use crate::queue::Handler;
+use discards::Discards;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,6 +76,7 @@ pub struct BlockDevice {
     resizing: Mutex<()>,
     requests: Limit,
     bytes: Limit,
+    discards: Discards,
 }
 
 impl BlockDevice {
@@ -98,6 +101,7 @@ impl BlockDevice {
             resizing: Mutex::default(),
             requests: Limit::new(options.requests_a_second),
             bytes: Limit::new(options.bytes_a_second),
+            discards: Discards::default(),
             storage,
             options,
         }))

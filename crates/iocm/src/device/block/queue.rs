@@ -43,8 +43,10 @@ pub struct BlockQueue {
     crowded_bytes: u64,
     /// Each write is on the disk before its answer.
     write_through: bool,
-    /// The worker executes reads itself in this turn. `None` until the first read.
-    reads_itself: Option<bool>,
+    /// The data is in memory in this turn. `None` until that matters.
+    in_memory: Option<bool>,
+    /// The file has no holes in this turn. `None` until that matters.
+    allocated: Option<bool>,
 }
 
 impl BlockQueue {
@@ -71,7 +73,8 @@ impl BlockQueue {
             crowded,
             crowded_bytes,
             write_through,
-            reads_itself: None,
+            in_memory: None,
+            allocated: None,
         }
     }
 
@@ -181,6 +184,9 @@ impl BlockQueue {
         slot.parts.extend(self.chain.pieces(side, skip, size));
         slot.begin(kind, size, queue.memory());
         slot.write_through = self.write_through;
+        if matches!(slot.kind, SlotKind::Ranges { .. }) {
+            slot.discard = Some(self.device.discards.begin());
+        }
         self.submit(queue, submitter, token)
     }
 
@@ -202,11 +208,14 @@ impl BlockQueue {
             self.starved.push_back(token);
             return 0;
         };
-        if matches!(submission, Submission::Read { .. }) && self.reads_itself() {
-            // SAFETY: the slot keeps its pieces and the guest's memory mapped, and the device keeps its file open.
-            let result = unsafe { submission.execute() };
+        // SAFETY: the slot keeps its pieces and the guest's memory mapped, and the device keeps its file open.
+        if let Some(result) = unsafe { self.execute(&submission) } {
             self.end_step(queue, token, result);
             return bytes;
+        }
+        if matches!(submission, Submission::Allocate { .. }) && self.device.discards.must_wait() {
+            self.waiting.push_back(token);
+            return 0;
         }
         // SAFETY: the slot keeps its pieces and the guest's memory mapped until the step has ended; the device keeps
         // its file.
@@ -222,8 +231,25 @@ impl BlockQueue {
         }
     }
 
-    fn reads_itself(&mut self) -> bool {
-        *self.reads_itself.get_or_insert_with(|| self.device.storage.is_in_memory())
+    /// Executes a step in the worker's thread if that takes no longer than copying its data. Returns its result.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Submission::execute`].
+    unsafe fn execute(&mut self, submission: &Submission) -> Option<i32> {
+        let Self { device, in_memory, allocated, .. } = self;
+        if !*in_memory.get_or_insert_with(|| device.storage.is_in_memory()) {
+            return None;
+        }
+        match submission {
+            // SAFETY: the caller's.
+            Submission::Read { .. } | Submission::Sync { .. } => Some(unsafe { submission.execute() }),
+            Submission::Write { .. } if *allocated.get_or_insert_with(|| device.storage.is_allocated()) => {
+                // SAFETY: the caller's.
+                device.discards.exclude(|| unsafe { submission.execute() })
+            }
+            Submission::Write { .. } | Submission::Allocate { .. } => None,
+        }
     }
 
     /// Handles the end of a step.
@@ -292,7 +318,7 @@ impl BlockQueue {
 impl Handler for BlockQueue {
     #[inline]
     fn serve(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
-        (self.crowded, self.reads_itself) = (submitter.is_crowded(), None);
+        (self.crowded, self.in_memory, self.allocated) = (submitter.is_crowded(), None, None);
         let mut work = match self.has_waiting() {
             true => self.resume(queue, submitter, budget),
             false => WorkDone::default(),
@@ -329,7 +355,7 @@ impl Handler for BlockQueue {
     }
 
     fn resume(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
-        (self.crowded, self.reads_itself) = (submitter.is_crowded(), None);
+        (self.crowded, self.in_memory, self.allocated) = (submitter.is_crowded(), None, None);
         let mut work = WorkDone::default();
         // Steps for which there is no room wait for the next turn.
         for _ in 0..self.waiting.len() {
@@ -537,10 +563,53 @@ mod tests {
         queue.publish();
         let ends: Vec<_> = std::iter::from_fn(|| driver.ended()).collect();
         assert!(ends.len() == 200 && ends.iter().all(|(_, status, _)| *status == 0), "{ends:?}");
-        // Writes, and the steps after them, go to the kernel.
+        // A write into a hole needs memory, so it goes to the kernel's threads, and so does what comes after it.
         driver.submit(1, 0, &[1; 512], 0).unwrap();
         assert_eq!(serve(&mut queue, &mut made, false).requests, 1);
         assert_eq!((made.len(), end_all(&mut queue, &mut made)), (1, vec![512]));
+    }
+
+    #[test]
+    fn the_worker_writes_tmpfs_itself_where_there_is_no_hole_and_no_discard() {
+        if rustix::system::sysinfo().totalswap > 0 {
+            return println!("not tested: this host has swap space, so that io_uring writes tmpfs");
+        }
+        let disk = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+        rustix::io::pwrite(disk.as_file(), &[7; 64 << 10], 0).unwrap();
+        let device =
+            BlockDevice::open(BlockOptions { path: Some(disk.path().to_owned()), ..BlockOptions::default() })
+                .unwrap();
+        let features = RingFeatures { packed: false, event_index: false, indirect: true };
+        let mut driver = BlockDriver::new(64, features);
+        let handler = Box::new(device.queue(64));
+        let ring = driver.driver.ring().unwrap();
+        let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
+        queue.set_enabled(true);
+        let mut made = VecDeque::new();
+        // A write and a flush.
+        driver.submit(1, 1, &[1; 512], 0).unwrap();
+        driver.submit(4, 0, &[], 0).unwrap();
+        assert_eq!((serve(&mut queue, &mut made, false).requests, made.len()), (2, 0));
+        let mut sectors = [0; 1024];
+        rustix::io::pread(disk.as_file(), &mut sectors, 0).unwrap();
+        assert_eq!((sectors[511], sectors[512], sectors[1023]), (7, 1, 1));
+        // Another worker writes: a discard waits for that, and new writes for the discard.
+        let range: Vec<u8> = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
+        driver.submit(11, 0, &range, 0).unwrap();
+        device.discards.exclude(|| {
+            serve(&mut queue, &mut made, false);
+            assert!(made.is_empty() && queue.has_waiting());
+        });
+        driver.submit(1, 1, &[2; 512], 0).unwrap();
+        serve(&mut queue, &mut made, false);
+        let kinds: Vec<_> =
+            made.iter().map(|(step, _)| matches!(step, Submission::Allocate { .. })).collect();
+        assert_eq!(kinds, [true, false]);
+        assert_eq!(end_all(&mut queue, &mut made), [0, 512]);
+        queue.publish();
+        let ends: Vec<_> = std::iter::from_fn(|| driver.ended()).collect();
+        assert!(ends.len() == 4 && ends.iter().all(|(_, status, _)| *status == 0), "{ends:?}");
+        assert_eq!(device.discards.exclude(|| ()), Some(()), "the discard has ended");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! short reads and writes of the host's disk continue like any other step.
 
 use super::bounce::{Bounce, Bounces};
+use super::discards::Discard;
 use super::request::{Range, Status};
 use crate::memory::{GuestMemory, Part, lost_pages};
 use crate::queue::Submission;
@@ -48,6 +49,8 @@ pub(super) struct Slot {
     step: u64,
     retries: u8,
     bounce: Option<Bounce>,
+    /// It discards or zeroes ranges, and no worker writes meanwhile.
+    pub(super) discard: Option<Discard>,
     /// Keeps the memory of all pointers mapped.
     memory: Option<Arc<GuestMemory>>,
     /// The count of lost pages of all guests when this memory was last tested.
@@ -290,6 +293,7 @@ impl Slot {
             bounces.give(bounce);
         }
         self.kind = SlotKind::Flush;
+        self.discard = None;
         self.parts.clear();
         self.pieces.clear();
         self.parts.shrink_to(KEPT);

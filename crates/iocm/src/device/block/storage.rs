@@ -200,10 +200,16 @@ impl Storage {
 
     /// Tests whether a read takes no longer than its copy: the file is on tmpfs, and no page of it can be swapped out,
     /// because the host has no swap space now. io_uring would hand the read to a kernel thread (tmpfs has no
-    /// `FMODE_NOWAIT`), which takes three times the CPU time. Writes do go to io_uring: they wait for a lock that
-    /// a discard of the same file may hold for milliseconds.
+    /// `FMODE_NOWAIT`), which takes three times the CPU time.
     pub(super) fn is_in_memory(&self) -> bool {
         matches!(self, Self::File { is_tmpfs: true, .. }) && rustix::system::sysinfo().totalswap == 0
+    }
+
+    /// Tests whether the file has no holes, so that a write needs no memory, which a thread may have to wait for.
+    pub(super) fn is_allocated(&self) -> bool {
+        let Self::File { file, .. } = self else { return false };
+        // `st_blocks` counts units of 512 bytes (inode(7)).
+        rustix::fs::fstat(file).is_ok_and(|stat| stat.st_blocks.saturating_mul(512) >= stat.st_size)
     }
 
     /// Tests whether submitting a request may block until its end: FUSE tells io_uring that it does not, and yet it
