@@ -105,7 +105,7 @@ fn edits_of(reason: InhibitReason) -> Vec<Edit> {
     let plain = |setting| Edit::new(setting, "", Vec::new());
     match reason {
         InhibitReason::HyperV => vec![Edit::switch(Setting::HyperV, "avic", true)],
-        InhibitReason::Absent | InhibitReason::IrqWindow => vec![plain(Setting::SplitIrqchip)],
+        InhibitReason::Absent => vec![plain(Setting::SplitIrqchip)],
         InhibitReason::PitReinject => vec![plain(Setting::DiscardPitTicks), plain(Setting::SplitIrqchip)],
         InhibitReason::PhysicalIdAliased
         | InhibitReason::LogicalIdAliased

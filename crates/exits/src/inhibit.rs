@@ -105,7 +105,7 @@ const FACTS: &[Facts] = &[
         reason: InhibitReason::IrqWindow,
         name: "IRQWIN",
         set_by: "an interrupt of the emulated PIC waits for the guest to enable interrupts; short",
-        cure: "if frequent: use kernel-irqchip=split and a guest that does not route by the PIC (ExtINT)",
+        cure: "if frequent: use a guest that routes by APICs, not by the PIC (ExtINT): Linux without noapic",
     },
     Facts {
         reason: InhibitReason::PitReinject,

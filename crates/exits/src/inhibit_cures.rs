@@ -23,7 +23,7 @@ pub enum CurePlace {
     KvmIntel,
     /// The parameters of `kvm_amd`.
     KvmAmd,
-    /// The kernel of the host.
+    /// The host: its kernel or its CPU.
     Host,
     /// QEMU's command line, or its monitor.
     Qemu,
@@ -47,13 +47,19 @@ impl CurePlace {
         }
     }
 
+    /// Tests whether it exists only for VMs of QEMU: a definition of libvirt is one of QEMU here.
+    #[must_use]
+    pub const fn is_of_qemu(self) -> bool {
+        matches!(self, Self::Qemu | Self::Libvirt)
+    }
+
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::KvmIntel => "kvm_intel",
             Self::KvmAmd => "kvm_amd",
-            Self::Host => "host kernel",
+            Self::Host => "host",
             Self::Qemu => "QEMU",
             Self::Libvirt => "libvirt",
             Self::Vmm => "any VMM",
@@ -72,6 +78,7 @@ const KVM_HOST: &str = "Linux arch/x86/include/asm/kvm_host.h, enum kvm_apicv_in
 const KVM_API: &str = "Linux Documentation/virt/kvm/api.rst";
 const ORACLE: &str = "How to enable AMD AVIC and speed up your VMs (Oracle, 2024)";
 const SPLIT: &str = "-machine kernel-irqchip=split";
+const X2APIC_IN_XML: &str = "<cpu><feature policy='require' name='x2apic'/></cpu>";
 const SPLIT_IN_XML: &str = "<features><ioapic driver='qemu'/></features>";
 
 use CurePlace::{Guest, Host, KvmAmd, KvmIntel, Libvirt, Qemu, Vmm};
@@ -119,7 +126,7 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
         InhibitReason::PhysicalIdAliased,
         &[
             cure(Qemu, "-cpu ...,x2apic=on, and no APIC ID twice", KVM_HOST),
-            cure(Libvirt, "<cpu><feature policy='require' name='x2apic'/></cpu>", KVM_HOST),
+            cure(Libvirt, X2APIC_IN_XML, KVM_HOST),
             cure(Guest, "use x2APIC; leave xAPIC IDs alone", KVM_HOST),
         ],
     ),
@@ -132,6 +139,7 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
                 "Linux arch/x86/kvm/lapic.c, kvm_lapic_xapic_id_updated",
             ),
             cure(Qemu, "-cpu ...,x2apic=on", KVM_HOST),
+            cure(Libvirt, X2APIC_IN_XML, KVM_HOST),
         ],
     ),
     (
@@ -152,11 +160,13 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
     ),
     (
         InhibitReason::IrqWindow,
-        &[
-            cure(Qemu, SPLIT, ORACLE),
-            cure(Libvirt, SPLIT_IN_XML, LIBVIRT_FEATURES),
-            cure(Guest, "route interrupts by APICs, not by the PIC (ExtINT)", KVM_HOST),
-        ],
+        // With a split irqchip the PIC is in the VMM, and its interrupts wait for the same window: kvm_cpu_has_extint in
+        // arch/x86/kvm/irq.c.
+        &[cure(
+            Guest,
+            "route interrupts by APICs, not by the PIC (ExtINT): Linux without noapic",
+            "Linux arch/x86/kvm/svm/svm.c, svm_enable_irq_window",
+        )],
     ),
     (
         InhibitReason::PitReinject,
@@ -178,12 +188,18 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
         &[
             cure(Guest, "use x2APIC, or physical destination mode", KVM_HOST),
             cure(Qemu, "-cpu ...,x2apic=on", KVM_HOST),
+            cure(Libvirt, X2APIC_IN_XML, KVM_HOST),
         ],
     ),
     (
         InhibitReason::PhysicalIdTooBig,
         &[
             cure(Qemu, "fewer vCPUs, or -smp sockets, cores and threads that are powers of two", KVM_HOST),
+            cure(
+                Libvirt,
+                "fewer vCPUs, or a topology whose sockets, cores and threads are powers of two",
+                KVM_HOST,
+            ),
             cure(Host, "a CPU with x2AVIC", KVM_HOST),
         ],
     ),
@@ -220,6 +236,20 @@ mod tests {
             }
         }
         assert!(!InhibitReason::ApicBaseModified.cure().to_lowercase().contains("x2apic"));
+    }
+
+    #[test]
+    fn no_setting_of_the_irqchip_removes_interrupts_of_the_pic() {
+        let places: Vec<CurePlace> = InhibitReason::IrqWindow.cures().iter().map(|cure| cure.place).collect();
+        assert_eq!(places, [Guest]);
+        assert!(!InhibitReason::IrqWindow.cure().contains("split"));
+    }
+
+    #[test]
+    fn users_of_other_vmms_than_qemu_have_a_fix_as_well() {
+        for reason in InhibitReason::all().filter(|reason| !reason.cures().is_empty()) {
+            assert!(reason.cures().iter().any(|cure| !cure.place.is_of_qemu()), "{reason}");
+        }
     }
 
     #[test]

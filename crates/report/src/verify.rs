@@ -16,7 +16,7 @@ use crate::format::{counted, per_operation};
 use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, emphasised, wrapped};
 use crate::text::printable;
-use host::vms::AS_ROOT;
+use host::vms::{AS_ROOT, Vmm};
 
 /// Width of the first column of a VM's lines.
 const LABEL: usize = 16;
@@ -192,8 +192,12 @@ impl Page {
                     text += &self.line("  fix", &told);
                 }
             }
-            // The user of a management program edits neither QEMU's arguments nor libvirt's XML.
-            let shown = |cure: &&Cure| known.managed.is_empty() || !hides(cure.place);
+            // The user of a management program edits neither QEMU's arguments nor libvirt's XML, and other VMMs have
+            // neither.
+            let shown = |cure: &&Cure| match known.managed.is_empty() {
+                true => vm.vmm == Vmm::Qemu || !cure.place.is_of_qemu(),
+                false => !hides(cure.place),
+            };
             for cure in known.cures.iter().filter(shown) {
                 text += &self.line("  fix", &format!("{}: {}", cure.place.name(), cure.change));
             }

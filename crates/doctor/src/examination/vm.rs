@@ -7,6 +7,7 @@ use crate::{Fix, managed};
 use conclusions::activation::{DeviceDelivery, Doubt, IpiVirtualization, Mode, NoIpiVirtualization, Status};
 use exits::{CurePlace, InhibitReason, counted};
 use host::inspection::{Role, RunningVm};
+use host::vms::Vmm;
 
 /// The rule about a VM's definition as a whole.
 pub(super) const DEFINITION: Rule = Rule {
@@ -118,11 +119,15 @@ fn mode(mode: Option<Mode>) -> &'static str {
 
 fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, running: &RunningVm) -> Verdict {
     let lack = subject.isa.and_then(|isa| subject.host.processor.lack(isa));
-    // The settings of the VM's manager come first. Omit cures in places that the VM's owner cannot edit, and
-    // those for the other form of the definition.
+    // The settings of the VM's manager come first. Omit fixes in places that the VM's owner cannot edit, those for
+    // the other form of the definition, and on other VMMs those of QEMU.
     let manager = running.vm.management.manager;
     let other = if running.libvirt.is_some() { CurePlace::Qemu } else { CurePlace::Libvirt };
-    let foreign = |place| if managed::has_words(manager) { managed::hides(place) } else { place == other };
+    let of_qemu = running.vm.vmm == Vmm::Qemu;
+    let foreign = |place: CurePlace| match managed::has_words(manager) {
+        true => managed::hides(place),
+        false => place == other || (!of_qemu && place.is_of_qemu()),
+    };
     side.reasons().fold(verdict, |mut verdict, reason| match (&lack, reason) {
         // No parameter adds a feature that the CPU lacks.
         (Some(lack), InhibitReason::Disabled) => verdict.advice(lack.next.clone()),

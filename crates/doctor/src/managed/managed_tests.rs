@@ -50,6 +50,7 @@ fn every_inhibit_reason_of_a_definition_has_an_answer_in_every_program() {
             }
         }
     }
+    assert!(edits_of(InhibitReason::IrqWindow).is_empty(), "no irqchip removes interrupts of the PIC");
     for without in [Manager::Qemu, Manager::Libvirt, Manager::Other] {
         assert!(of_reason(InhibitReason::PitReinject, "web", &vm(without)).is_empty());
     }

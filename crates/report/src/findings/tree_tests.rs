@@ -132,7 +132,6 @@ fn a_change_for_an_inhibit_reason_is_the_cure_that_verify_names() {
     let feature = |name: &str| DefinitionChange::CpuFeature(name.to_owned(), FeatureState::Off);
     let rows = [
         (InhibitReason::Absent, DefinitionChange::Irqchip(Irqchip::Split)),
-        (InhibitReason::IrqWindow, DefinitionChange::Irqchip(Irqchip::Split)),
         (InhibitReason::PitReinject, DefinitionChange::Irqchip(Irqchip::Split)),
         (InhibitReason::PitReinject, DefinitionChange::PitTickPolicy(TickPolicy::Discard)),
         (InhibitReason::HyperV, DefinitionChange::HyperV("avic".to_owned(), true)),

@@ -119,6 +119,16 @@ fn an_inhibited_vm_is_told_its_reason_its_cure_and_the_evidence() {
 }
 
 #[test]
+fn another_vmm_is_not_told_qemus_settings() {
+    let vm = VmVerification { vmm: Vmm::Other, ..inhibited() };
+    let text = flat(&terminal(&all(vec![vm], Status::Inhibited), 80, false));
+    assert!(text.contains("fix any VMM: KVM_REINJECT_CONTROL"), "{text}");
+    for wrong in ["QEMU:", "libvirt:"] {
+        assert!(!text.contains(wrong), "{wrong}: {text}");
+    }
+}
+
+#[test]
 fn a_quiet_host_is_told_what_to_do_and_a_micro_vm_is_kept_apart() {
     let quiet = all(Vec::new(), Status::Unknown);
     let text = terminal(&quiet, 80, false);

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use exits::{ExitReason, InhibitNumbering, InhibitReason, Isa, KernelVersion, UnknownReason, Virtualized};
+use exits::{
+    CurePlace, ExitReason, InhibitNumbering, InhibitReason, Isa, KernelVersion, UnknownReason, Virtualized,
+};
+use host::vms::{Management, Manager};
 
 use super::pages::top;
 use crate::command::{out, run};
@@ -77,6 +80,26 @@ fn of_inhibits() -> String {
     text
 }
 
+/// Tests whether users of a program can clear a reason that a definition of the VM can clear.
+fn clears(manager: Manager, reason: InhibitReason) -> bool {
+    let management = Management { manager, ..Management::default() };
+    let said = doctor::managed::of_reason(reason, "NAME", &management);
+    !doctor::managed::has_words(manager) || said.iter().any(|one| !one.changes.is_empty())
+}
+
+fn of_programs() -> String {
+    let programs = || Manager::ALL.iter().copied().filter(|manager| *manager != Manager::Other);
+    let names: Vec<&str> = programs().map(Manager::name).collect();
+    let mut text = format!("| reason | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+    let in_definition =
+        |reason: &InhibitReason| reason.cures().iter().any(|fix| fix.place == CurePlace::Libvirt);
+    for reason in InhibitReason::all().filter(in_definition) {
+        let cells = programs().map(|manager| if clears(manager, reason) { "yes" } else { "no" });
+        let _ = writeln!(text, "| `{reason}` | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+    text
+}
+
 fn of_numbers() -> String {
     let kernels = [(5, 6), (5, 19), (6, 0), (6, 3)].map(|(major, minor)| KernelVersion::new(major, minor));
     let numberings = kernels.map(InhibitNumbering::of_kernel);
@@ -136,5 +159,6 @@ fn tables_of_exit_reasons_and_inhibit_reasons_are_those_of_the_code() {
     check("docs/exit-reasons.md", "vmx", &of_isa(Isa::Vmx));
     check("docs/exit-reasons.md", "svm", &of_isa(Isa::Svm));
     check("docs/inhibit-reasons.md", "reasons", &of_inhibits());
+    check("docs/inhibit-reasons.md", "programs", &of_programs());
     check("docs/inhibit-reasons.md", "numbers", &of_numbers());
 }
