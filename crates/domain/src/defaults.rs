@@ -91,11 +91,19 @@ impl Definition {
         in_kernel.then(|| self.timers.pit.as_ref().map_or(TickPolicy::Delay, |set| set.value))
     }
 
-    /// Tests whether the guest has an HPET: by default all PCs do (`pc_machine_initfn` in `hw/i386/pc.c`), a
-    /// microvm never.
+    /// Tests whether the machine type is one that only Red Hat's QEMU has (`pc-q35-rhel9.4.0`).
+    #[must_use]
+    pub fn is_of_red_hat(&self) -> bool {
+        self.qemus_kind().contains("-rhel")
+    }
+
+    /// Tests whether the guest has an HPET: by default all PCs do (`pc_machine_initfn` in `hw/i386/pc.c`), but Red Hat's
+    /// QEMU is built without it (no `CONFIG_HPET` in `configs/devices/x86_64-softmmu/x86_64-rh-devices.mak`); a microvm
+    /// never has one.
     #[must_use]
     pub fn has_hpet(&self) -> bool {
-        !self.is_microvm() && self.timers.hpet.as_ref().is_none_or(|set| set.value)
+        let default = !self.is_of_red_hat();
+        !self.is_microvm() && self.timers.hpet.as_ref().map_or(default, |set| set.value)
     }
 
     /// The number of vCPUs at start (`machine_parse_smp_config` in `hw/core/machine-smp.c`): the given

@@ -37,6 +37,9 @@ fn the_kernel_has_a_pit_where_it_has_all_and_the_machine_has_one() {
     assert_eq!(vm("-M q35,kernel-irqchip=split").kernel_pit_in_force(), None);
     let discard = vm("-M q35 -global kvm-pit.lost_tick_policy=discard");
     assert_eq!(discard.kernel_pit_in_force(), Some(TickPolicy::Discard));
+    let of_red_hat = ["pc-q35-rhel9.4.0", "pc-i440fx-rhel7.6.0"].map(|kind| vm(&format!("-M {kind}")));
+    assert!(of_red_hat.iter().all(|vm| vm.is_of_red_hat() && !vm.has_hpet()));
+    assert!(vm("-M pc-q35-9.2").has_hpet() && vm("-M pc-q35-rhel9.4.0,hpet=on").has_hpet());
     assert!(vm("-M q35").has_hpet() && !vm("-M q35,hpet=off").has_hpet() && !vm("-M microvm").has_hpet());
 }
 

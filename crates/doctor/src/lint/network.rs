@@ -75,6 +75,13 @@ fn is_socket(device: &Device) -> bool {
     device.resource.as_deref().is_some_and(|kind| KINDS.contains(&kind))
 }
 
+/// Tests for an interface whose device on the host decides the number of pairs: QEMU asks the device
+/// (`vhost_vdpa_get_max_queue_pairs` in `net/vhost-vdpa.c`). libvirt needs the number to set `mq` and the vectors.
+fn has_pairs_of_its_device(subject: &Subject<'_>, device: &Device) -> bool {
+    let is_vdpa = device.backend.as_ref().is_some_and(|backend| backend.value == Backend::Vdpa);
+    is_vdpa && subject.form() == Form::Qemu
+}
+
 fn vhost(subject: &Subject<'_>) -> Verdict {
     let form = subject.form();
     let bad: Vec<_> = virtio(subject)
@@ -111,7 +118,10 @@ fn queues(subject: &Subject<'_>) -> Verdict {
     }
     let few = |device: &Device| device.queues.as_ref().is_none_or(|set| set.value < 2);
     // vhost-user interfaces have rules of their own.
-    let could = |device: &Device| !is_user_mode(device) && !is_socket(device) && !vhost_user::is_one(device);
+    let could = |device: &Device| {
+        let has_one = is_user_mode(device) || is_socket(device);
+        !has_one && !vhost_user::is_one(device) && !has_pairs_of_its_device(subject, device)
+    };
     let bad: Vec<_> =
         virtio(subject).into_iter().filter(|(_, device)| few(device) && could(device)).collect();
     if bad.is_empty() {

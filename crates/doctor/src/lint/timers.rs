@@ -30,6 +30,7 @@ fn hpet(subject: &Subject<'_>) -> Verdict {
     match &subject.vm.timers.hpet {
         Some(set) if !set.value => Verdict::pass("there is none").said(subject.form(), &set.place),
         None if subject.vm.is_microvm() => Verdict::pass("machine type microvm has none"),
+        None if subject.vm.is_of_red_hat() => Verdict::pass("Red Hat's QEMU is built without it"),
         Some(set) => Verdict::warn("there is one")
             .said(subject.form(), &set.place)
             .fix(vec![DefinitionChange::Hpet(false)]),

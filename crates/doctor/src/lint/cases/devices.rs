@@ -135,12 +135,24 @@ pub(super) fn of_devices() -> Vec<Cases> {
         ),
         row(
             "network-queues",
-            vec![(any(), |vm| {
-                vcpus(vm, 8);
-                network(vm, |_| {});
-            })],
+            vec![
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    network(vm, |_| {});
+                }),
+                // libvirt needs the number to switch mq on.
+                (any(), |vm| {
+                    vm.form = Form::Libvirt;
+                    vcpus(vm, 8);
+                    network(vm, |network| network.backend = Some(said(Backend::Vdpa, "type='vdpa'")));
+                }),
+            ],
             vec![
                 (any(), |vm| network(vm, |_| {})),
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    network(vm, |network| network.backend = Some(said(Backend::Vdpa, "type=vhost-vdpa")));
+                }),
                 (any(), |vm| {
                     vcpus(vm, 8);
                     network(vm, |network| network.queues = Some(said(4, "queues=4")));

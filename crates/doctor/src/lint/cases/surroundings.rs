@@ -12,7 +12,13 @@ pub(super) fn of_timers_and_assigned() -> Vec<Cases> {
                     vm.timers.hpet = Some(said(true, "hpet=on"));
                 }),
             ],
-            vec![(any(), |_| {})],
+            vec![
+                (any(), |_| {}),
+                (any(), |vm| {
+                    vm.machine.kind = Some(said("pc-q35-rhel9.4.0".to_owned(), "-machine pc-q35-rhel9.4.0"));
+                    vm.timers.hpet = None;
+                }),
+            ],
         ),
         row(
             "clock-source",
