@@ -220,6 +220,28 @@ fn a_notification_with_its_address_is_of_its_device() {
 }
 
 #[test]
+fn nested_paging_is_for_cr3_alone_and_saves_nothing_of_cr0() {
+    for hypervisor in [exits::Hypervisor::Kvm, exits::Hypervisor::Xen] {
+        let table = Table::load(hypervisor).unwrap();
+        let paging = if hypervisor == exits::Hypervisor::Xen { "xen-hap" } else { "nested-paging" };
+        let open = |name: &str| -> (Vec<String>, u64) {
+            let of = profile(&[(name.parse().unwrap(), exits(9, 1000))], &[]);
+            let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+            let row = &advice.vms[0].rows[0];
+            (row.open().map(|cure| cure.id.clone()).collect(), row.at_most_ns())
+        };
+        assert_eq!(open("read_cr0"), (vec![], 0));
+        assert_eq!(open("write_cr3"), (vec![paging.to_owned()], 9000));
+        assert_eq!(open("CR_ACCESS"), (vec![paging.to_owned()], 9000));
+        assert_eq!(open("write_dr7"), (vec!["no-breakpoints".to_owned()], 9000));
+        // A single access of another register does not make those of CR0 savable.
+        let some = |name: &str, count| (name.parse::<ExitReason>().unwrap(), exits(count, 1000));
+        let of = profile(&[some("read_cr0", 99), some("write_cr3", 1), some("write_dr7", 1)], &[]);
+        assert_eq!(advise(&table, &of, SECOND, &BTreeMap::new()).vms[0].at_most_ns(), 2000);
+    }
+}
+
+#[test]
 fn cures_for_other_machines_are_left_out() {
     let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let of = profile(&[(IO, exits(4, 1000))], &[(port(0x70), exits(4, 500))]);

@@ -148,6 +148,15 @@ fn each_cure_that_leaves_exits_says_how_it_shows_that_it_is_in_place() {
 }
 
 #[test]
+fn processors_with_erratum_1235_are_not_told_to_send_ipis() {
+    let table = table();
+    let ipi = table.devices.iter().find(|device| device.id == "ipi").unwrap();
+    let cure = ipi.cures.iter().find(|cure| cure.id == "ipi-virtualization").unwrap();
+    let needs = cure.needs.as_ref().unwrap();
+    assert!(needs.contains("not family 17h, not Hygon 18h"), "{needs}");
+}
+
+#[test]
 fn only_another_machine_is_said_to_be_without_the_floppy_controller() {
     let table = table();
     let floppy = table.devices.iter().find(|device| device.id == "floppy").unwrap();
