@@ -107,6 +107,12 @@ impl DeviceExits<'_> {
 }
 
 impl VmAdvice<'_> {
+    /// Tests whether handling times of its exits are known: a recording of `kvm_exit` alone has none.
+    #[must_use]
+    pub const fn is_timed(&self) -> bool {
+        self.time_ns > 0 || self.sleep_ns > 0
+    }
+
     /// An upper bound of the handling time that can be saved, in nanoseconds.
     #[must_use]
     pub fn at_most_ns(&self) -> u64 {

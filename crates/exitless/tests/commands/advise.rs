@@ -84,6 +84,23 @@ fn exits_without_ports_ask_for_the_events() {
 }
 
 #[test]
+fn a_recording_without_times_tells_no_cost() {
+    let file = recording("exit-only");
+    for idle in [&[][..], &["--idle"][..]] {
+        let text = out(&run(&[&["advise", &file][..], idle].concat()));
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!words.contains(" 0.0 %"), "{text}");
+        assert!(words.contains("is not in the recording"), "{text}");
+    }
+    let vm = &json(&["advise", &file])["vms"][0];
+    for cost in
+        [&vm["host_cpu_percent"], &vm["at_most_saved_percent"], &vm["rows"][0]["at_most_saved_percent"]]
+    {
+        assert!(cost.is_null(), "{vm:#}");
+    }
+}
+
+#[test]
 fn a_definition_strikes_what_the_vm_has_and_tells_devices_apart() {
     let folder = tempfile::tempdir().unwrap();
     let definition = folder.path().join("vm.args");

@@ -130,10 +130,10 @@ pub fn json<'a>(
         exits_per_second: per_second(vm.exits, observed_ns),
         time_ns: vm.time_ns,
         sleep_ns: vm.sleep_ns,
-        host_cpu_percent: percent(vm.time_ns, observed_ns),
+        host_cpu_percent: percent(vm.time_ns, observed_ns).filter(|_| vm.is_timed()),
         at_most_saved_ns: vm.at_most_ns(),
-        at_most_saved_percent: percent(vm.at_most_ns(), observed_ns),
-        rows: vm.rows.iter().map(|row| row_document(row, observed_ns)).collect(),
+        at_most_saved_percent: percent(vm.at_most_ns(), observed_ns).filter(|_| vm.is_timed()),
+        rows: vm.rows.iter().map(|row| row_document(vm, row, observed_ns)).collect(),
         suspects: &vm.suspects,
         idle: audit_of(vm),
     };
@@ -145,7 +145,8 @@ pub fn json<'a>(
     })
 }
 
-fn row_document<'a>(row: &'a DeviceExits<'a>, observed_ns: u64) -> RowDocument<'a> {
+fn row_document<'a>(vm: &VmAdvice<'_>, row: &'a DeviceExits<'a>, observed_ns: u64) -> RowDocument<'a> {
+    let share = |time_ns: u64| percent(time_ns, observed_ns).filter(|_| vm.is_timed());
     let device = match row.of {
         Of::Device(device) => Some(device),
         Of::UnknownAccess(_) | Of::UnknownReason(_) => None,
@@ -169,11 +170,11 @@ fn row_document<'a>(row: &'a DeviceExits<'a>, observed_ns: u64) -> RowDocument<'
         exits: row.exits,
         exits_per_second: per_second(row.exits, observed_ns),
         time_ns: row.time_ns,
-        host_cpu_percent: percent(row.time_ns, observed_ns).filter(|_| !row.sleeps()),
+        host_cpu_percent: share(row.time_ns).filter(|_| !row.sleeps()),
         sleeps: row.sleeps(),
         effect: row.best(),
         at_most_saved_ns: row.at_most_ns(),
-        at_most_saved_percent: percent(row.at_most_ns(), observed_ns),
+        at_most_saved_percent: share(row.at_most_ns()),
         parts: row.parts.iter().map(part).collect(),
         bars: &row.bars,
         cures: row.cures.iter().map(|cured| CureDocument { cure: cured.cure, there: cured.there }).collect(),

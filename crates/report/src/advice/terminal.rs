@@ -60,7 +60,7 @@ fn devices(recordings: &Recordings, advice: &Advice<'_>, view: AdviceView) -> St
         text += &wrapped(&title(vm, observed_ns, &recordings.profile), width, "", "");
         text.push('\n');
         let rows = &vm.rows[..vm.rows.len().min(view.top)];
-        text += &drawn(columns(rows, observed_ns), width, false, view.colour);
+        text += &drawn(columns(vm, rows, observed_ns), width, false, view.colour);
         text += &left_out(vm, rows.len(), observed_ns, width);
         let with_cures = rows.iter().enumerate().filter(|(_, row)| !row.cures.is_empty());
         with_cures.for_each(|(at, row)| text += &details(at + 1, row, observed_ns, width));
@@ -75,26 +75,34 @@ fn devices(recordings: &Recordings, advice: &Advice<'_>, view: AdviceView) -> St
 
 fn title(vm: &VmAdvice<'_>, observed_ns: u64, profile: &Profile) -> String {
     let vcpus = if vm.vcpus == 1 { "vCPU" } else { "vCPUs" };
+    let cost = if vm.is_timed() {
+        format!(
+            "the host needs {} of one CPU for them, of which changes below can save at most {}",
+            share_of(percent(vm.time_ns, observed_ns)),
+            share_of(percent(vm.at_most_ns(), observed_ns)),
+        )
+    } else {
+        "how long the host needs for them is not in the recording".to_owned()
+    };
     format!(
-        "VM {}: {} exits of {} {vcpus}; the host needs {} of one CPU for them, of which changes below can save at most {}.",
+        "VM {}: {} exits of {} {vcpus}; {cost}.",
         vm_number(vm.vm, profile),
         rate_over(vm.exits, observed_ns),
         vm.vcpus,
-        share_of(percent(vm.time_ns, observed_ns)),
-        share_of(percent(vm.at_most_ns(), observed_ns)),
     )
 }
 
-fn columns(rows: &[DeviceExits<'_>], observed_ns: u64) -> Vec<Column> {
+fn columns(vm: &VmAdvice<'_>, rows: &[DeviceExits<'_>], observed_ns: u64) -> Vec<Column> {
     let cells = |cell: &dyn Fn(usize, &DeviceExits<'_>) -> String| -> Vec<String> {
         rows.iter().enumerate().map(|(at, row)| cell(at + 1, row)).collect()
     };
+    let share = |time_ns: u64| share_of(percent(time_ns, observed_ns).filter(|_| vm.is_timed()));
     let cpu = |row: &DeviceExits<'_>| match row.sleeps() {
         true => "sleep".to_owned(),
-        false => share_of(percent(row.time_ns, observed_ns)),
+        false => share(row.time_ns),
     };
     let at_most = |row: &DeviceExits<'_>| match row.best() {
-        Some(_) if !row.sleeps() => share_of(percent(row.at_most_ns(), observed_ns)),
+        Some(_) if !row.sleeps() => share(row.at_most_ns()),
         _ => NONE.to_owned(),
     };
     vec![
@@ -238,13 +246,18 @@ fn idle(recordings: &Recordings, advice: &Advice<'_>, audits: &[Audit<'_>], view
     }
     for (vm, audit) in advice.vms.iter().zip(audits) {
         let verdict = if audit.is_within() { "within" } else { "above" };
+        let cost = if vm.is_timed() {
+            let share = share_of(percent(vm.time_ns, advice.observed_ns));
+            format!("the host needs {share} of one CPU for exits")
+        } else {
+            "how long the host needs for exits is not in the recording".to_owned()
+        };
         let said = format!(
-            "VM {}: {} exits, {verdict} the budget of {}; it went to sleep {}; the host needs {} of one CPU for exits.",
+            "VM {}: {} exits, {verdict} the budget of {}; it went to sleep {}; {cost}.",
             vm_number(vm.vm, &recordings.profile),
             per_second(audit.exits_per_second),
             per_second(audit.budget),
             per_second(audit.sleeps_per_second),
-            share_of(percent(vm.time_ns, advice.observed_ns)),
         );
         text.push('\n');
         text += &wrapped(&said, width, "", "");
