@@ -60,7 +60,7 @@ pub(super) struct Case(pub(super) &'static str, pub(super) Made, pub(super) Made
 /// A pod with the same permissions and mounts as the exporter's.
 pub(super) const POD: &str = "== /dev/termination-log\n== /proc/2/comm\nkthreadd\n== /proc/self/status\nCapEff:\t000000c400080004\n\
     == /sys/kernel/debug/kvm/\n== /sys/kernel/tracing/events/\n";
-const NO_IR: &str = "== /proc/interrupts\n            CPU0       CPU1\n 40:          1          2  PCI-MSI 65536-edge      nvme0q1\n";
+pub(super) const NO_IR: &str = "== /proc/interrupts\n            CPU0       CPU1\n 40:          1          2  PCI-MSI 65536-edge      nvme0q1\n";
 const AVIC_OFF: &str = "== /sys/module/kvm_amd/parameters/avic\nN\n";
 const AVIC_ON: &str = "== /sys/module/kvm_amd/parameters/avic\nY\n";
 const FORCED: &str =

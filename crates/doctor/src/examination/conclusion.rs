@@ -6,6 +6,7 @@ use super::subject::Subject;
 use super::vm_side::VmSide;
 use crate::{Finding, Section, State};
 use conclusions::activation::Status;
+use host::vms::Vmm;
 use serde::{Deserialize, Serialize};
 
 /// The state of a host.
@@ -186,11 +187,13 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
                 running::name(first)
             )
         };
-        let target = match &first.libvirt {
-            Some(libvirt) => format!("libvirt:{}", libvirt.name),
-            None => first.vm.pid.to_string(),
+        let next = match &first.libvirt {
+            Some(libvirt) => format!("exitless vm fix libvirt:{}", libvirt.name),
+            None if first.vm.vmm == Vmm::Qemu => format!("exitless vm fix {}", first.vm.pid),
+            // `vm fix` changes definitions of QEMU only.
+            None => format!("exitless verify --vm {}", first.vm.pid),
         };
-        return Conclusion::new(HostState::Inhibited, sentence, Some(&format!("exitless vm fix {target}")));
+        return Conclusion::new(HostState::Inhibited, sentence, Some(&next));
     }
     let unsure: Vec<_> = running.iter().filter(|one| status(one.vm.pid) == Status::Unknown).collect();
     if let Some(first) = unsure.first() {

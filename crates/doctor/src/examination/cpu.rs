@@ -98,7 +98,7 @@ pub(super) const RULES: &[Rule] = &[
 fn firmware(subject: &Subject<'_>) -> Option<Verdict> {
     let processor = &subject.host.processor;
     // In a guest these registers show what the underlying hypervisor offers; another check covers that.
-    if subject.is_xen() || matches!(processor.hypervisor.get(), Some(Some(_))) {
+    if subject.is_xen() || subject.is_guest() {
         return None;
     }
     match subject.isa? {

@@ -1,5 +1,5 @@
 use super::cases::{
-    APICV_NOT_REMAPPED, CASES, Case, Made, NULL_SCHEDULER, active, inhibited, on, with, without,
+    APICV_NOT_REMAPPED, CASES, Case, Made, NO_IR, NULL_SCHEDULER, active, inhibited, on, with, without,
 };
 use super::*;
 use crate::Fix;
@@ -257,6 +257,39 @@ fn each_host_comes_to_its_conclusion() {
 }
 
 #[test]
+fn another_vmm_is_not_told_qemus_settings() {
+    let mut host = on("zen4").inspect();
+    let vm = &mut host.running.vms.value.as_mut().unwrap()[0].vm;
+    (vm.vmm, vm.management) = (host::vms::Vmm::Other, host::vms::Management::default());
+    let found = examine(&host, &inhibited(), &[]);
+    let fixes = &said(&found, "vm-interrupt-virtualization")[0].fixes;
+    let [Fix::Advice(only)] = &fixes[..] else { panic!("{fixes:?}") };
+    assert!(only.starts_with("any VMM: KVM_REINJECT_CONTROL"), "{only}");
+    assert_eq!(found.conclusion.next.as_deref(), Some("exitless verify --vm 5000"));
+}
+
+#[test]
+fn a_control_domain_of_xen_is_not_said_to_be_the_host() {
+    for host in ["xen-dom0", "xen-lab"] {
+        let found = examined(&on(host));
+        for rule in ["vms-readable", "kernel-config-x2apic", "limits-host-apic-ids"] {
+            assert!(said(&found, rule).is_empty(), "{host}: {rule}");
+        }
+    }
+}
+
+#[test]
+fn a_guest_has_no_firmware_setup_with_an_iommu() {
+    let advice = |made: &Made, rule: &str| format!("{:?}", said(&examined(made), rule)[0].fixes);
+    for rule in ["iommu-present", "iommu-remapping"] {
+        let told = advice(&on("guest"), rule);
+        assert!(told.contains("underlying hypervisor") && !told.contains("firmware setup"), "{told}");
+    }
+    let remapping = advice(&with("zen4", NO_IR), "iommu-remapping");
+    assert!(remapping.contains("firmware setup"), "{remapping}");
+}
+
+#[test]
 fn a_built_in_module_without_a_device_found_no_hardware_outside_of_a_container() {
     let device = |container: bool| {
         let mut host = without("zen4", &["/dev/kvm"]).inspect();
@@ -292,6 +325,23 @@ fn avic_that_is_switched_off_for_an_erratum_that_the_cpu_does_not_have_is_told_o
     assert!(told(&with("zen4", OFF)));
     assert!(!told(&with("zen2", OFF)), "its CPU has the erratum");
     assert!(!told(&with("zen4", "== /sys/module/kvm_amd/parameters/avic\nN\n")), "nobody switched it off");
+}
+
+#[test]
+fn what_was_switched_off_for_a_device_can_be_switched_off_for_devices_alone() {
+    let told = |host: &'static str, more: &'static str| {
+        let found = examined(&with(host, more));
+        let fixes = &said(&found, "kvm-interrupt-virtualization")[0].fixes;
+        fixes
+            .iter()
+            .any(|fix| matches!(fix, Fix::Advice(text) if text.contains("disable --device-interrupts")))
+    };
+    assert!(told(
+        "sapphire-rapids",
+        "== /sys/module/kvm_intel/parameters/enable_apicv\nN\n== /etc/modprobe.d/kvm.conf\noptions kvm_intel enable_apicv=0\n"
+    ));
+    assert!(told("zen4", "== /sys/module/kvm_amd/parameters/avic\nN\n== /proc/cmdline\nro kvm_amd.avic=0\n"));
+    assert!(!told("zen4", "== /sys/module/kvm_amd/parameters/avic\nN\n"), "nobody switched it off");
 }
 
 #[test]

@@ -65,6 +65,10 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+/// The fix of a missing IOMMU in a guest (QEMU docs/system/i386 and qemu-options.hx, -device intel-iommu).
+const IN_A_GUEST: &str = "have the underlying hypervisor offer an IOMMU that remaps interrupts (QEMU: -device \
+                          intel-iommu,intremap=on with kernel-irqchip=split)";
+
 fn present(subject: &Subject<'_>) -> Option<Verdict> {
     if subject.is_xen() {
         return None;
@@ -90,9 +94,12 @@ fn present(subject: &Subject<'_>) -> Option<Verdict> {
             verdict.resting_on(table).advice("add intel_iommu=on to the kernel's arguments")
         }
         (Some(true), None) => verdict.resting_on(table).advice("see the kernel's log for AMD-Vi"),
-        (Some(false), _) => Verdict::warn("the firmware describes no IOMMU")
-            .resting_on(table)
-            .advice("enable the IOMMU (\"VT-d\", \"AMD-Vi\", \"IOMMU\") in the firmware setup"),
+        (Some(false), _) => Verdict::warn("the firmware describes no IOMMU").resting_on(table).advice(
+            match subject.is_guest() {
+                true => IN_A_GUEST,
+                false => "enable the IOMMU (\"VT-d\", \"AMD-Vi\", \"IOMMU\") in the firmware setup",
+            },
+        ),
         (None, _) => {
             Verdict::warn("the kernel drives no IOMMU, and the firmware's tables are not there to be read")
                 .seen("/sys/class/iommu", "empty")
@@ -121,7 +128,10 @@ fn remapping(subject: &Subject<'_>) -> Option<Verdict> {
                 Some(argument) => {
                     verdict.seen("/proc/cmdline", argument.to_string()).advice(removal(argument))
                 }
-                None => verdict.advice("enable interrupt remapping and x2APIC in the firmware setup"),
+                None => verdict.advice(match subject.is_guest() {
+                    true => IN_A_GUEST,
+                    false => "enable interrupt remapping and x2APIC in the firmware setup",
+                }),
             }
         }
         None => Verdict::unknown(fact),

@@ -153,6 +153,9 @@ fn config_iommu(subject: &Subject<'_>) -> Option<Verdict> {
 }
 
 fn config_x2apic(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
     option(subject, &[("X86_X2APIC", false)], "X86_X2APIC")
 }
 

@@ -227,7 +227,10 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     };
     let verdict = verdict.command(subject.switching("enable"));
     let reload = format!("modprobe -r {module} && modprobe {module}");
-    Some(match said(subject, module, name) {
+    let said = said(subject, module, name);
+    // Guides switch all of it off for devices whose interrupts get lost.
+    let is_chosen = said.as_ref().is_some_and(|(.., word)| switch(word) == Some(false));
+    let verdict = match said {
         Some((place, text, word)) if place == CMDLINE && switch(&word) != Some(true) => {
             verdict.advice(format!("change {text} to {module}.{name}=1 in the kernel's arguments and reboot"))
         }
@@ -243,6 +246,14 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         }
         _ => verdict
             .command(format!("echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf\n{reload}")),
+    };
+    Some(match is_chosen {
+        true => verdict.advice(
+            "if it is off because of an assigned device: enable it, and switch off only posting with \
+             `exitless disable --device-interrupts --persist --apply`; \
+             `exitless predict --duration 10` shows the exits that it would remove",
+        ),
+        false => verdict,
     })
 }
 

@@ -92,6 +92,9 @@ fn guest_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
 }
 
 fn host_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
     let fact = &subject.host.processor.largest_apic_id;
     let Some(&largest) = fact.get() else { return Some(Verdict::unknown(fact)) };
     let remapped = &subject.host.iommus.remapped;

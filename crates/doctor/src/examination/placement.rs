@@ -61,6 +61,9 @@ pub(super) const RULES: &[Rule] = &[
 const SHOWN: usize = 4;
 
 fn readable(subject: &Subject<'_>) -> Option<Verdict> {
+    if subject.is_xen() {
+        return None;
+    }
     let running = &subject.host.running;
     let Some(vms) = running.vms.get() else { return Some(Verdict::unknown(&running.vms)) };
     let found = match vms.len() {

@@ -32,9 +32,15 @@ impl<'a> Subject<'a> {
         Self { host: self.host, release: self.release.clone(), isa: self.isa, vm: Some(vm) }
     }
 
-    /// Tests whether the host runs Xen: rules over KVM then do not apply.
+    /// Tests whether the host runs Xen: rules over KVM do not apply then, and `/proc` shows the processors and the
+    /// processes of the control domain, not those of the host.
     pub(super) fn is_xen(&self) -> bool {
         self.host.xen.is_some()
+    }
+
+    /// Tests whether it is a guest, whose firmware has no setup that decides about IOMMUs.
+    pub(super) fn is_guest(&self) -> bool {
+        matches!(self.host.processor.hypervisor.get(), Some(Some(_)))
     }
 
     /// Tests whether it is, or could be, a KVM host with CPUs of this vendor.

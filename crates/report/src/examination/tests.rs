@@ -26,6 +26,23 @@ fn each_host_for_programs() {
 }
 
 #[test]
+fn changes_that_the_number_of_a_vendors_kernel_does_not_tell_are_one_line() {
+    let host =
+        Inspection::read(&fake::root(fake::HOSTS.iter().find(|one| one.0 == "zen4").unwrap().1)).unwrap();
+    let found = examine(&host, &[], &[]);
+    let untold = |verbose: bool| {
+        let text = terminal(&host, &found, FindingsView { verbose, ..VIEW });
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        (words.matches("Oracle's kernel does not tell").count(), words)
+    };
+    let (all, _) = untold(true);
+    let (one, words) = untold(false);
+    assert!(all > 20 && one == 1, "{all} {one}");
+    assert!(words.contains(&format!("skip {all} changes: the number of")), "{words}");
+    assert!(words.contains("--verbose lists them"), "{words}");
+}
+
+#[test]
 fn no_line_is_too_wide_and_everything_can_be_shown() {
     each(|name, host| {
         let found = examine(host, &[], &[]);
