@@ -5,4 +5,5 @@ pub(crate) mod lines;
 mod terminal;
 
 pub use self::json::json;
+pub use self::lines::quoted;
 pub use self::terminal::{FixedView, terminal};

@@ -357,4 +357,9 @@ fn definitions_of_vms_are_found_by_the_names_of_their_programs() {
         fixed.contains("Proxmox VE starts this VM. `exitless vm lint 4711` says what to change there."),
         "{fixed}"
     );
+    let next = "libvirt starts this VM. `exitless vm fix libvirt:web` changes its definition.";
+    for command in ["lint", "fix"] {
+        assert!(run(&[command, "web"]).contains(next), "{}", run(&[command, "web"]));
+    }
+    assert!(!run(&["lint", "libvirt:web"]).contains(next) && !run(&["lint", "4000"]).contains(next));
 }

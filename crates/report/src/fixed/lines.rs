@@ -45,7 +45,8 @@ fn command(arguments: &[String]) -> String {
 }
 
 /// The argument, quoted for a shell.
-fn quoted(argument: &str) -> String {
+#[must_use]
+pub fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=,./:+@%".contains(c);
     if !argument.is_empty() && argument.chars().all(plain) {
         return argument.to_owned();

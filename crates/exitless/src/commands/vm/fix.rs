@@ -8,7 +8,6 @@ use clap::Args;
 use doctor::fix::{Chosen, Fixed, fix};
 use doctor::lint::HostSide;
 use domain::Form;
-use host::vms::Manager;
 use report::fixed::FixedView;
 
 use super::lint::For;
@@ -67,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     if arguments.apply {
-        refuse_what_cannot_be_written(&subject.source, &arguments.root)?;
+        refuse_what_cannot_be_written(&subject.source, subject.elsewhere(), &arguments.root)?;
     }
     let host = arguments.host.host_side(&arguments.root)?;
     let fixed = fix(&subject.text, subject.form, subject.files(), &host, &chosen)?;
@@ -98,7 +97,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(status::TO_MEND) })
 }
 
-fn refuse_what_cannot_be_written(source: &Source, root: &Path) -> Result<(), Usage> {
+/// `elsewhere` says how to change the definition of a VM that another program starts.
+fn refuse_what_cannot_be_written(
+    source: &Source,
+    elsewhere: Option<String>,
+    root: &Path,
+) -> Result<(), Usage> {
     match source {
         Source::Libvirt(name) if root != Path::new("/") => Err(Usage(format!(
             "The domain {name} was read below {}, and virsh defines domains of this host. Leave --apply or --root out.",
@@ -108,10 +112,14 @@ fn refuse_what_cannot_be_written(source: &Source, root: &Path) -> Result<(), Usa
         Source::Input => Err(Usage(
             "Standard input cannot be written back. Name the file, or leave --apply out.".to_owned(),
         )),
-        Source::Process(pid) => Err(Usage(format!(
-            "The command line of a running process cannot be changed. Leave --apply out: `exitless vm fix {pid}` \
-             prints the new one, to start the VM with."
-        ))),
+        Source::Process(pid) => {
+            let next = elsewhere.unwrap_or_else(|| {
+                format!(
+                    "Leave out --apply: `exitless vm fix {pid}` prints the new one, to start the VM with."
+                )
+            });
+            Err(Usage(format!("The command line of a running process cannot be changed. {next}")))
+        }
     }
 }
 
@@ -135,15 +143,14 @@ fn ending(subject: &Subject, changed: bool, written: Option<&Written>) -> String
             format!("Written; the old text is in {0}. `mv {0} {1}` undoes it.", old.display(), new.display())
         }
         (None, _) if !changed => "There is nothing to change.".to_owned(),
-        (None, Source::Process(pid)) if subject.manager().is_some() => format!(
-            "Nothing was changed: {} starts this VM. `exitless vm lint {pid}` says what to change there.",
-            subject.manager().map_or("", Manager::name)
-        ),
-        (None, Source::Process(_)) => {
-            "Nothing was changed: the command line of a running process cannot be. Start \
-                                       the VM with the new one."
-                .to_owned()
-        }
+        (None, Source::Process(_)) => match subject.elsewhere() {
+            Some(elsewhere) => format!("Nothing was changed: {elsewhere}"),
+            None => {
+                "Nothing was changed: the command line of a running process cannot be changed. Start the VM \
+                     with the new one."
+                    .to_owned()
+            }
+        },
         (None, Source::Input) => "Nothing was written.".to_owned(),
         (None, _) => "Nothing was written; --apply writes it.".to_owned(),
     }
@@ -156,7 +163,7 @@ mod tests {
     #[test]
     fn a_domain_of_another_host_is_not_defined_here() {
         let refused = |source: &Source, root: &str| {
-            refuse_what_cannot_be_written(source, Path::new(root)).map_err(|Usage(why)| why)
+            refuse_what_cannot_be_written(source, None, Path::new(root)).map_err(|Usage(why)| why)
         };
         let domain = Source::Libvirt("web".to_owned());
         assert_eq!(refused(&domain, "/"), Ok(()));
@@ -164,6 +171,14 @@ mod tests {
             refused(&domain, "/mnt/other").unwrap_err().starts_with("The domain web was read below /mnt")
         );
         assert_eq!(refused(&Source::File("web.xml".into()), "/mnt/other"), Ok(()));
-        assert!(refused(&Source::Process(17), "/").is_err());
+        assert!(
+            refused(&Source::Process(17), "/")
+                .unwrap_err()
+                .contains("`exitless vm fix 17` prints the new one")
+        );
+        let elsewhere = Some("libvirt starts this VM.".to_owned());
+        let Usage(why) =
+            refuse_what_cannot_be_written(&Source::Process(17), elsewhere, Path::new("/")).unwrap_err();
+        assert!(why.ends_with("cannot be changed. libvirt starts this VM."), "{why}");
     }
 }

@@ -73,6 +73,9 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
             FindingsView { width: console::width(), colour: console::colour(), passes: verbose, verbose };
         let text = report::findings::terminal(&sections, &definition.doubts, tally, view);
         out.write_all(text.as_bytes())?;
+        if let Some(next) = subject.in_libvirt().filter(|_| tally.to_fix()) {
+            writeln!(out, "{next}")?;
+        }
     }
     Ok(if tally.to_fix() { ExitCode::from(status::TO_MEND) } else { ExitCode::SUCCESS })
 }

@@ -124,6 +124,28 @@ impl Subject {
         Some(management.manager).filter(|manager| managed::has_words(*manager))
     }
 
+    /// A sentence for the user of a running VM that libvirt starts: how to change its definition.
+    pub(crate) fn in_libvirt(&self) -> Option<String> {
+        let (name, management) = self.made.as_ref()?;
+        let is_domain = matches!(self.source, Source::Process(_)) && management.manager == Manager::Libvirt;
+        if !is_domain || name.is_empty() {
+            return None;
+        }
+        // The name is from the command line of the process.
+        let domain = report::fixed::quoted(&exits::printable(&format!("libvirt:{name}")));
+        Some(format!("libvirt starts this VM. `exitless vm fix {domain}` changes its definition."))
+    }
+
+    /// A sentence for the user of a running VM that a known program starts: how to change its definition.
+    pub(crate) fn elsewhere(&self) -> Option<String> {
+        let Source::Process(pid) = self.source else { return None };
+        let in_program = |manager: Manager| {
+            let name = manager.name();
+            format!("{name} starts this VM. `exitless vm lint {pid}` says what to change there.")
+        };
+        self.manager().map(in_program).or_else(|| self.in_libvirt())
+    }
+
     /// The files that the definition may refer to.
     pub(crate) fn files(&self) -> &FilesBelow {
         &self.files
