@@ -89,7 +89,11 @@ pub(super) fn conclude(
             Conclusion::new(HostState::Unavailable, sentence, Some("exitless predict"))
         }
         (Some(false), _) => {
-            let sentence = format!("{name} is available but off: no VM uses it.");
+            let mut sentence = format!("{name} is available but off: no VM uses it.");
+            if !subject.running().is_empty() && !subject.host.kernel.has_built_in(subject.module()) {
+                sentence += " As VMs run, it can be enabled for the next boot; --reload enables it at once when they \
+                             have stopped.";
+            }
             Conclusion::new(HostState::SwitchedOff, sentence, Some(&subject.switching("enable")))
         }
         (None, _) => {

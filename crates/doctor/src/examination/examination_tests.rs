@@ -210,7 +210,12 @@ fn each_host_comes_to_its_conclusion() {
         (conclusion.outcome, conclusion.next.unwrap_or_default())
     };
     let next = |text: &str| text.to_owned();
-    assert_eq!(told("zen2"), (HostState::SwitchedOff, next("exitless enable --persist --reload --apply")));
+    // A module in use by a VM cannot be reloaded.
+    assert_eq!(told("zen2"), (HostState::SwitchedOff, next("exitless enable --persist --apply")));
+    assert!(of("zen2").sentence.contains("As VMs run, it can be enabled for the next boot; --reload"));
+    let idle = examined(&without("zen2", &["/proc/4000"])).conclusion;
+    assert_eq!(idle.next.as_deref(), Some("exitless enable --persist --reload --apply"));
+    assert_eq!(idle.sentence, "AVIC is available but off: no VM uses it.");
     assert_eq!(told("zen4"), (HostState::Unsure, next("exitless verify")));
     assert_eq!(told("ivy-bridge"), (HostState::Ready, next("exitless verify --provoke")));
     assert_eq!(told("sapphire-rapids").0, HostState::Unsure);
@@ -431,6 +436,19 @@ fn fixes_with_avic_off(more: &str) -> Vec<String> {
     let of_kvm = |one: &&Finding| one.rule.starts_with("kvm-") || one.rule == "contradiction-configured";
     let fixes = all.filter(of_kvm).flat_map(|one| &one.fixes);
     fixes.map(|fix| format!("{fix:?}")).chain(examination.conclusion.next).collect()
+}
+
+#[test]
+fn a_module_that_vms_use_is_not_to_be_loaded_again() {
+    let fixes = |made: &Made| format!("{:?}", said(&examined(made), "kvm-interrupt-virtualization")[0].fixes);
+    let options = "== /etc/modprobe.d/kvm.conf\noptions kvm_amd avic=0\n";
+    let busy = [fixes(&on("zen2")), fixes(&with("zen2", options))];
+    assert!(busy.iter().all(|fixes| !fixes.contains("modprobe -r")), "{busy:?}");
+    assert!(
+        busy[1].contains("in /etc/modprobe.d/kvm.conf:1, then stop all VMs and reload kvm_amd"),
+        "{busy:?}"
+    );
+    assert!(fixes(&without("zen2", &["/proc/4000"])).contains("modprobe -r"));
 }
 
 #[test]

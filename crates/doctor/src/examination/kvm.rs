@@ -227,6 +227,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     };
     let verdict = verdict.command(subject.switching("enable"));
     let reload = format!("modprobe -r {module} && modprobe {module}");
+    let is_idle = subject.running().is_empty();
     let said = said(subject, module, name);
     // Guides switch all of it off for devices whose interrupts get lost.
     let is_chosen = said.as_ref().is_some_and(|(.., word)| switch(word) == Some(false));
@@ -242,10 +243,15 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         }
         // Change that line: one in another file might be read before it, and so have no effect.
         Some((place, _, word)) if switch(&word) != Some(true) => {
-            verdict.advice(format!("change {name}={word} to {name}=1 in {place}, then `{reload}`"))
+            let then =
+                if is_idle { format!("`{reload}`") } else { format!("stop all VMs and reload {module}") };
+            verdict.advice(format!("change {name}={word} to {name}=1 in {place}, then {then}"))
         }
-        _ => verdict
-            .command(format!("echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf\n{reload}")),
+        _ => {
+            let then = if is_idle { format!("\n{reload}") } else { String::new() };
+            verdict
+                .command(format!("echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf{then}"))
+        }
     };
     Some(match is_chosen {
         true => verdict.advice(

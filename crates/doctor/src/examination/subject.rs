@@ -82,9 +82,11 @@ impl<'a> Subject<'a> {
         self.is_on(self.module(), self.switch())
     }
 
-    /// The command that switches interrupt virtualization: `enable` or `disable`.
+    /// The command that switches interrupt virtualization: `enable` or `disable`. A module that is built in or in use cannot
+    /// be reloaded.
     pub(super) fn switching(&self, command: &str) -> String {
-        let reload = if self.host.kernel.has_built_in(self.module()) { "" } else { " --reload" };
+        let stays = self.host.kernel.has_built_in(self.module()) || !self.running().is_empty();
+        let reload = if stays { "" } else { " --reload" };
         format!("exitless {command} --persist{reload} --apply")
     }
 

@@ -171,7 +171,7 @@ fn statuses_tell_what_was_found_and_what_was_not_there() {
     assert_eq!(said.status, 1, "{}", said.err);
     assert!(
         said.out.contains("VM web (process 4000)")
-            && said.out.ends_with("next, on that host: exitless enable --persist --reload --apply\n")
+            && said.out.ends_with("next, on that host: exitless enable --persist --apply\n")
     );
     let said = doctor(&["--root", tree, "--vm", "none"]);
     assert_eq!((said.status, said.out.as_str()), (2, ""));
