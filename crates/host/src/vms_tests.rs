@@ -236,8 +236,11 @@ fn vms_are_chosen_by_name_or_process() {
         error,
         "No VM is called \"7000\" nor has it as its process; running: web (4000), db (5000), 4000 (6000)"
     );
-    let none = Vms { unreadable: 2, ..Vms::default() }.select(&["x".to_owned()]).unwrap_err().to_string();
-    assert!(none.ends_with("no VM was found; 2 processes cannot be inspected, so run as root"), "{none}");
+    for (unreadable, expected) in [(1, "1 process"), (2, "2 processes")] {
+        let none = Vms { unreadable, ..Vms::default() }.select(&["x".to_owned()]).unwrap_err().to_string();
+        let end = format!("no VM was found; {expected} cannot be inspected: {AS_ROOT}");
+        assert!(none.ends_with(&end), "{none}");
+    }
 }
 
 #[test]

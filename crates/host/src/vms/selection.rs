@@ -1,6 +1,6 @@
 //! Selects VMs by process or name.
 
-use super::{Management, Vm, Vms, name};
+use super::{AS_ROOT, Management, Vm, Vms, name};
 
 /// No VM has the requested name or process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -118,8 +118,8 @@ impl Vms {
         };
         match self.unreadable {
             0 => {}
-            1 => text += "; 1 process cannot be inspected, so run as root",
-            many => text += &format!("; {many} processes cannot be inspected, so run as root"),
+            1 => text += &format!("; 1 process cannot be inspected: {AS_ROOT}"),
+            many => text += &format!("; {many} processes cannot be inspected: {AS_ROOT}"),
         }
         for one in &self.held {
             text += &format!("; process {} ({}) blocks inspection", one.pid, one.command);

@@ -201,9 +201,9 @@ fn notes(running: &Running<'_>) -> Vec<String> {
     }
     let found = running.found;
     if found.unreadable > 0 {
-        let processes = if found.unreadable == 1 { "process" } else { "processes" };
+        let (processes, vms) = if found.unreadable == 1 { ("process", "a VM") } else { ("processes", "VMs") };
         let number = count(found.unreadable.into());
-        notes.push(format!("{number} {processes} cannot be inspected, and may be VMs; {AS_ROOT}."));
+        notes.push(format!("{number} {processes} cannot be inspected, and may be {vms}; {AS_ROOT}."));
     }
     for one in &found.likely {
         let threads = counted(one.vcpu_threads.into(), "thread");

@@ -63,6 +63,9 @@ fn a_list_that_fits_into_80_columns() {
         "{text}"
     );
     assert!(terminal(&running, 140, false).contains("2023-11-14T22:13:20Z"));
+    let one = Vms { unreadable: 1, ..found.clone() };
+    let text = terminal(&Running { found: &one, vms: &chosen, counted: None }, 200, false);
+    assert!(text.contains("1 process cannot be inspected, and may be a VM; run as root"), "{text}");
     let none = Running { found: &Vms::default(), vms: &[], counted: None };
     assert_eq!(terminal(&none, 80, false), "No VM was found.\n");
 }
