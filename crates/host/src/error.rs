@@ -1,6 +1,6 @@
 //! Errors of reading facts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A failure to read the host, with the expectation and the next step.
 #[derive(Debug, thiserror::Error)]
@@ -40,11 +40,20 @@ pub enum Error {
         path: PathBuf,
     },
     /// The root does not contain a host.
-    #[error("{path} has neither proc nor sys; give the directory that holds them")]
+    #[error("{path} has neither proc nor sys; give {}", host_in(.below.as_deref()))]
     NoHost {
         /// The root as given.
         path: PathBuf,
+        /// The only directory in it that has both.
+        below: Option<PathBuf>,
     },
+}
+
+/// The directory to give as a root.
+fn host_in(below: Option<&Path>) -> String {
+    below.map_or("the directory that holds them".to_owned(), |path| {
+        format!("{}, which has both", path.display())
+    })
 }
 
 impl Error {

@@ -88,7 +88,7 @@ impl Root {
             return Err(Error::Root { path: path() });
         }
         let is_host = root.live || root.exists("/proc") || root.exists("/sys");
-        if is_host { Ok(root) } else { Err(Error::NoHost { path: path() }) }
+        if is_host { Ok(root) } else { Err(Error::NoHost { path: path(), below: only_host(directory) }) }
     }
 
     pub(crate) fn kept(tree: Tree) -> Self {
@@ -405,6 +405,14 @@ impl Root {
         let line = self.line(path, expected);
         understood(line, path, expected, parse)
     }
+}
+
+/// The only directory in this one that has proc and sys: archives of hosts often have one directory around them.
+fn only_host(directory: &Path) -> Option<PathBuf> {
+    let inside = fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
+    let mut hosts = inside.filter(|path| path.join("proc").is_dir() && path.join("sys").is_dir());
+    let first = hosts.next();
+    first.filter(|_| hosts.next().is_none())
 }
 
 /// The number of KVM's device: major 10 and minor 232 (include/linux/miscdevice.h, `KVM_MINOR`).

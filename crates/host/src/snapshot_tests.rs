@@ -91,7 +91,16 @@ fn a_file_is_written_whole_and_for_its_owner_alone() {
 fn a_directory_is_a_host_by_its_proc_or_sys() {
     let folder = tempfile::tempdir().unwrap();
     let error = open(folder.path()).unwrap_err();
-    assert!(matches!(error, SnapshotError::Root(crate::Error::NoHost { .. })), "{error}");
+    assert!(matches!(error, SnapshotError::Root(crate::Error::NoHost { below: None, .. })), "{error}");
+    let told = || open(folder.path()).unwrap_err().to_string();
+    let host = |name: &str| {
+        ["proc", "sys"].map(|part| fs::create_dir_all(folder.path().join(name).join(part)).unwrap())
+    };
+    host("sosreport-kvm3");
+    let only = format!("give {}, which has both", folder.path().join("sosreport-kvm3").display());
+    assert!(told().ends_with(&only), "{}", told());
+    host("sosreport-kvm4");
+    assert!(told().ends_with("give the directory that holds them"), "{}", told());
     fs::create_dir(folder.path().join("sys")).unwrap();
     assert!(open(folder.path()).unwrap().root.path().is_some());
 }
@@ -113,6 +122,10 @@ fn an_archive_may_be_packed_by_gzip_or_not_at_all() {
 fn what_is_no_snapshot_is_named() {
     let no_archive = opened(b"hello").unwrap_err().to_string();
     assert!(no_archive.contains("x.tar.zst is not an archive"), "{no_archive}");
+    assert!(
+        no_archive.ends_with("unpack this one and give the directory that holds its proc and sys"),
+        "{no_archive}"
+    );
     assert!(opened(b"").is_err());
     let mut other = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();

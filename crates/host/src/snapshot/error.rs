@@ -23,7 +23,8 @@ pub enum SnapshotError {
     Root(crate::Error),
     /// It is not a snapshot.
     #[error(
-        "{path} is not an archive of `exitless snapshot` ({why}); make one with `exitless snapshot OUT.tar.zst` on the host"
+        "{path} is not an archive of `exitless snapshot` ({why}); make one with `exitless snapshot OUT.tar.zst` on the host, \
+         or unpack this one and give the directory that holds its proc and sys"
     )]
     NoSnapshot {
         /// The file.
