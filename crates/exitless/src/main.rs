@@ -15,6 +15,7 @@ mod json;
 mod named_commands;
 mod service_manager;
 mod status;
+mod tips;
 mod version;
 
 use std::io::Write as _;
@@ -230,10 +231,13 @@ fn main() -> ExitCode {
         ::guest::run();
     }
     let line = iocm_command::device::by_name(std::env::args_os().collect());
-    let matches = help::with_examples(Arguments::command()).try_get_matches_from(line);
+    let matches = help::with_examples(Arguments::command()).try_get_matches_from(&line);
     let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => return told(&error),
+        Err(mut error) => {
+            tips::add(&mut error, &Arguments::command(), &line);
+            return told(&error);
+        }
     };
     console::log_to_standard_error(arguments.verbose);
     let outcome = match arguments.command {
