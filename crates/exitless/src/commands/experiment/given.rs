@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use study::plan::{BadPlan, Plan, Shipped};
-use study::suite::{ShippedSuite, Suite};
+use study::suite::{SUITES, ShippedSuite, Suite};
 
 use crate::status::Usage;
 
@@ -21,7 +21,15 @@ impl Given {
         let plan = |name: &str| Shipped::find(name).map(|shipped| shipped.text);
         let suite = |name: &str| ShippedSuite::find(name).map(|shipped| shipped.text);
         let shipped = |name: &str| plan(name).or_else(|| suite(name));
-        Self::among(given, shipped, "`exitless experiment list` lists them")
+        let known = suite_with(given).map_or_else(
+            || "`exitless experiment list` lists them".to_owned(),
+            |suite| {
+                format!(
+                    "it is a study of the suite {suite}: `exitless experiment run {suite} --only {given}` runs it"
+                )
+            },
+        );
+        Self::among(given, shipped, &known)
     }
 
     /// Finds a plan by its file's path or by one of the names in `shipped`; `known` lists those for messages.
@@ -50,5 +58,26 @@ impl Given {
 
     pub(super) fn plan(&self) -> Result<Plan, BadPlan> {
         Plan::read(&self.text, &self.name)
+    }
+}
+
+/// The shipped suite that has a study of this name.
+fn suite_with(study: &str) -> Option<String> {
+    SUITES.into_iter().find_map(|shipped| {
+        let suite = shipped.suite().ok()?;
+        suite.studies.iter().any(|one| one.name == study).then_some(suite.name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_study_of_a_suite_is_told_with_the_command_that_runs_it() {
+        let told = |given: &str| Given::find(given).map(|found| found.name).unwrap_err().to_string();
+        let study = told("avic-threads");
+        assert!(study.contains("`exitless experiment run seeds --only avic-threads`"), "{study}");
+        assert!(told("nothing").ends_with("`exitless experiment list` lists them"), "{}", told("nothing"));
     }
 }
