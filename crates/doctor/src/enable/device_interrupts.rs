@@ -117,7 +117,8 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
     let word = if on { "enable" } else { "disable" };
     let other = if on { "disable" } else { "enable" };
     let mut notes = vec![format!(
-        "This {word}s only the IOMMU's part; `exitless {other} --device-interrupts` does the opposite."
+        "This {word}s only the IOMMU's part; `exitless {other} --device-interrupts` does the opposite. `exitless doctor` \
+         says whether the IOMMUs can post."
     )];
     if on {
         notes.extend(boot.of_this_boot(Whose::Linux, &harmful::of_posting(std::slice::from_ref(&now))));
@@ -126,7 +127,10 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
         arm: wish.arm,
         technology: iommu.technology().to_owned(),
         place: "/proc/cmdline".to_owned(),
-        now: Some(if iommu.is_off(&now) { "off" } else { "on, where the IOMMU can" }.to_owned()),
+        now: Some(
+            if iommu.is_off(&now) { "what disables it" } else { "free of arguments that disable it" }
+                .to_owned(),
+        ),
         so_already,
         refusals: refusal::of_container(files).into_iter().collect(),
         steps,

@@ -643,6 +643,9 @@ fn the_iommus_part_is_switched_alone_on_both_vendors_and_back() {
     {
         let before = host.tree();
         assert!(plan(&host, on).so_already && plan(&host, on).steps.is_empty());
+        // The arguments alone do not show that the IOMMUs can post.
+        assert_eq!(plan(&host, on).now.as_deref(), Some("free of arguments that disable it"));
+        assert!(plan(&host, on).notes[0].contains("`exitless doctor` says whether the IOMMUs can post"));
         assert!(make(&host, off).is_whole());
         assert!(host.text("/etc/default/grub").contains(&format!("quiet {word}")), "{word}");
         assert!(host.text("/boot/grub/grub.cfg").contains(word), "{word}");
@@ -651,6 +654,7 @@ fn the_iommus_part_is_switched_alone_on_both_vendors_and_back() {
         assert!(changed.is_empty(), "{changed:?}");
         host.write("/proc/cmdline", &format!("ro quiet {word}\n"));
         assert!(plan(&host, off).so_already && !plan(&host, on).so_already);
+        assert_eq!(plan(&host, off).now.as_deref(), Some("what disables it"));
         // `enable` without a part also removes the word, and names the command that set it.
         let whole = plan(&host, ALL);
         let step = whole.steps.iter().find(|step| step.name == "kernel-arguments").unwrap();

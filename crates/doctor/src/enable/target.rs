@@ -72,10 +72,12 @@ impl Target {
             return Err(Refusal {
                 name: "cpu".to_owned(),
                 why: "the CPU shows neither vmx nor svm".to_owned(),
-                next: if guest {
-                    "this machine is itself a guest: let its host offer nested virtualization"
-                } else {
-                    "enable virtualization in the firmware"
+                next: match arm {
+                    Arm::Off => "there is nothing to disable",
+                    Arm::On if guest => {
+                        "this machine is itself a guest: let its host offer nested virtualization"
+                    }
+                    Arm::On => "enable virtualization in the firmware",
                 }
                 .to_owned(),
             });
@@ -179,9 +181,13 @@ mod tests {
         };
         let unknown = refusal("== /proc/sys/kernel/osrelease\n6.12.107\n");
         assert!(unknown.starts_with("the CPU's flags are not known: there is no /proc/cpuinfo"), "{unknown}");
+        let without = "== /proc/cpuinfo\nprocessor : 0\nflags : fpu\n";
+        assert_eq!(refusal(without), "the CPU shows neither vmx nor svm");
+        let inspection = Inspection::read(&fake::root(without)).unwrap();
+        let next = |arm| Target::of(&inspection, arm).unwrap_err().next;
         assert_eq!(
-            refusal("== /proc/cpuinfo\nprocessor : 0\nflags : fpu\n"),
-            "the CPU shows neither vmx nor svm"
+            [Arm::On, Arm::Off].map(next),
+            ["enable virtualization in the firmware", "there is nothing to disable"]
         );
     }
 
