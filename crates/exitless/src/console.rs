@@ -1,5 +1,6 @@
 //! Standard error: log lines, and the progress of long work.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{IsTerminal, Write as _};
 use std::sync::mpsc;
@@ -96,9 +97,14 @@ pub(crate) fn width() -> usize {
     terminal.or_else(said).unwrap_or(80)
 }
 
-/// Tests whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
+/// Tests whether standard output may be coloured: on a terminal that knows escape sequences, unless NO_COLOR is set.
 pub(crate) fn colour() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    let [no_color, terminal] = ["NO_COLOR", "TERM"].map(std::env::var_os);
+    std::io::stdout().is_terminal() && allows_colour(no_color, terminal)
+}
+
+fn allows_colour(no_color: Option<OsString>, terminal: Option<OsString>) -> bool {
+    no_color.is_none_or(|value| value.is_empty()) && terminal.is_none_or(|kind| kind != "dumb")
 }
 
 /// Tests whether the locale uses Unicode, with POSIX's precedence of the variables.
@@ -209,5 +215,19 @@ impl Drop for Waiting {
             // The thread only draws, so ignore its failure.
             let _ = watcher.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_without_escape_sequences_gets_no_colour() {
+        let allows = |no_color: Option<&str>, terminal: Option<&str>| {
+            allows_colour(no_color.map(OsString::from), terminal.map(OsString::from))
+        };
+        assert!(allows(None, Some("xterm")) && allows(Some(""), None));
+        assert!(!allows(None, Some("dumb")) && !allows(Some("1"), Some("xterm")));
     }
 }
