@@ -52,6 +52,14 @@ pub struct Examination {
     pub sections: Vec<Section>,
 }
 
+impl Examination {
+    /// Adds a section after all others.
+    pub fn add(&mut self, section: Section) {
+        self.sections.push(section);
+        self.summary = Tally::of(self.sections.iter().flat_map(|section| &section.findings));
+    }
+}
+
 /// All rules, in the order of display: those with their own function, and the rows of [`KERNELS`].
 #[must_use]
 pub fn rules() -> Vec<Rule> {

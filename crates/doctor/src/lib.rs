@@ -1,6 +1,7 @@
 //! Rules over facts of a host and definitions of VMs: each finding has its state, its evidence, why it matters, and
 //! the change that fixes it.
 
+pub mod baseline;
 pub mod enable;
 pub mod examination;
 mod finding;

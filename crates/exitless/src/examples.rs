@@ -42,6 +42,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             run("exitless doctor", "Examine this host and its running VMs."),
             shown("exitless doctor --vm web", "Examine the host and one VM."),
             run("exitless doctor --root host.tar.zst", "Judge another host by its snapshot."),
+            run(
+                "exitless doctor --baseline host.tar.zst",
+                "Also show what changed since a snapshot of this host.",
+            ),
             run("exitless --verbose doctor --json", "Print all findings as JSON."),
         ],
     ),

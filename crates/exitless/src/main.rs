@@ -49,9 +49,9 @@ enum Command {
     ///
     /// With --verbose, all evidence of each check is shown, with its source.
     ///
-    /// Exit status: 0 when nothing failed; 1 when something did; 2 for a wrong command line, or a VM,
-    /// directory or archive that does not exist; 4 when an archive is damaged and its undamaged part was
-    /// used; 125 when nothing could be read.
+    /// Exit status: 0 when nothing failed; 1 when something did, or differs from --baseline; 2 for a wrong
+    /// command line, or a VM, directory or archive that does not exist; 4 when an archive is damaged and its
+    /// undamaged part was used; 125 when nothing could be read.
     Doctor(doctor::Arguments),
     /// Show which commands work for this user on this host, what the others lack, and the smallest set of capabilities
     /// that each needs.

@@ -9,7 +9,7 @@ mod manifest;
 mod secrets;
 
 use crate::root::Tree;
-use crate::{Error, Inspection, Root};
+use crate::{Error, Fingerprint, Inspection, Root};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -77,6 +77,20 @@ impl Snapshot {
         self.write(io::BufWriter::new(new.file()))?;
         new.finish()
     }
+}
+
+/// The fingerprint that a snapshot of the same host has: without secrets.
+#[must_use]
+pub fn without_secrets(fingerprint: &Fingerprint) -> Fingerprint {
+    let cmdline = fingerprint.cmdline.as_deref().map(secrets::without_those_of_kernel);
+    Fingerprint { cmdline, ..fingerprint.clone() }
+}
+
+/// Tests whether two command lines of kernels are alike, apart from arguments that snapshots of one version of this program
+/// lack as secrets, and those of another keep.
+#[must_use]
+pub fn same_arguments(one: &str, other: &str) -> bool {
+    secrets::are_alike(one, other)
 }
 
 /// A host from an archive or a directory.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use doctor::{VmSide, examine};
+use doctor::{VmSide, baseline, examine};
 use host::Inspection;
 use host::snapshot::{self, Opened};
 use host::vms::{Vm, Vms};
@@ -28,6 +28,10 @@ pub(crate) struct Arguments {
     /// NAMESPACE/NAME; may be given more than once.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
+    /// Also compare the kernel, its command line, KVM's modules with their parameters, the microcode and the CPU
+    /// with a saved state: an archive of `exitless snapshot`, or a directory.
+    #[arg(long, value_name = "DIR|ARCHIVE")]
+    baseline: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -35,7 +39,11 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand. `verbose` is the program's global option: all evidence and sources are shown then.
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCode> {
-    let Opened { root, warnings, .. } = snapshot::open(&arguments.root)?;
+    let Opened { root, mut warnings, .. } = snapshot::open(&arguments.root)?;
+    let saved = arguments.baseline.as_deref().map(snapshot::open).transpose()?;
+    if let Some(saved) = &saved {
+        warnings.extend(saved.warnings.iter().map(|warning| format!("the baseline: {warning}")));
+    }
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
@@ -47,7 +55,11 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
         true => Vec::new(),
         false => chosen.iter().map(|vm| vm.pid).collect(),
     };
-    let examination = examine(&host, &sides, &pids);
+    let mut examination = examine(&host, &sides, &pids);
+    if let Some(saved) = &saved {
+        let then = Inspection::read(&saved.root)?.fingerprint;
+        examination.add(baseline::drift(&host.fingerprint, &then));
+    }
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let subject = arguments.root.display().to_string();

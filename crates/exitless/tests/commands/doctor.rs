@@ -188,6 +188,29 @@ fn statuses_tell_what_was_found_and_what_was_not_there() {
 }
 
 #[test]
+fn differences_from_a_saved_state_are_failures() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tree, archive) = (folder.path().join("tree"), folder.path().join("old.tar.zst"));
+    unpacked("ivy-bridge", &tree);
+    let arguments = tree.join("proc/cmdline");
+    let before = std::fs::read_to_string(&arguments).unwrap();
+    std::fs::write(&arguments, format!("{} rd.luks.key=/secret\n", before.trim())).unwrap();
+    Snapshot::take(Root::directory(&tree), "test").unwrap().save(&archive).unwrap();
+    let told = || doctor(&["--root", tree.to_str().unwrap(), "--baseline", archive.to_str().unwrap()]);
+    let said = told();
+    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
+    assert!(said.out.contains("ok    Baseline: no known fact differs from it"), "{}", said.out);
+    std::fs::write(&arguments, format!("{} quiet\n", before.trim())).unwrap();
+    let said = told();
+    assert_eq!(said.status, 1, "{}{}", said.out, said.err);
+    let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Differences from the baseline FAIL cmdline: "), "{text}");
+    assert!(text.contains("1 failure, ") && !text.contains("/secret"), "{text}");
+    let said = doctor(&["--root", tree.to_str().unwrap(), "--baseline", "/nothing/here"]);
+    assert_eq!((said.status, said.out.as_str()), (2, ""), "{}", said.err);
+}
+
+#[test]
 fn a_root_without_a_host_is_a_wrong_command_line() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -65,6 +65,27 @@ pub(super) fn remove(tree: &mut Tree) -> Vec<Removed> {
     removed
 }
 
+/// The kernel's command line without its secrets.
+pub(super) fn without_those_of_kernel(line: &str) -> String {
+    cleaned("/proc/cmdline", line, &mut |_: &str| ())
+}
+
+/// Tests whether two command lines of kernels are alike where neither lacks a secret. Versions of this program differ in what
+/// they keep, so one line can have an argument that was removed from the other.
+pub(super) fn are_alike(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(kernel::words);
+    let lacks = |cleaned: &str, whole: &str| {
+        cleaned.split_once(MARK).is_some_and(|(before, after)| {
+            whole.strip_prefix(before).is_some_and(|rest| rest.ends_with(after))
+        })
+    };
+    one.len() == other.len()
+        && one.iter().zip(&other).all(|(one, other)| {
+            let [one, other] = [one, other].map(|word| word.trim_end());
+            one == other || lacks(one, other) || lacks(other, one)
+        })
+}
+
 /// Counts a removed secret of this kind.
 type Count<'a> = dyn FnMut(&str) + 'a;
 

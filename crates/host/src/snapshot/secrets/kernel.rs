@@ -34,7 +34,7 @@ pub(super) fn clean(text: &str, count: &mut Count<'_>) -> String {
 
 /// Words with the blanks after them. Inside double quotes blanks are part of a word (lib/cmdline.c,
 /// `next_arg`).
-fn words(text: &str) -> Vec<&str> {
+pub(super) fn words(text: &str) -> Vec<&str> {
     let (mut words, mut begin, mut quoted, mut ended) = (Vec::new(), 0, false, false);
     for (at, character) in text.char_indices() {
         if ended && !character.is_whitespace() {
