@@ -61,6 +61,35 @@ fn rates_are_over_the_time_of_each_side() {
     assert_eq!(found.verdict, Overall::Same);
 }
 
+/// A profile of 40 readings, each with these exits.
+fn of_readings(exits: &[(ExitReason, u64)]) -> Profile {
+    const READING: u64 = 1_100_000_000;
+    let vcpu = Vcpu { vm: Some(1), number: Some(0), thread: Some(2) };
+    let mut whole = Profile::new();
+    for number in 0..40 {
+        let mut reading = Profile::new();
+        for &(reason, count) in exits {
+            reading.vcpu(vcpu).reasons.entry(reason).or_default().count = count;
+        }
+        let first_ns = WIDTH + number * READING;
+        reading.count_over(Span { first_ns, last_ns: first_ns + READING });
+        whole.merge(&reading);
+    }
+    whole
+}
+
+#[test]
+fn exits_that_were_counted_together_are_no_burst() {
+    let found = compared(&of_readings(&[(MSR, 1100), (VINTR, 1100)]), &of_readings(&[(MSR, 1100)]));
+    let steady = row(&found, MSR).rate;
+    assert!(matches!(steady.basis, Some(Basis::Blocks { before: 21, after: 21 })), "{steady:?}");
+    let interval = steady.interval.unwrap();
+    assert!(interval.low > -5.0 && interval.high < 5.0, "{interval:?}");
+    let gone = row(&found, VINTR);
+    assert!(gone.after.rate_bound.unwrap() < 1.0, "{gone:?}");
+    assert!(gone.rate.interval.unwrap().high < -99.0, "{gone:?}");
+}
+
 #[test]
 fn time_asleep_is_in_no_sum() {
     let sleeping = even(HLT, 100, 1, 900_000);

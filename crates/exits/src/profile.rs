@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
-use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, Timeline, parsing};
+use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, SeriesKey, Slice, Timeline, parsing};
 
 /// A vCPU. Facts that the source does not have are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -109,6 +109,23 @@ impl Profile {
         let slices = self.timeline.len().saturating_sub(1) as u64;
         let last_slice_ns = first_ns.saturating_add(slices.saturating_mul(self.timeline.width_ns()));
         self.span = Some(Span { first_ns, last_ns: first_ns.saturating_add(ns).max(last_slice_ns) });
+    }
+
+    /// Makes `span` its time, and places its exits there: exits that were counted together have no times of their own.
+    pub fn count_over(&mut self, span: Span) {
+        self.span = Some(span);
+        // Divided as a whole: parts of many small counts would all be rounded to the same side.
+        let mut sums: BTreeMap<SeriesKey, Slice> = BTreeMap::new();
+        for of in &self.vcpus {
+            for (&reason, exits) in &of.reasons {
+                let slice = Slice { count: exits.count, handling_ns: exits.handling.total_ns() };
+                sums.entry(SeriesKey { vm: of.vcpu.vm, reason }).or_default().merge(slice);
+            }
+        }
+        for (key, slice) in sums {
+            let series = self.timeline.series(key);
+            self.timeline.add_over(series, span, slice);
+        }
     }
 
     /// Tests whether the timeline begins before its time or ends after it, by more than a slice: they are of different

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Direction, SeriesKey, Slice};
+use crate::Direction;
 
 const HLT: ExitReason = ExitReason::vmx(12);
 const IO: ExitReason = ExitReason::vmx(30);

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use crate::ExitReason;
 use crate::parsing::{self, TooMuch};
+use crate::{ExitReason, Span};
 
 /// The narrowest slice: 2^20 ns, about a millisecond.
 const NARROWEST: u32 = 20;
@@ -16,7 +16,7 @@ const MOST_SERIES: usize = 16_384;
 /// The exits of one time slice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
-    /// Exits that began in it.
+    /// Exits that began in it; of exits whose time is only known by a span, this slice's part.
     pub count: u64,
     /// The host's handling time of them, in nanoseconds; exits without a handling time add nothing.
     pub handling_ns: u64,
@@ -44,7 +44,8 @@ pub struct SeriesKey {
 pub struct SeriesIndex(usize);
 
 /// Exits by VM and reason in slices of equal width. The width is a power of two nanoseconds, at least 2^20 (about a
-/// millisecond), so that there are at most 2048 slices between the first exit and the last.
+/// millisecond), so that there are at most 2048 slices between the first exit and the last, and none is shorter than a span
+/// of [`Timeline::add_over`].
 ///
 /// Slices begin at multiples of their width, so that timelines of parts of a recording merge exactly to that
 /// of the whole.
@@ -91,6 +92,28 @@ impl Timeline {
             }
         }
         self.add_growing(series, time_ns, exits);
+    }
+
+    /// Counts exits that began in `span`, at times that are not known. Where two slices share the span, each gets the part
+    /// of the exits that it has of the span.
+    pub fn add_over(&mut self, series: SeriesIndex, span: Span, exits: Slice) {
+        let length_ns = span.length_ns();
+        // Narrower slices would look evenly filled, whether or not the exits came in bursts.
+        while self.width_ns() < length_ns.min(1 << 63) {
+            self.double();
+        }
+        let edge_ns = (span.last_ns >> self.width()) << self.width();
+        let before_ns = u128::from(edge_ns.saturating_sub(span.first_ns));
+        let length_ns = u128::from(length_ns.max(1));
+        let before = |sum: u64| ((u128::from(sum) * before_ns + length_ns / 2) / length_ns) as u64;
+        let first = Slice { count: before(exits.count), handling_ns: before(exits.handling_ns) };
+        let second =
+            Slice { count: exits.count - first.count, handling_ns: exits.handling_ns - first.handling_ns };
+        for (time_ns, part) in [(span.first_ns, first), (span.last_ns, second)] {
+            if part != Slice::default() {
+                self.add(series, time_ns, part);
+            }
+        }
     }
 
     #[cold]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Dimension, ExitReason, SeriesKey, What, Whose};
+use crate::{Dimension, ExitReason, Profile, SeriesKey, What, Whose};
 use proptest::prelude::*;
 
 const MILLISECOND: u64 = 1 << 20;
@@ -87,6 +87,27 @@ fn a_sliver_of_a_column_is_one_with_its_neighbour() {
     // All exits at the same time: the duration is zero.
     let instant = rows.columns(1, span(5, 5));
     assert_eq!(instant, [Column { slices: 0..10, observed_ns: 1 }]);
+}
+
+#[test]
+fn exits_that_were_counted_together_leave_no_gaps() {
+    const READING: u64 = 1_100_000_000;
+    let mut whole = Profile::new();
+    for number in 0..40 {
+        let mut reading = Profile::new();
+        reading.vcpu(Vcpu::default()).reasons.entry(HLT).or_default().count = 1100;
+        let first_ns = 7_000_000_000 + number * READING;
+        reading.count_over(span(first_ns, first_ns + READING));
+        whole.merge(&reading);
+    }
+    let rows = TimelineRows::new(&whole.timeline, &Grouping::by_reason(), TimelineFigure::Exits);
+    let columns = rows.columns(60, whole.span.unwrap());
+    assert_eq!(columns.len(), 21);
+    for column in columns {
+        let count = column.sum(&rows.rows()[0].slices, TimelineFigure::Exits);
+        let rate = count as f64 * 1e9 / column.observed_ns as f64;
+        assert!((rate - 1000.0).abs() < 10.0, "{rate} a second");
+    }
 }
 
 #[test]

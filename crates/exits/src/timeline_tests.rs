@@ -52,7 +52,53 @@ fn exits() -> impl Strategy<Value = Vec<(bool, u64)>> {
     proptest::collection::vec((any::<bool>(), time), 0..30)
 }
 
+/// A span's start and length, and the exits and the handling time in it.
+type Together = (u64, u64, u64, u64);
+
+fn together(exits: &[Together]) -> Timeline {
+    let mut timeline = Timeline::default();
+    for &(first_ns, length_ns, count, handling_ns) in exits {
+        let series = timeline.series(SeriesKey { vm: None, reason: HLT });
+        let span = Span { first_ns, last_ns: first_ns + length_ns };
+        timeline.add_over(series, span, Slice { count, handling_ns });
+    }
+    timeline
+}
+
+#[test]
+fn two_slices_share_exits_as_they_share_the_time() {
+    let edge: u64 = 5 << 30;
+    let second: u64 = 1_000_000_000;
+    let timeline = together(&[(edge - second / 4, second, 1001, 8)]);
+    assert_eq!(timeline.width_ns(), 1 << 30);
+    let part = |count, handling_ns| Slice { count, handling_ns };
+    assert_eq!(timeline.by_reason()[&HLT], [part(250, 2), part(751, 6)]);
+    // A span that ends with a slice has nothing of the next.
+    assert_eq!(together(&[(edge - second, second, 7, 8)]).by_reason()[&HLT], [part(7, 8)]);
+    assert_eq!(together(&[(edge, 0, 7, 8)]).by_reason()[&HLT], [part(7, 8)]);
+    assert_eq!(together(&[(0, u64::MAX, 7, 8)]).len(), 2);
+}
+
+fn readings() -> impl Strategy<Value = Vec<Together>> {
+    let count = prop_oneof![1..4u64, 1..1u64 << 40];
+    proptest::collection::vec((0..1u64 << 36, 0..1u64 << 33, count, 0..1u64 << 50), 0..20)
+}
+
 proptest! {
+    #[test]
+    fn exits_counted_together_are_all_there_in_any_order(a in readings(), b in readings()) {
+        let both = together(&[a.clone(), b.clone()].concat());
+        let sums = both.by_reason().remove(&HLT).unwrap_or_default();
+        let all = || a.iter().chain(&b);
+        prop_assert_eq!(sums.iter().map(|slice| slice.count).sum::<u64>(), all().map(|one| one.2).sum::<u64>());
+        let handling_ns = sums.iter().map(|slice| slice.handling_ns).sum::<u64>();
+        prop_assert_eq!(handling_ns, all().map(|one| one.3).sum::<u64>());
+        prop_assert!(all().all(|one| one.1 <= both.width_ns()));
+        let mut merged = together(&b);
+        merged.merge(&together(&a));
+        prop_assert_eq!(merged, both);
+    }
+
     #[test]
     fn merging_parts_gives_the_whole(a in exits(), b in exits()) {
         let mut merged = of(&a);

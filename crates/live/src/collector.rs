@@ -268,11 +268,10 @@ impl Collector {
 
     /// The counts of `epoch`, which ended at `now_ns`. No program may count in it any more.
     fn handled(&mut self, epoch: u64, now_ns: u64) -> Result<Profile, Error> {
-        let span = Span { first_ns: self.since_ns, last_ns: now_ns };
         let mut profile = Profile::new();
         let known = self.ended.iter().flatten().map(|&(thread, _)| thread).collect();
-        self.cells.read(epoch, self.since_ns, &known, &mut profile).map_err(map_error)?;
-        profile.span = Some(span);
+        self.cells.read(epoch, &known, &mut profile).map_err(map_error)?;
+        profile.count_over(Span { first_ns: self.since_ns, last_ns: now_ns });
         let lost = lost(&self.attached, &self.counters, &self.root)?;
         profile.losses.lost_exits = self.lost_exits.more(lost.lost_exits);
         profile.losses.lost_events = self.lost_events.more(lost.lost_events);

@@ -45,6 +45,26 @@ fn what_was_kept_meanwhile_is_given_with_the_rest() {
     is_whole(&collector.finish().unwrap(), 200);
 }
 
+#[test]
+fn exits_are_known_by_the_interval_in_which_they_were_counted() {
+    let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
+    let mut collector = match Collector::attach_to_system_calls(&watch) {
+        Ok(collector) => collector,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    let mut sum = Profile::new();
+    for _ in 0..2 {
+        call(100);
+        thread::sleep(Duration::from_millis(5));
+        let interval = collector.take().unwrap();
+        assert!(interval.timeline.width_ns() >= interval.span.unwrap().length_ns());
+        sum.merge(&interval);
+    }
+    let slices = sum.timeline.by_reason().remove(&GETPPID).unwrap_or_default();
+    let counted = sum.reasons().get(&GETPPID).map_or(0, |exits| exits.count);
+    assert_eq!(slices.iter().map(|slice| slice.count).sum::<u64>(), counted);
+}
+
 fn call(times: u32) {
     for _ in 0..times {
         // SAFETY: takes nothing and changes nothing.

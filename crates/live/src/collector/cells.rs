@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use aya::Pod;
 use aya::maps::{Array, HashMap, MapData, MapError};
-use exits::{
-    Access, Direction, ExitReason, Exits, HandlingTime, Isa, Octave, Profile, SeriesKey, Slice, Vcpu,
-};
+use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Isa, Octave, Profile, Vcpu};
 
 /// The number of buckets of an octave (`BUCKETS` in the BPF programs).
 const BUCKETS: usize = 32;
@@ -67,12 +65,11 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// Adds the counts of `epoch` to `profile`; no program may count in it any more. `at_ns` is their place in the
-    /// timeline. Skips untimed exits of the threads in `known`: these were added when the threads ended.
+    /// Adds the counts of `epoch` to `profile`, but not to its timeline; no program may count in it any more. Skips
+    /// untimed exits of the threads in `known`: these were added when the threads ended.
     pub(super) fn read(
         &self,
         epoch: u64,
-        at_ns: u64,
         known: &BTreeSet<u32>,
         profile: &mut Profile,
     ) -> Result<(), MapError> {
@@ -82,26 +79,26 @@ impl Cells {
         for taken in self.direct_taken.iter() {
             let (at, key) = taken?;
             if wanted(&key) {
-                self.add(&key, &self.direct.get(&at, 0)?, epoch, at_ns, profile);
+                self.add(&key, &self.direct.get(&at, 0)?, epoch, profile);
             }
         }
         for key in self.hashed.keys() {
             let key = key?;
             if wanted(&key) {
-                self.add(&key, &self.hashed.get(&key, 0)?, epoch, at_ns, profile);
+                self.add(&key, &self.hashed.get(&key, 0)?, epoch, profile);
             }
         }
         for key in self.other.keys() {
             let key = key?;
             if key.turn == turn {
                 let cell = self.other.get(&key, 0)?;
-                self.add(&CellKey { thread: 0, ..key }, &cell, epoch, at_ns, profile);
+                self.add(&CellKey { thread: 0, ..key }, &cell, epoch, profile);
             }
         }
         Ok(())
     }
 
-    fn add(&self, key: &CellKey, cell: &Cell, epoch: u64, at_ns: u64, profile: &mut Profile) {
+    fn add(&self, key: &CellKey, cell: &Cell, epoch: u64, profile: &mut Profile) {
         if cell.epoch != epoch {
             return;
         }
@@ -132,8 +129,6 @@ impl Cells {
         }
         // The BPF programs also keep 32 bits of an exit reason.
         let reason = ExitReason { isa: self.isa, code: key.value as u32 };
-        let series = profile.timeline.series(SeriesKey { vm: vcpu.vm, reason });
-        profile.timeline.add(series, at_ns, Slice { count, handling_ns: exits.handling.total_ns() });
         profile.vcpu(vcpu).reasons.entry(reason).or_default().merge(&exits);
     }
 

@@ -14,8 +14,10 @@ use super::{Course, Recorded, header};
 use crate::commands::watching::VmNames;
 
 const STEP: Duration = Duration::from_millis(100);
-/// The interval of reading the kernel's counts; each reading becomes a point of the timeline.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// The least interval of reading the kernel's counts. Readings are up to a step later, and slices of the timeline are at least
+/// as long as the longest: a power of two nanoseconds.
+const INTERVAL: Duration = Duration::from_millis(950);
+const _: () = assert!(INTERVAL.as_nanos() + STEP.as_nanos() < 1 << 30);
 /// The interval of writing the file, which limits the loss if this process is killed.
 const STORE: Duration = Duration::from_secs(60);
 
@@ -25,6 +27,8 @@ pub(super) fn record(
     output: &Path,
     course: &mut Course,
 ) -> anyhow::Result<Recorded> {
+    // Counting has begun, so that the first interval contains the time to write the first file.
+    let mut taken = Instant::now();
     let mut header = header(collector.isa())?;
     collector.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let mut names = VmNames::default();
@@ -32,7 +36,6 @@ pub(super) fn record(
     // Write once now: an error should not come after hours.
     let mut kept = Kept::new(output);
     kept.store_and(&header, &profile, || course.start())?;
-    let mut taken = Instant::now();
     while course.wait(STEP)? {
         if taken.elapsed() >= INTERVAL {
             taken = Instant::now();
