@@ -22,7 +22,8 @@ pub(super) struct Host {
     pub(super) cpu_percent: Option<f64>,
 }
 
-/// All hosts with an examination or exits. The exits are those of the last observed hour of each.
+/// All hosts with an examination or exits. The exits are those of the last observed hour of each. The CPU time for them is
+/// null if some of it is of exits without a reason, because that may be sleep.
 pub(super) const HOSTS: &str = concat!(
     "SELECT all_hosts.host AS host, last AS seen, outcome, mechanism, capable, enabled, kernel, fail, warn, \
      coalesce(vms, 0) AS vms, coalesce(inhibited, 0) AS inhibited, \
@@ -37,9 +38,11 @@ pub(super) const HOSTS: &str = concat!(
        JOIN (SELECT host_name AS newest_host, max(interval_end) AS newest FROM raw.intervals GROUP BY host_name) \
        ON host_name = newest_host WHERE interval_end > newest - INTERVAL '1 hour' GROUP BY host_name) \
        ON of_intervals = all_hosts.host \
-     LEFT JOIN (SELECT host_name AS of_exits, sum(handling_ns) FILTER (WHERE coalesce(reason, '') NOT IN ",
+     LEFT JOIN (SELECT host_name AS of_exits, \
+       CASE WHEN coalesce(sum(handling_ns) FILTER (WHERE reason IS NULL), 0) = 0 \
+       THEN sum(handling_ns) FILTER (WHERE reason NOT IN ",
     sleep_reasons!(),
-    ") AS busy_ns FROM raw.exits \
+    ") END AS busy_ns FROM raw.exits \
        JOIN (SELECT host_name AS newest_host, max(interval_end) AS newest FROM raw.intervals GROUP BY host_name) \
        ON host_name = newest_host WHERE interval_end > newest - INTERVAL '1 hour' GROUP BY host_name) \
        ON of_exits = all_hosts.host \

@@ -160,6 +160,19 @@ async fn names_from_outside_stay_text_and_lead_to_their_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn exits_that_may_be_sleep_have_no_cpu_time() {
+    let store = Store::in_memory();
+    add(&store, "one", &fixture("stat.json")).await;
+    add(&store, "two", &fixture("stat.json").replace("\"reason\":", "\"unused\":")).await;
+    let text = page(&server(store, &["--days", "3660"]).await, "/").await;
+    let row = |host: &str| {
+        let link = format!("name={host}\"");
+        text.split("</tr>").find(|row| row.contains(&link)).unwrap_or_else(|| panic!("{host}: {text}"))
+    };
+    assert!(row("one").contains(" %") && !row("two").contains(" %"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn values_of_a_request_are_no_sql() {
     let server = server(hostile().await, &["--days", "3660"]).await;
     for name in ["x' OR '1'='1", "$1", "'; DROP TABLE raw.hosts; --", "", "%00"] {

@@ -56,6 +56,30 @@ fn the_questions_of_a_fleet_are_answered() {
 }
 
 #[test]
+fn handling_is_unknown_where_sleep_is_not_told_from_it() {
+    let data = DataSet::new();
+    let line = std::fs::read_to_string(fixture("stat.json")).unwrap().lines().next().unwrap().to_owned();
+    for hour in 0..6 {
+        let mut document: Value = serde_json::from_str(&line).unwrap();
+        document["files"][0]["origin"]["kernel"] = json!(if hour < 3 { "6.1.0" } else { "6.12.0" });
+        if hour < 3 {
+            document["by"] = json!(["vm"]);
+            for row in document["rows"].as_array_mut().unwrap() {
+                (row["reason"], row["reason_code"]) = (Value::Null, Value::Null);
+            }
+        }
+        let file = data.file("hour.json", &document.to_string());
+        data.add("mixed", &format!("2026-03-04T{hour:02}:30:00Z"), &file);
+    }
+    let report = data.run("report", &["--json"]).well().json();
+    let kernel = &report["kernels"][0];
+    assert_eq!((&kernel["hours"], &kernel["handling"]), (&json!([3, 3]), &Value::Null));
+    assert_eq!(kernel["handling_percent"][0], Value::Null);
+    let after = kernel["handling_percent"][1].as_f64().unwrap();
+    assert!((after - 1.07).abs() < 0.01, "{after}");
+}
+
+#[test]
 fn the_page_has_80_columns_and_no_control_characters() {
     let data = fleet();
     let hostile = format!("{}\u{1b}[31m<b>{}", "a-very-long-name-of-a-host.".repeat(4), "\u{202e}");
