@@ -5,7 +5,11 @@ use host::scheduling::{ThreadId, ThreadTimes};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The times of threads at the last look.
+/// The longest time that is shown later than it was read, in nanoseconds. The kernel adds to a thread's run time at ticks and
+/// switches, but once a second on a CPU without ticks (`nohz_full`; `sched_tick_remote` of kernel/sched/core.c, Linux 6.12).
+const LATEST_NS: u64 = 1_000_000_000;
+
+/// The times of threads, as far as they were shown.
 #[derive(Debug, Default)]
 pub(super) struct Meter(BTreeMap<ThreadId, ThreadTimes>);
 
@@ -17,8 +21,8 @@ pub(super) struct Used {
 }
 
 impl Meter {
-    /// The CPU time of these threads over this many seconds. A thread that is new since the last look counts as 0; one
-    /// that has ended is absent.
+    /// The CPU time of these threads over this many seconds. More than has passed is shown at the next looks. A thread that
+    /// is new since the last look counts as 0; one that has ended is absent.
     pub(super) fn read(
         &mut self,
         root: &Path,
@@ -29,15 +33,16 @@ impl Meter {
         let mut used = BTreeMap::new();
         for thread in threads {
             let Some(times) = thread.times(root) else { continue };
-            let before = self.0.get(&thread).copied().unwrap_or(times);
-            let share = |now: u64, before: u64| {
-                // The kernel updates run times at ticks, so a period can show more time than has passed.
-                if seconds > 0.0 { (now.saturating_sub(before) as f64 / 1e9 / seconds).min(1.0) } else { 0.0 }
+            let mut shown = self.0.get(&thread).copied().unwrap_or(times);
+            let share = |shown_ns: &mut u64, now_ns: u64| {
+                let due_ns = now_ns.saturating_sub(*shown_ns).min((seconds * 1e9) as u64);
+                *shown_ns = (*shown_ns + due_ns).max(now_ns.saturating_sub(LATEST_NS));
+                if seconds > 0.0 { due_ns as f64 / 1e9 / seconds } else { 0.0 }
             };
-            let (ran, waited) =
-                (share(times.ran_ns, before.ran_ns), share(times.waited_ns, before.waited_ns));
+            let ran = share(&mut shown.ran_ns, times.ran_ns);
+            let waited = share(&mut shown.waited_ns, times.waited_ns);
             used.insert(thread, Used { ran, waited });
-            now.insert(thread, times);
+            now.insert(thread, shown);
         }
         self.0 = now;
         used
@@ -105,6 +110,30 @@ mod tests {
         assert_eq!(meter.read(root, [thread], 2.0)[&thread], Used { ran: 0.25, waited: 0.75 });
         assert_eq!(busy.read(root), Some(0.25));
         assert!(meter.read(root, [ThreadId { pid: 7, tid: 9 }], 1.0).is_empty());
+    }
+
+    #[test]
+    fn time_that_the_kernel_adds_late_is_shown_in_full() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let thread = ThreadId { pid: 7, tid: 8 };
+        let mut meter = Meter::default();
+        let mut look = |ran_ns: u64| {
+            unpack(&format!("\n== /proc/7/task/8/schedstat\n{ran_ns} {ran_ns} 3\n"), root).unwrap();
+            meter.read(root, [thread], 0.1)[&thread]
+        };
+        // A thread that runs for a second, on a CPU without ticks.
+        let late = [0; 10].into_iter().chain([1_000_000_000; 20]);
+        let shown: Vec<Used> = late.map(&mut look).collect();
+        let sums = shown.iter().fold((0.0, 0.0), |sum, used| (sum.0 + used.ran, sum.1 + used.waited));
+        assert!((sums.0 - 10.0).abs() < 1e-6 && (sums.1 - 10.0).abs() < 1e-6, "{shown:?}");
+        assert!(
+            shown.iter().all(|used| used.ran <= 1.0) && shown[20..] == [Used::default(); 10],
+            "{shown:?}"
+        );
+        // After a stop of the process itself, only the last second is.
+        let after: f64 = [9_000_000_000; 20].map(&mut look).iter().map(|used| used.ran).sum();
+        assert!((after - 11.0).abs() < 1e-6, "{after}");
     }
 
     #[test]
