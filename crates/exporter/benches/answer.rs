@@ -37,8 +37,8 @@ fn host(vms: u32) -> Host {
         vmm: "qemu",
         names: Vec::new(),
         vcpus: VCPUS as usize,
-        ran_ns: 1 << 40,
-        waited_ns: 1 << 30,
+        ran_ns: Some(1 << 40),
+        waited_ns: Some(1 << 30),
         halt_polling: Some(HaltPolling::default()),
         state: Some(State { status: conclusions::activation::Status::Active, reasons: Vec::new() }),
     };

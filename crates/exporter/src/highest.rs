@@ -32,8 +32,8 @@ impl Highest {
         self.vms.retain(|vm, _| running.get(&vm.process) == Some(vm));
         for (vm, facts) in vms {
             let highest = self.vms.entry(vm.clone()).or_default();
-            raise(&mut facts.ran_ns, &mut highest.ran_ns);
-            raise(&mut facts.waited_ns, &mut highest.waited_ns);
+            facts.ran_ns.iter_mut().for_each(|ran_ns| raise(ran_ns, &mut highest.ran_ns));
+            facts.waited_ns.iter_mut().for_each(|waited_ns| raise(waited_ns, &mut highest.waited_ns));
             let Some(polling) = &mut facts.halt_polling else { continue };
             let HaltPolling { attempted, successful, success_ns, fail_ns } = polling;
             let mut failed = attempted.saturating_sub(*successful);
@@ -65,8 +65,8 @@ mod tests {
             vmm: "qemu",
             names: Vec::new(),
             vcpus: 1,
-            ran_ns,
-            waited_ns: ran_ns / 2,
+            ran_ns: Some(ran_ns),
+            waited_ns: Some(ran_ns / 2),
             halt_polling: polling,
             state: None,
         };
@@ -79,7 +79,7 @@ mod tests {
         highest.raise(&mut vms, &running);
         let facts = vms.into_values().next().unwrap();
         let polling = facts.halt_polling.map(|of| [of.successful, of.attempted - of.successful]);
-        (facts.ran_ns, facts.waited_ns, polling)
+        (facts.ran_ns.unwrap(), facts.waited_ns.unwrap(), polling)
     }
 
     #[test]
@@ -99,6 +99,18 @@ mod tests {
         let running = vms.keys().map(|vm| (vm.process, vm.clone())).collect();
         highest.raise(&mut vms.clone(), &running);
         highest.raise(&mut BTreeMap::new(), &running);
+        assert_eq!(told(&mut highest, one(1, 60, None)).0, 100);
+    }
+
+    #[test]
+    fn a_vm_whose_times_are_not_known_for_a_while_does_not_go_back() {
+        let mut highest = Highest::default();
+        told(&mut highest, one(1, 100, None));
+        let mut vms = one(1, 0, None);
+        let running = vms.keys().map(|vm| (vm.process, vm.clone())).collect();
+        vms.values_mut().for_each(|facts| (facts.ran_ns, facts.waited_ns) = (None, None));
+        highest.raise(&mut vms, &running);
+        assert!(vms.values().all(|facts| facts.ran_ns.is_none() && facts.waited_ns.is_none()));
         assert_eq!(told(&mut highest, one(1, 60, None)).0, 100);
     }
 

@@ -48,10 +48,10 @@ pub struct VmHost {
     pub names: Names,
     /// The number of its vCPUs.
     pub vcpus: usize,
-    /// The CPU time of its vCPU threads, including time in the guest.
-    pub ran_ns: u64,
-    /// The time for which its vCPU threads were runnable but waited for a CPU.
-    pub waited_ns: u64,
+    /// The CPU time of its vCPU threads, including time in the guest; `None` if it is not known of any of them.
+    pub ran_ns: Option<u64>,
+    /// The time for which its vCPU threads were runnable but waited for a CPU; `None` likewise.
+    pub waited_ns: Option<u64>,
     /// `None` if debugfs cannot be read.
     pub halt_polling: Option<HaltPolling>,
     /// `None` until it is known.
@@ -194,30 +194,24 @@ impl Out<'_> {
                 None,
             )?;
         }
-        let lost = [(Labels::new(), host.totals.lost as f64)];
-        self.values(
-            Counter,
-            "exitless_lost_exits",
-            "VM exits that could not be counted",
-            None,
-            lost.into_iter(),
-        )
+        let alone = |value: u64| [(Labels::new(), value as f64)].into_iter();
+        let help = "VM exits that could not be counted";
+        self.values(Counter, "exitless_lost_exits", help, None, alone(host.totals.lost))?;
+        let help = "Collections that failed, whose VM exits are missing";
+        self.values(Counter, "exitless_failed_collections", help, None, alone(host.totals.failed))
     }
 
     fn vms<'a>(&mut self, host: &'a Host, labels: &impl Fn(&'a VmIdentity) -> Labels<'a>) -> fmt::Result {
-        let series =
-            |value: fn(&VmHost) -> f64| host.vms.iter().map(move |(vm, facts)| (labels(vm), value(facts)));
-        self.values(Gauge, "exitless_vm_vcpus", "vCPUs of a VM", None, series(|vm| vm.vcpus as f64))?;
+        let series = |value: fn(&VmHost) -> Option<f64>| {
+            host.vms.iter().filter_map(move |(vm, facts)| Some((labels(vm), value(facts)?)))
+        };
+        let vcpus = series(|vm| Some(vm.vcpus as f64));
+        self.values(Gauge, "exitless_vm_vcpus", "vCPUs of a VM", None, vcpus)?;
         let help = "Time of vCPUs on a CPU, the guest's included";
-        self.values(
-            Counter,
-            "exitless_vcpu_run",
-            help,
-            Some(&Unit::Seconds),
-            series(|vm| seconds(vm.ran_ns)),
-        )?;
+        let ran = series(|vm| vm.ran_ns.map(seconds));
+        self.values(Counter, "exitless_vcpu_run", help, Some(&Unit::Seconds), ran)?;
         let help = "Time in which vCPUs were runnable and waited for a CPU";
-        let waited = series(|vm| seconds(vm.waited_ns));
+        let waited = series(|vm| vm.waited_ns.map(seconds));
         self.values(Counter, "exitless_vcpu_wait", help, Some(&Unit::Seconds), waited)?;
         let infos = host.vms.iter().map(|(vm, facts)| {
             let mut labels = labels(vm);
@@ -375,8 +369,8 @@ mod tests {
             vmm: "qemu",
             names: vec![("vmid", "100".to_owned())],
             vcpus: 1,
-            ran_ns: 2_500_000_000,
-            waited_ns: 1_000_000,
+            ran_ns: Some(2_500_000_000),
+            waited_ns: Some(1_000_000),
             halt_polling: Some(polling),
             state: Some(state),
         };

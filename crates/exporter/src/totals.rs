@@ -100,6 +100,8 @@ impl VmTotals {
 pub struct Totals {
     pub(crate) vms: BTreeMap<VmIdentity, VmTotals>,
     pub(crate) lost: u64,
+    /// Collections that failed.
+    pub(crate) failed: u64,
 }
 
 impl Totals {
@@ -115,6 +117,11 @@ impl Totals {
             vcpu.reasons.iter().for_each(|(&reason, exits)| totals.add(reason, exits));
         }
         self.lost = self.lost.saturating_add(profile.losses.lost_exits);
+    }
+
+    /// Counts an interval whose exits could not be read.
+    pub fn add_failed(&mut self) {
+        self.failed += 1;
     }
 
     /// Removes the series of VMs that have ended.

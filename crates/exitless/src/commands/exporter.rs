@@ -328,9 +328,12 @@ impl Collection {
             Ok(profile) if !in_first_pid_namespace(Path::new(HOST)) => totals.add(&profile, &BTreeMap::new()),
             Ok(profile) => totals.add(&of_wanted(profile, &self.wanted, &identities), &identities),
             // The programs have begun the next interval, so that the counts of this one are not read again.
-            Err(error) => tracing::warn!(
-                "Could not read the counts of exits, so that those since the last scrape are missing: {error}"
-            ),
+            Err(error) => {
+                tracing::warn!(
+                    "Could not read the counts of exits, so those since the last scrape are missing: {error}"
+                );
+                totals.add_failed();
+            }
         }
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         let mut vms = hosts(found.as_ref(), named, &judged);
@@ -396,9 +399,11 @@ fn identity(vm: &Vm) -> Option<VmIdentity> {
 }
 
 fn facts(vm: &Vm, names: Names, state: Option<State>) -> VmHost {
+    // A vCPU that was unplugged keeps its descriptor, but has no thread any more.
     let threads = vm.vcpus.iter().filter_map(|vcpu| Some(ThreadId { pid: vm.pid, tid: vcpu.thread? }));
-    let times = threads.filter_map(|thread| thread.times(Path::new(HOST)));
-    let sum = times.fold(ThreadTimes::default(), |sum, one| ThreadTimes {
+    // A kernel that does not count times shows zeros (`proc_pid_schedstat` of fs/proc/base.c).
+    let times = threads.filter_map(|thread| thread.times(Path::new(HOST))).filter(|times| times.ran_ns > 0);
+    let sum = times.reduce(|sum, one| ThreadTimes {
         ran_ns: sum.ran_ns.saturating_add(one.ran_ns),
         waited_ns: sum.waited_ns.saturating_add(one.waited_ns),
     });
@@ -412,8 +417,8 @@ fn facts(vm: &Vm, names: Names, state: Option<State>) -> VmHost {
         },
         names,
         vcpus: vm.vcpus.len(),
-        ran_ns: sum.ran_ns,
-        waited_ns: sum.waited_ns,
+        ran_ns: sum.map(|sum| sum.ran_ns),
+        waited_ns: sum.map(|sum| sum.waited_ns),
         halt_polling: halt_polling(vm),
         state,
     }
@@ -501,12 +506,49 @@ mod tests {
         let mut named = Named::default();
         let vms = hosts(Some(&found), present(&mut named, Some(&found)), &Judged::default());
         let text = exporter::text(Host { vms, other_vms: named.others(), ..Host::default() });
-        for name in ["exitless_vm_vcpus", "exitless_vcpu_run_seconds_total", "exitless_vm_info"] {
+        for name in ["exitless_vm_vcpus", "exitless_vm_info"] {
             let lines =
                 text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')));
             assert_eq!(lines.count(), 1024, "{name}");
         }
         assert!(text.contains("\nexitless_other_vms 976"), "{text}");
+    }
+
+    #[test]
+    fn times_that_are_not_known_are_no_zeros() {
+        let mut one = vm((1 << 24) + 1, 1);
+        one.vcpus = vec![host::vms::Vcpu::default()];
+        let vms = [(identity(&one).unwrap(), facts(&one, Names::new(), None))].into();
+        let text = exporter::text(Host { vms, ..Host::default() });
+        assert!(text.contains("\nexitless_vm_vcpus{"), "{text}");
+        for name in ["run", "wait"] {
+            assert!(!text.contains(&format!("\nexitless_vcpu_{name}_seconds_total")), "{text}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::print_stdout, reason = "`make test` lists what was not tested")]
+    fn a_vm_keeps_its_times_when_a_vcpu_is_unplugged() {
+        let own = std::process::id().cast_signed();
+        let known = ThreadId { pid: own, tid: own }.times(Path::new(HOST));
+        if known.is_none_or(|times| times.ran_ns == 0) {
+            return println!("not tested: this kernel does not count the times of threads");
+        }
+        let mut one = vm(own, 1);
+        // QEMU keeps the descriptor of a vCPU without a thread for the next one (`kvm_park_vcpu`); debugfs may still name the
+        // thread that has ended.
+        let with = |thread| host::vms::Vcpu { thread, ..host::vms::Vcpu::default() };
+        one.vcpus = vec![with(Some(own)), with(None), with(Some(i32::MAX))];
+        let facts = facts(&one, Names::new(), None);
+        assert!(facts.ran_ns.is_some_and(|ran_ns| ran_ns > 0) && facts.waited_ns.is_some());
+    }
+
+    #[test]
+    fn counts_that_could_not_be_read_are_told() {
+        let mut totals = Totals::default();
+        totals.add_failed();
+        let text = exporter::text(Host { totals: Arc::new(totals), ..Host::default() });
+        assert!(text.contains("\nexitless_failed_collections_total 1.0\n"), "{text}");
     }
 
     #[test]
