@@ -1,6 +1,6 @@
 //! The inputs of the page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use exits::{Isa, Profile};
 
@@ -24,6 +24,8 @@ pub struct VmFacts {
     pub interrupt_virtualization: Option<String>,
     /// True if its process has ended.
     pub is_gone: bool,
+    /// The threads of its process; `None` if unknown.
+    pub threads: Option<BTreeSet<u32>>,
 }
 
 /// One interval.

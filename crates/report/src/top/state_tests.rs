@@ -111,6 +111,33 @@ fn work_and_sleep_are_apart() {
 }
 
 #[test]
+fn a_vcpu_that_is_plugged_in_again_is_one() {
+    let observed = |vcpus: [(Option<u32>, u32); 2], threads: &[u32]| {
+        let mut observation = Observation::default();
+        for (number, thread) in vcpus {
+            let vcpu = Vcpu { vm: Some(7), number, thread: Some(thread) };
+            observation.profile.vcpu(vcpu).reasons.entry(CPUID).or_default().count = 1;
+        }
+        observation.profile.span = Some(Span { first_ns: 0, last_ns: SECOND });
+        let threads = Some(threads.iter().copied().collect());
+        observation.facts.insert(7, VmFacts { threads, ..VmFacts::default() });
+        observation
+    };
+    let mut top = Top::new(source(), SECOND);
+    let mut vcpus = |observation| {
+        top.observe(observation);
+        top.rows()[0].vcpus
+    };
+    assert_eq!(vcpus(observed([(Some(0), 70), (None, 71)], &[7, 70, 71])), 2);
+    // It is entered for the first time, unplugged, and plugged in again.
+    assert_eq!(vcpus(observed([(Some(0), 70), (Some(1), 71)], &[7, 70, 71])), 2);
+    assert_eq!(vcpus(observed([(Some(0), 70), (Some(1), 71)], &[7, 70])), 1);
+    assert_eq!(vcpus(observed([(Some(0), 70), (Some(1), 99)], &[7, 70, 99])), 2);
+    // What it did before does not make it another one.
+    assert_eq!(vcpus(observed([(Some(0), 70), (None, 99)], &[7, 70, 99])), 2);
+}
+
+#[test]
 fn the_cursor_stays_at_the_top_or_follows_its_line() {
     let mut top = top();
     assert_eq!(cursor(&top), "pid 100");

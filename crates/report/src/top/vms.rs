@@ -12,7 +12,7 @@ pub(super) const SHOWN_AFTER_END: u32 = 5;
 /// One VM.
 #[derive(Debug, Default)]
 pub(super) struct Vm {
-    /// The vCPUs that had exits.
+    /// The vCPUs that had exits and that were not unplugged.
     pub(super) vcpus: BTreeSet<Vcpu>,
     pub(super) facts: VmFacts,
     /// The number of intervals since it ended.
@@ -20,6 +20,16 @@ pub(super) struct Vm {
 }
 
 impl Vm {
+    /// Adds a vCPU. Its number may be unknown until its first entry; the thread shows that it is the same.
+    fn add(&mut self, vcpu: Vcpu) {
+        let is_same = |known: &Vcpu| vcpu.thread.is_some() && known.thread == vcpu.thread;
+        if vcpu.number.is_none() && self.vcpus.iter().any(is_same) {
+            return;
+        }
+        self.vcpus.retain(|known| known.number.is_some() || !is_same(known));
+        self.vcpus.insert(vcpu);
+    }
+
     /// Tests whether it has ended.
     pub(super) const fn has_ended(&self) -> bool {
         self.ended > 0
@@ -36,10 +46,13 @@ impl Vms {
         let mut active = BTreeSet::new();
         for exits in profile.vcpus().iter().filter(|exits| !exits.reasons.is_empty()) {
             active.insert(exits.vcpu.vm);
-            self.0.entry(exits.vcpu.vm).or_default().vcpus.insert(exits.vcpu);
+            self.0.entry(exits.vcpu.vm).or_default().add(exits.vcpu);
         }
         for (vm, facts) in facts {
             if let Some(known) = self.0.get_mut(&Some(vm)) {
+                // The thread of a vCPU ends when it is unplugged, and it gets another one when it is plugged in again.
+                let has_ended = |thread| facts.threads.as_ref().is_some_and(|all| !all.contains(&thread));
+                known.vcpus.retain(|vcpu| !vcpu.thread.is_some_and(has_ended));
                 known.facts = VmFacts { name: facts.name.or_else(|| known.facts.name.take()), ..facts };
             }
         }

@@ -106,7 +106,7 @@ impl Counting {
             Self::Xen { .. } => vms
                 .map(|vm| {
                     let name = profile.names.get(&vm).cloned();
-                    (vm, VmFacts { name, interrupt_virtualization: None, is_gone: false })
+                    (vm, VmFacts { name, ..VmFacts::default() })
                 })
                 .collect(),
         }

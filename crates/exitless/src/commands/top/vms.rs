@@ -6,7 +6,7 @@ use std::path::Path;
 use conclusions::activation::{VcpuState, VmState};
 use exits::{InhibitNumbering, Isa, Profile, Vcpu};
 use host::vms::Vms as Discovered;
-use live::{StateReader, VcpuPlace};
+use live::{StateReader, VcpuPlace, in_first_pid_namespace};
 use report::top::VmFacts;
 
 use super::super::watching::{HOST, VmNames, start_of};
@@ -52,8 +52,16 @@ impl Vms {
             interrupt_virtualization: self.states.get(&process).cloned(),
             is_gone: !Path::new(HOST).join("proc").join(process.to_string()).exists()
                 || self.seen.is_another(process, start_of(process)),
+            // In other PID namespaces the kernel's IDs stand for other processes.
+            threads: in_first_pid_namespace(Path::new(HOST)).then(|| threads(process)).flatten(),
         }
     }
+}
+
+/// The threads of a process; `None` if it has ended.
+fn threads(process: u32) -> Option<BTreeSet<u32>> {
+    let tasks = std::fs::read_dir(Path::new(HOST).join(format!("proc/{process}/task"))).ok()?;
+    Some(tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// VM processes, and their vCPUs that had exits.
@@ -152,6 +160,13 @@ mod tests {
         assert!(grows(&[(7, 1)], Some(2)), "another process");
         assert!(!seen.is_another(7, Some(2)) && !seen.is_another(7, None) && !seen.is_another(8, Some(2)));
         assert!(seen.is_another(7, Some(3)));
+    }
+
+    #[test]
+    fn threads_of_a_process_are_known_until_it_ends() {
+        let threads = threads(std::process::id()).unwrap();
+        assert!(threads.contains(&std::process::id()));
+        assert_eq!(super::threads(u32::MAX), None);
     }
 
     #[test]

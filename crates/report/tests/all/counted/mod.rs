@@ -62,6 +62,7 @@ pub(crate) fn second(number: u64) -> Observation {
         name: (!name.is_empty()).then(|| name.to_owned()),
         interrupt_virtualization: state.map(str::to_owned),
         is_gone,
+        threads: None,
     };
     let facts = BTreeMap::from([
         (WEB, facts("web", Some("on"), false)),
