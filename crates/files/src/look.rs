@@ -5,10 +5,11 @@
 //! memory maps a file of a FUSE server that does not answer, the process keeps the lock for as long as its owner likes,
 //! and every reader blocks with it. A file that a process names or maps can also be on such a file system.
 //!
-//! So a thread does the reading, and is abandoned if it does not return in time. All these waits are killable, so an
-//! abandoned thread does not keep this process from exiting. A user may have any number of such processes, so there are
-//! limits on the time spent on the processes of one user and on the number of abandoned threads. Such a thread may never
-//! return, so a user has only a small part of that number.
+//! So a thread does the reading, and is abandoned if it does not return in time. The waits for these locks are killable,
+//! so a thread that is abandoned there does not keep this process from exiting. (A wait for a FUSE server is not killable
+//! once the server has taken the request.) A user may have any number of such processes, so there are limits on the time
+//! spent on the processes of one user and on the number of abandoned threads. Such a thread may never return, so a user
+//! has only a small part of that number.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,19 +26,24 @@ const TIMED_OUT: i32 = 110;
 const MOST_LEFT: u32 = 128;
 /// The most abandoned threads at a time for processes of one user.
 const MOST_LEFT_OF_USER: u32 = 8;
-/// Looks up to this long are put down to a busy machine, and not charged to the user.
+/// Looks up to this long do not count as slow: a busy machine may interrupt them.
 const NOTICED: Duration = Duration::from_millis(100);
 /// The part of each look that does not count towards the limit for all: a host may have ten thousand processes.
 const FREE: Duration = Duration::from_millis(10);
+/// The time for all, divided by this, is that for the processes of one user. So no user can use it up, neither by looks
+/// that are not slow nor with subordinate user IDs, which have a share of their own.
+const SHARES: u32 = 3;
 /// The period after which the time limits start anew.
 const REMEMBERED: Duration = Duration::from_secs(60);
+/// The limit of subuid(5), in bytes.
+const LONGEST_SUBUID: u64 = 1 << 20;
 
 /// Time limits of looks.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     /// Of one look.
     once: Duration,
-    /// Of all looks at processes of one user, in [`REMEMBERED`].
+    /// Of all slow looks at processes of one user, in [`REMEMBERED`].
     user: Duration,
     /// Of all looks, in [`REMEMBERED`].
     all: Duration,
@@ -91,11 +97,22 @@ struct Looks {
 #[derive(Debug)]
 struct State {
     since: Instant,
-    /// The time of slow looks, by user.
-    users: HashMap<u32, Duration>,
+    users: HashMap<u32, Waited>,
+    /// The time of all looks, without [`FREE`].
     all: Duration,
+    /// `None` until it is read.
+    subordinate: Option<SubordinateIds>,
     /// The processes that block looks.
     held: HashMap<PathBuf, Held>,
+}
+
+/// The time of looks at the processes of a user.
+#[derive(Debug, Default)]
+struct Waited {
+    /// Of slow looks.
+    slow: Duration,
+    /// Of all looks, without [`FREE`].
+    all: Duration,
 }
 
 /// The abandoned looks of a process.
@@ -107,7 +124,23 @@ struct Held {
 
 impl State {
     fn new() -> Self {
-        Self { since: Instant::now(), users: HashMap::new(), all: Duration::ZERO, held: HashMap::new() }
+        Self {
+            since: Instant::now(),
+            users: HashMap::new(),
+            all: Duration::ZERO,
+            subordinate: None,
+            held: HashMap::new(),
+        }
+    }
+
+    fn charge(&mut self, user: u32, waited: Duration) {
+        let counted = waited.saturating_sub(FREE);
+        self.all += counted;
+        let of_user = self.users.entry(user).or_default();
+        of_user.all += counted;
+        if waited > NOTICED {
+            of_user.slow += waited;
+        }
     }
 
     fn let_go(&mut self, home: &Path) {
@@ -142,6 +175,7 @@ impl Looks {
             state.since = Instant::now();
             state.users.clear();
             state.all = Duration::ZERO;
+            state.subordinate = None;
         }
         if state.held.contains_key(home) || state.all >= self.patience.all {
             return false;
@@ -149,7 +183,16 @@ impl Looks {
         if state.left(|other| other == user) >= MOST_LEFT_OF_USER || state.left(|_| true) >= MOST_LEFT {
             return false;
         }
-        state.users.get(&user).is_none_or(|waited| *waited < self.patience.user)
+        let (slow, share) = (self.patience.user, self.patience.all / SHARES);
+        state.users.get(&user).is_none_or(|waited| waited.slow < slow && waited.all < share)
+    }
+
+    /// The user to whom a look at a process is charged: for a subordinate user ID the one who has it.
+    fn charged(&self, home: &Path) -> u32 {
+        let user = user_of(home);
+        let mut state = self.state();
+        let state = state.get_or_insert_with(State::new);
+        state.subordinate.get_or_insert_with(|| SubordinateIds::read(home)).owner(user)
     }
 
     fn look<T: Send + 'static>(
@@ -158,7 +201,7 @@ impl Looks {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         // Before the look: if the process exits during it, its user can no longer be read.
-        let user = user_of(home);
+        let user = self.charged(home);
         if !self.may_begin(home, user) {
             return Err(io::Error::from_raw_os_error(TIMED_OUT));
         }
@@ -167,11 +210,13 @@ impl Looks {
         let is_left = Arc::new(AtomicBool::new(false));
         let (left, place) = (Arc::clone(&is_left), home.to_owned());
         let looking = move || {
+            let started = Instant::now();
             let done = catch_unwind(AssertUnwindSafe(work));
+            let took = started.elapsed();
             let mut state = self.state();
             if let Ok(done) = done {
                 // Fails if the caller has given up and dropped the receiver.
-                let _ = sender.send(done);
+                let _ = sender.send((done, took));
             }
             drop(sender);
             if let Some(state) = state.as_mut().filter(|_| left.load(Ordering::Relaxed)) {
@@ -186,13 +231,13 @@ impl Looks {
         }
         let mut state = self.state();
         let state = state.get_or_insert_with(State::new);
-        let waited = begun.elapsed();
-        state.all += waited.saturating_sub(FREE);
-        if waited > NOTICED {
-            *state.users.entry(user).or_default() += waited;
-        }
         // The thread sends with the state locked, so a result that came at the last moment is here by now.
-        found.or_else(|_| receiver.try_recv()).map_err(|error| match error {
+        let found = found.or_else(|_| receiver.try_recv());
+        // On a busy machine it takes long until the thread runs and until its result is taken. The process is not to
+        // blame for that: it may be one of hundreds of VMs that run as the same user.
+        let took = found.as_ref().map_or_else(|_| begun.elapsed(), |(_, took)| *took);
+        state.charge(user, took);
+        found.map(|(done, _)| done).map_err(|error| match error {
             TryRecvError::Empty => {
                 is_left.store(true, Ordering::Relaxed);
                 state.held.entry(home.to_owned()).or_insert(Held { user, number: 0 }).number += 1;
@@ -213,6 +258,50 @@ fn user_of(home: &Path) -> u32 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
+/// The user IDs as which users may run processes besides their own, from subuid(5): each of its users can run each process
+/// under another ID, with newuidmap(1).
+#[derive(Debug)]
+struct SubordinateIds(Vec<Range>);
+
+#[derive(Debug)]
+struct Range {
+    first: u32,
+    last: u32,
+    /// The first ID of the first range of the same user, which stands for the user: names would have to be looked up.
+    owner: u32,
+}
+
+impl SubordinateIds {
+    /// Those of the host with this process.
+    fn read(home: &Path) -> Self {
+        let root = home.ancestors().nth(2).unwrap_or(Path::new("/"));
+        let text = crate::read_start(&root.join("etc/subuid"), LONGEST_SUBUID).unwrap_or_default();
+        Self::of(&String::from_utf8_lossy(&text))
+    }
+
+    /// Of lines `USER:FIRST:COUNT`.
+    fn of(text: &str) -> Self {
+        let mut owners: HashMap<&str, u32> = HashMap::new();
+        let mut ranges = Vec::new();
+        for line in text.lines() {
+            let mut fields = line.trim().split(':');
+            let user = fields.next().unwrap_or_default();
+            let mut number = || fields.next()?.parse::<u32>().ok();
+            let (Some(first), Some(count)) = (number(), number()) else { continue };
+            let Some(more) = count.checked_sub(1) else { continue };
+            let owner = *owners.entry(user).or_insert(first);
+            ranges.push(Range { first, last: first.saturating_add(more), owner });
+        }
+        Self(ranges)
+    }
+
+    /// The user who has this ID: itself, if it is nobody's subordinate.
+    fn owner(&self, user: u32) -> u32 {
+        let range = self.0.iter().find(|range| (range.first..=range.last).contains(&user));
+        range.map_or(user, |range| range.owner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,28 +320,37 @@ mod tests {
         all: Duration::from_secs(3600),
     };
 
-    /// A fake `/proc` with one process for each of these users, numbered from 0.
-    fn processes(users: &[u32]) -> tempfile::TempDir {
-        let proc = tempfile::tempdir().unwrap();
-        for (number, user) in users.iter().enumerate() {
-            let home = proc.path().join(number.to_string());
-            std::fs::create_dir(&home).unwrap();
-            std::fs::write(home.join("status"), format!("Name:\tx\nUid:\t{user}\t0\t0\t0\n")).unwrap();
+    /// A fake host with one process for each of these users, numbered from 0.
+    struct Host(tempfile::TempDir);
+
+    impl Host {
+        fn of(users: &[u32]) -> Self {
+            let host = Self(tempfile::tempdir().unwrap());
+            for (number, user) in users.iter().enumerate() {
+                let home = host.process(number);
+                std::fs::create_dir_all(&home).unwrap();
+                let status = format!("Name:\tx\nUid:\t{user}\t0\t0\t0\n");
+                std::fs::write(home.join("status"), status).unwrap();
+            }
+            host
         }
-        proc
+
+        fn process(&self, number: usize) -> PathBuf {
+            self.0.path().join(format!("proc/{number}"))
+        }
     }
 
     #[test]
     fn who_holds_a_look_is_left_and_not_looked_at_until_it_lets_go() {
         static LOOKS: Looks = Looks::new(SHORT);
-        let proc = processes(&[7, 8]);
-        let home = proc.path().join("0");
+        let host = Host::of(&[7, 8]);
+        let home = host.process(0);
         let (let_go, held) = channel::<()>();
         let begun = Instant::now();
         let error = LOOKS.look(&home, move || held.recv()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(begun.elapsed() >= SHORT.once, "{:?}", begun.elapsed());
-        assert!(LOOKS.may_begin(&proc.path().join("1"), 8));
+        assert!(LOOKS.may_begin(&host.process(1), 8));
         // Refused before `work` starts.
         let error = LOOKS.look(&home, || unreachable!("it is held")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -265,8 +363,8 @@ mod tests {
     #[test]
     fn a_look_that_fails_after_it_was_left_lets_go() {
         static LOOKS: Looks = Looks::new(SHORT);
-        let proc = processes(&[7]);
-        let home = proc.path().join("0");
+        let host = Host::of(&[7]);
+        let home = host.process(0);
         let (let_go, held) = channel::<()>();
         let error = LOOKS.look(&home, move || held.recv().expect("as this test wants")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -283,16 +381,15 @@ mod tests {
         static LOOKS: Looks = Looks::new(SHORT);
         let mut users = [7; 40];
         users[39] = 8;
-        let proc = processes(&users);
+        let host = Host::of(&users);
         let mut holders = Vec::new();
-        let looks = |number: usize| proc.path().join(number.to_string());
         let begun = (0..39)
             .filter(|number| {
                 let (holder, held) = channel::<()>();
                 holders.push(holder);
                 let (told, begun) = channel();
                 let error = LOOKS
-                    .look(&looks(*number), move || {
+                    .look(&host.process(*number), move || {
                         let _ = told.send(());
                         held.recv()
                     })
@@ -303,7 +400,56 @@ mod tests {
             .count();
         // Each look takes at least 1 s, and all looks of one user may take 2.5 s.
         assert!((1..=3).contains(&begun), "{begun}");
-        assert!(LOOKS.may_begin(&looks(39), 8));
+        assert!(LOOKS.may_begin(&host.process(39), 8));
+    }
+
+    #[test]
+    fn a_user_with_many_looks_that_are_not_slow_hides_nobody_elses() {
+        for patience in [FILES, PROGRAMS] {
+            let looks = Looks::new(patience);
+            let may_begin = |user| looks.may_begin(Path::new("new"), user);
+            while may_begin(7) {
+                looks.state().get_or_insert_with(State::new).charge(7, NOTICED);
+            }
+            assert!(may_begin(8));
+        }
+    }
+
+    #[test]
+    fn a_user_is_not_charged_for_a_busy_machine() {
+        static LOOKS: Looks = Looks::new(LONG);
+        const BUSY: Duration = Duration::from_millis(60);
+        let host = Host::of(&[7]);
+        let begun = Instant::now();
+        // Another thread delays the result, but not the work.
+        let work = || {
+            let (locked, is_locked) = channel();
+            let (end, ended) = channel::<()>();
+            std::thread::spawn(move || {
+                let _state = LOOKS.state();
+                locked.send(()).unwrap();
+                ended.recv().unwrap_err();
+                std::thread::sleep(BUSY);
+            });
+            is_locked.recv().unwrap();
+            drop(end);
+        };
+        LOOKS.look(&host.process(0), work).unwrap();
+        let total = begun.elapsed();
+        let charged = LOOKS.state().as_ref().unwrap().users[&7].all;
+        assert!(charged <= total - BUSY / 2, "{charged:?} of {total:?}");
+    }
+
+    #[test]
+    fn subordinate_user_ids_are_charged_to_the_user_who_has_them() {
+        static LOOKS: Looks = Looks::new(LONG);
+        let users = [99_999, 100_000, 165_535, 165_536, 300_009, 300_010, 7];
+        let host = Host::of(&users);
+        std::fs::create_dir(host.0.path().join("etc")).unwrap();
+        let text = "1000:100000:65536\nodd\nweb:165536:10\n1000:300000:10\nx:7:0\nx:7:-1\n";
+        std::fs::write(host.0.path().join("etc/subuid"), text).unwrap();
+        let charged: Vec<u32> = (0..users.len()).map(|number| LOOKS.charged(&host.process(number))).collect();
+        assert_eq!(charged, [99_999, 100_000, 100_000, 165_536, 100_000, 300_010, 7]);
     }
 
     #[test]
