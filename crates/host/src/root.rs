@@ -240,37 +240,33 @@ impl Root {
         found
     }
 
-    /// The links in a directory of a process that `wanted` selects, sorted by name, each with its target. An
-    /// error of the directory fails the whole call.
-    pub(crate) fn links(
-        &self,
-        path: &str,
-        wanted: impl Fn(&str) -> bool,
-    ) -> io::Result<Vec<(String, io::Result<PathBuf>)>> {
-        let names = self.entries(path, wanted)?;
+    /// The links in a directory of a process with the targets that `wanted` selects. The other links are not
+    /// recorded.
+    ///
+    /// # Errors
+    /// Those of open(2) and getdents(2), of links that may not be read, and [`io::ErrorKind::TimedOut`] if the process
+    /// blocks its readers or has more than [`MOST_LINKS`] such links.
+    pub(crate) fn links(&self, path: &str, wanted: fn(&Path) -> bool) -> io::Result<Vec<(String, PathBuf)>> {
         let Some((home, _)) = self.holder(path) else {
-            let link = |name: String| {
-                let target = self.link(&format!("{path}/{name}"));
-                (name, target)
-            };
-            return Ok(names.into_iter().map(link).collect());
+            let mut found = Vec::new();
+            for name in self.entries(path, |name| name.bytes().all(|byte| byte.is_ascii_digit()))? {
+                let place = format!("{path}/{name}");
+                match self.link(&place) {
+                    Ok(target) if wanted(&target) => found.push((name, target)),
+                    Ok(_) => self.forget(&place),
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
+                    Err(_) => {}
+                }
+            }
+            return Ok(found);
         };
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
         let folder = self.place(path);
-        // Read all links in one call of `look`, because there may be thousands.
-        let all = move || {
-            let link = |name: String| {
-                let target = fs::read_link(folder.join(&name));
-                (name, target)
-            };
-            names.into_iter().map(link).collect::<Vec<_>>()
-        };
-        let found = files::look(&self.place(home), all);
+        // In one call of `look`, because there may be half a million.
+        let found = files::look(&self.place(home), move || links(&folder, wanted, MOST_LINKS));
+        let found = found.and_then(|found| found);
         self.note(path, &found, |_| Kind::Directory);
         for (name, target) in found.iter().flatten() {
-            self.note(&format!("{path}/{name}"), target, |target| Kind::Link(target.clone()));
+            self.keep(&format!("{path}/{name}"), |node| node.kind = Kind::Link(target.clone()));
         }
         found
     }
@@ -415,6 +411,11 @@ fn only_host(directory: &Path) -> Option<PathBuf> {
     first.filter(|_| hosts.next().is_none())
 }
 
+/// The limit of the links of one process that are kept. KVM has at most 4,096 vCPUs in a VM (`KVM_MAX_VCPUS`), with two
+/// descriptors each.
+const MOST_LINKS: usize = 16_384;
+/// `ETIMEDOUT`.
+const TIMED_OUT: i32 = 110;
 /// The number of KVM's device: major 10 and minor 232 (include/linux/miscdevice.h, `KVM_MINOR`).
 const KVM: u64 = (10 << 8) | 232;
 /// `ENODEV`.
@@ -477,6 +478,24 @@ fn holder(path: &str) -> Option<(&str, &str)> {
 /// `O_NONBLOCK` of Linux on x86.
 const NONBLOCK: i32 = 0o4000;
 
+/// The links in a directory with the targets that `wanted` selects, at most `most`. Keeps none of the others: a process can
+/// have half a million descriptors of a file with a path of 4 KiB.
+fn links(folder: &Path, wanted: fn(&Path) -> bool, most: usize) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match (fs::read_link(entry.path()), entry.file_name().into_string()) {
+            (Ok(target), Ok(name)) if wanted(&target) => found.push((name, target)),
+            (Err(error), _) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
+            _ => {}
+        }
+        if found.len() > most {
+            return Err(io::Error::from_raw_os_error(TIMED_OUT));
+        }
+    }
+    Ok(found)
+}
+
 fn names(path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -500,5 +519,36 @@ mod tests {
         let root = Root::directory(folder.path());
         assert!(root.open_device("/dev/kvm").is_ok());
         assert_eq!(root.open_device("/dev/fifo").unwrap_err().raw_os_error(), Some(NO_DEVICE));
+    }
+
+    #[test]
+    fn of_descriptors_without_number_only_those_that_are_asked_for_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..20 {
+            let target = if number < 3 { "anon_inode:kvm-vm" } else { "/a/path" };
+            std::os::unix::fs::symlink(target, folder.path().join(number.to_string())).unwrap();
+        }
+        fs::write(folder.path().join("20"), "no link").unwrap();
+        let is_kvm =
+            |target: &Path| target.to_str().is_some_and(|target| target.starts_with("anon_inode:kvm-"));
+        let mut found = links(folder.path(), is_kvm, 3).unwrap();
+        found.sort_unstable();
+        assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["0", "1", "2"]);
+        assert_eq!(links(folder.path(), is_kvm, 2).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn the_links_of_a_running_process_are_read() {
+        let root = Root::live().recording();
+        let file = fs::File::open("/dev/null").unwrap();
+        let home = format!("/proc/{}/fd", std::process::id());
+        let found = root.links(&home, |target| target == Path::new("/dev/null")).unwrap();
+        let name = std::os::fd::AsRawFd::as_raw_fd(&file).to_string();
+        assert!(found.contains(&(name.clone(), "/dev/null".into())), "{found:?}");
+        assert!(root.links(&home, |_| false).unwrap().is_empty());
+        let record = root.into_record();
+        let kept = record.nodes().filter_map(|(path, _)| path.strip_prefix(&format!("{home}/")));
+        assert_eq!(kept.count(), found.len());
+        assert_eq!(record.link(&format!("{home}/{name}")).unwrap(), Path::new("/dev/null"));
     }
 }

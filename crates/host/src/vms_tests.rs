@@ -273,6 +273,14 @@ fn names_are_cut_however_long_a_command_line_is() {
 }
 
 #[test]
+fn a_command_line_of_nothing_but_ends_takes_little_memory() {
+    let host = Host::new();
+    qemu(&host, 4000, "web");
+    host.write("proc/4000/cmdline", &"\0".repeat(1 << 20));
+    assert!(host.only().arguments.len() <= 16_384);
+}
+
+#[test]
 fn a_root_without_processes_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     assert!(matches!(Vms::discover(root.path()), Err(Error::Read { .. })));

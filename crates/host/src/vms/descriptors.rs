@@ -18,15 +18,9 @@ pub(super) struct Descriptors {
 
 impl Descriptors {
     pub(super) fn read(process: &Process) -> Listing<Self> {
-        match process.links() {
-            Listing::Read(links) => {
-                for (number, target) in &links {
-                    if !is_kvm(target) && !is_vfio(target) {
-                        process.forget_descriptor(*number);
-                    }
-                }
-                Listing::Read(Self::among(&links))
-            }
+        // The other open files of a VM are private.
+        match process.links(|target| is_kvm(target) || is_vfio(target)) {
+            Listing::Read(links) => Listing::Read(Self::among(&links)),
             Listing::Denied => Listing::Denied,
             Listing::Held => Listing::Held,
             Listing::Gone => Listing::Gone,
@@ -68,8 +62,29 @@ fn is_kvm(target: &Path) -> bool {
     target.to_str().is_some_and(|target| target.starts_with("anon_inode:kvm-"))
 }
 
+/// The limit of a path of VFIO, in bytes. The kernel's have a number after `/dev/vfio/noiommu-` or
+/// `/dev/vfio/devices/vfio` (drivers/vfio/group.c and vfio_main.c). In a mount namespace of its own, a process
+/// can have thousands of files there with paths of 4 KiB.
+const LONGEST_VFIO: usize = 64;
+
 /// Tests for VFIO groups and devices, but not for `/dev/vfio/vfio`, the container, which does not identify a
 /// device.
 fn is_vfio(target: &Path) -> bool {
-    target.starts_with("/dev/vfio") && target != Path::new("/dev/vfio/vfio")
+    let is_short = target.as_os_str().len() <= LONGEST_VFIO;
+    is_short && target.starts_with("/dev/vfio") && target != Path::new("/dev/vfio/vfio")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_paths_are_none_of_vfio() {
+        for path in ["/dev/vfio/12", "/dev/vfio/noiommu-4294967295", "/dev/vfio/devices/vfio2147483647"] {
+            assert!(is_vfio(Path::new(path)), "{path}");
+        }
+        for path in ["/dev/vfio/vfio", "/dev/vfiox", &format!("/dev/vfio/{}", "1".repeat(1000))] {
+            assert!(!is_vfio(Path::new(path)), "{path}");
+        }
+    }
 }

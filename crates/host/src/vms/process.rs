@@ -5,13 +5,15 @@ use crate::thread_id::stat_field;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The clock ticks per second in `/proc`: `USER_HZ`, which is 100 on every x86 kernel
 /// (include/asm-generic/param.h).
 pub(super) const TICKS_PER_SECOND: u64 = 100;
 /// The limit of a command line, in bytes; QEMU's longest ones have tens of KiB.
 const LONGEST_ARGUMENTS: usize = 1 << 20;
+/// The limit of the number of arguments, each of which takes 24 bytes even if it is empty.
+const MOST_ARGUMENTS: usize = 16_384;
 /// The flag of kernel threads (include/linux/sched.h).
 const PF_KTHREAD: u64 = 0x0020_0000;
 /// `ESRCH`: the process ended during the examination.
@@ -64,11 +66,11 @@ impl<'a> Process<'a> {
         found
     }
 
-    /// The open descriptors with their link targets, by number ascending.
-    pub(super) fn links(&self) -> Listing<Vec<(i32, PathBuf)>> {
+    /// The open descriptors with the link targets that `wanted` selects, by number ascending.
+    pub(super) fn links(&self, wanted: fn(&Path) -> bool) -> Listing<Vec<(i32, PathBuf)>> {
         let home = format!("{}/fd", self.home);
         // A directory that can be opened but not listed: the process has changed its user.
-        let found = match self.noting(self.root.links(&home, super::is_number)) {
+        let found = match self.noting(self.root.links(&home, wanted)) {
             Ok(found) => found,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Listing::Gone;
@@ -77,21 +79,10 @@ impl<'a> Process<'a> {
             Err(error) if error.kind() == ErrorKind::TimedOut => return Listing::Held,
             Err(_) => return Listing::Denied,
         };
-        let mut links = Vec::new();
-        for (name, target) in found {
-            match (name.parse(), target) {
-                (Ok(number), Ok(target)) => links.push((number, target)),
-                (_, Err(error)) if error.kind() == ErrorKind::PermissionDenied => return Listing::Denied,
-                _ => {}
-            }
-        }
+        let numbered = |(name, target): (String, PathBuf)| Some((name.parse::<i32>().ok()?, target));
+        let mut links: Vec<_> = found.into_iter().filter_map(numbered).collect();
         links.sort_unstable();
         Listing::Read(links)
-    }
-
-    /// Removes a descriptor from the record: the open files of a VM are private.
-    pub(super) fn forget_descriptor(&self, number: i32) {
-        self.root.forget(&format!("{}/fd/{number}", self.home));
     }
 
     /// Removes the threads and their names from the record, but not the fact that the process cannot be
@@ -121,8 +112,9 @@ impl<'a> Process<'a> {
     pub(super) fn arguments(&self) -> Vec<String> {
         let mut bytes = self.noting(self.root.read(&format!("{}/cmdline", self.home))).unwrap_or_default();
         bytes.truncate(LONGEST_ARGUMENTS);
+        let arguments = bytes.split(|byte| *byte == 0).take(MOST_ARGUMENTS);
         let mut arguments: Vec<String> =
-            bytes.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect();
+            arguments.map(|one| String::from_utf8_lossy(one).into_owned()).collect();
         // After the last NUL there is nothing, or blanks if the process has overwritten its title.
         if arguments.last().is_some_and(|last| last.trim().is_empty()) {
             arguments.pop();

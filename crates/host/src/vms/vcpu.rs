@@ -75,7 +75,8 @@ fn by_name(numbers: &[u32], names: &[(u32, i32)]) -> BTreeMap<u32, Vec<i32>> {
     if numbers.len() == names.len() {
         return queues(numbers.iter().zip(names).map(|(&number, &(_, thread))| (number, thread)));
     }
-    if names.iter().all(|(number, _)| numbers.contains(number)) {
+    let known: BTreeSet<u32> = numbers.iter().copied().collect();
+    if names.iter().all(|(number, _)| known.contains(number)) {
         return queues(names.iter().copied());
     }
     BTreeMap::new()
