@@ -31,7 +31,7 @@ use crate::{console, interrupt};
 const LOOKS: u32 = 10;
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// The time limit for an answer of QEMU's monitor.
+/// The time limit for an answer of QEMU's monitor, and for asking those of all VMs after each search.
 const MONITOR: Duration = Duration::from_secs(1);
 
 /// Arguments of `advise`.
@@ -163,9 +163,7 @@ fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
     // VMs may start or end meanwhile, so look for them several times.
     loop {
-        for vm in Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default() {
-            see(&mut seen, vm);
-        }
+        see(&mut seen, Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default());
         // A signal ends the observation early; the exits until then are used.
         let now = Instant::now();
         let next = end.min(now + (duration / LOOKS).max(LEAST_BETWEEN_LOOKS));
@@ -178,10 +176,30 @@ fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     Ok(observed(&source, collector.finish()?, &seen, threads, None))
 }
 
-fn see(seen: &mut BTreeMap<u32, Seen>, vm: Vm) {
-    if let Ok(pid) = u32::try_from(vm.pid) {
-        seen.entry(pid).or_insert_with(|| Seen::new(vm)).look();
+/// Notes the VMs that run now, and asks their monitors until [`MONITOR`] has passed: monitors that answer late or never
+/// must not delay the observation.
+fn see(seen: &mut BTreeMap<u32, Seen>, vms: Vec<Vm>) {
+    let mut running = Vec::new();
+    for vm in vms {
+        let Ok(pid) = u32::try_from(vm.pid) else { continue };
+        seen.entry(pid).or_insert_with(|| Seen::new(vm));
+        running.push(pid);
     }
+    let end = Instant::now() + MONITOR;
+    for pid in in_turn(seen, running) {
+        if Instant::now() >= end {
+            break;
+        }
+        if let Some(one) = seen.get_mut(&pid) {
+            one.look();
+        }
+    }
+}
+
+/// Sorts VMs by the number of times that they were asked: those for which there was no time are the first next time.
+fn in_turn(seen: &BTreeMap<u32, Seen>, mut running: Vec<u32>) -> Vec<u32> {
+    running.sort_by_key(|pid| seen.get(pid).map(|one| one.asked));
+    running
 }
 
 fn spent(seen: &BTreeMap<u32, Seen>) -> Threads {
@@ -193,7 +211,7 @@ fn profiled(watch: &Watch, duration: Duration, stop: &AtomicBool) -> anyhow::Res
     let profiler = Profiler::attach(Path::new(HOST), watch, &Sampling::default())?;
     let source = LiveSource::of(profiler.collector());
     let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
-    let look = |vms: &[Vm]| vms.iter().for_each(|vm| see(&mut seen, vm.clone()));
+    let look = |vms: &[Vm]| see(&mut seen, vms.to_vec());
     let (hot, profile) = sampled::run(profiler, watch.processes.as_deref(), duration, stop, look)?;
     let threads = spent(&seen);
     Ok(observed(&source, profile, &seen, threads, Some(hot)))
@@ -221,6 +239,8 @@ struct Seen {
     threads: ThreadReading,
     /// The last known address regions of its PCI devices.
     bars: Vec<Bar>,
+    /// The number of times that the monitor was asked.
+    asked: u32,
     /// The monitor did not answer, so it is not asked again.
     is_silent: bool,
 }
@@ -228,7 +248,7 @@ struct Seen {
 impl Seen {
     fn new(vm: Vm) -> Self {
         let threads = ThreadReading::of(&vm, Path::new(HOST));
-        Self { vm, threads, bars: Vec::new(), is_silent: false }
+        Self { vm, threads, bars: Vec::new(), asked: 0, is_silent: false }
     }
 
     /// Reads the addresses of its PCI devices, which firmware and the guest's kernel move during the boot.
@@ -236,6 +256,7 @@ impl Seen {
         if self.is_silent {
             return;
         }
+        self.asked += 1;
         match live::qmp::pci_bars(Path::new(HOST), &self.vm, MONITOR) {
             Ok(bars) if bars.is_empty() => {}
             Ok(bars) => self.bars = bars,
@@ -291,4 +312,23 @@ fn print(
         out.write_all(report::hot_advice::terminal(advice, hot, view).as_bytes())?;
     }
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vms_that_were_not_asked_have_their_turn_first() {
+        let seen = |asked| Seen {
+            vm: Vm::default(),
+            threads: ThreadReading::default(),
+            bars: Vec::new(),
+            asked,
+            is_silent: false,
+        };
+        let seen = BTreeMap::from([(4, seen(2)), (5, seen(0)), (6, seen(1)), (7, seen(0))]);
+        assert_eq!(in_turn(&seen, vec![4, 5, 6, 7]), [5, 7, 6, 4]);
+        assert_eq!(in_turn(&seen, vec![4, 6]), [6, 4]);
+    }
 }

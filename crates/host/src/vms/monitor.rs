@@ -27,7 +27,11 @@ pub enum MonitorUse {
     Inherited,
 }
 
-/// All monitors on UNIX sockets, in the order of the command line, without those on TCP, pipes and terminals.
+/// The limit of a VM's monitors: each is asked until one answers.
+const MOST: usize = 8;
+
+/// The first monitors on UNIX sockets, in the order of the command line, without those on TCP, pipes and terminals.
+/// Equal ones count once.
 pub(super) fn of(arguments: &[String]) -> Vec<Monitor> {
     let devices: BTreeMap<String, Vec<(String, String)>> = values(arguments, &["chardev"])
         .into_iter()
@@ -35,11 +39,16 @@ pub(super) fn of(arguments: &[String]) -> Vec<Monitor> {
         .filter(|device| property(device, "backend") == Some("socket"))
         .filter_map(|device| Some((property(&device, "id")?.to_owned(), device)))
         .collect();
-    let mut found = Vec::new();
+    let mut found: Vec<Monitor> = Vec::new();
+    let mut add = |one: Option<Monitor>| {
+        if let Some(one) = one.filter(|one| found.len() < MOST && !found.contains(one)) {
+            found.push(one);
+        }
+    };
     for text in values(arguments, &["qmp", "qmp-pretty"]) {
         match text.split_once(':') {
-            Some(("unix", address)) => found.extend(monitor("", &properties(address, "path"))),
-            Some(("chardev", id)) => found.extend(devices.get(id).and_then(|device| monitor(id, device))),
+            Some(("unix", address)) => add(monitor("", &properties(address, "path"))),
+            Some(("chardev", id)) => add(devices.get(id).and_then(|device| monitor(id, device))),
             _ => {}
         }
     }
@@ -47,7 +56,7 @@ pub(super) fn of(arguments: &[String]) -> Vec<Monitor> {
         let one = properties(text, "chardev");
         if property(&one, "mode") == Some("control") {
             let id = property(&one, "chardev").unwrap_or_default();
-            found.extend(devices.get(id).and_then(|device| monitor(id, device)));
+            add(devices.get(id).and_then(|device| monitor(id, device)));
         }
     }
     found
@@ -108,6 +117,10 @@ mod tests {
         for (line, expected) in table {
             assert_eq!(found(line), expected, "{line}");
         }
+        let repeated = format!("q{}", " -qmp unix:/run/q,server=on".repeat(45_000));
+        assert_eq!(found(&repeated), [(path(), MonitorUse::Open)]);
+        let many: String = (0..1000).map(|number| format!(" -qmp unix:/run/{number},server=on")).collect();
+        assert_eq!(found(&format!("q{many}")).len(), MOST);
         let libvirt = "q -qmp unix:/var/lib/libvirt/qemu/domain-1-web/monitor.sock,server=on";
         assert_eq!(found(libvirt)[0].1, MonitorUse::Libvirt);
     }

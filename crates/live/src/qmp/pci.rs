@@ -78,15 +78,17 @@ struct BridgeBus {
     secondary: i64,
 }
 
-/// Asks the first of the VM's monitors that answers within `timeout`. The host's `/proc` is below `root`.
+/// Asks the first of the VM's monitors that answers within its share of `timeout`. The host's `/proc` is below `root`.
 ///
 /// # Errors
 /// [`PciError`]
 pub fn pci_bars(root: &Path, vm: &Vm, timeout: Duration) -> Result<Vec<Bar>, PciError> {
     let open = vm.monitors.iter().filter(|one| one.used == MonitorUse::Open);
+    let paths: Vec<&str> = open.filter_map(|one| one.path.as_deref()).collect();
+    let share = timeout / u32::try_from(paths.len().max(1)).unwrap_or(u32::MAX);
     let mut failure = PciError::NoMonitor;
-    for path in open.filter_map(|one| one.path.as_deref()) {
-        match Monitor::of_process(root, vm.pid, path, timeout).and_then(ask) {
+    for path in paths {
+        match Monitor::of_process(root, vm.pid, path, share).and_then(ask) {
             Ok(answer) => return bars(answer.get()),
             Err(error) => failure = error.into(),
         }

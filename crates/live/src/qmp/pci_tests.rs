@@ -1,4 +1,5 @@
 use super::*;
+use crate::qmp::fake::Fake;
 use proptest::prelude::*;
 use serde_json::json;
 use std::process::{Child, Command, Stdio};
@@ -29,6 +30,38 @@ fn regions_with_an_address_are_found_behind_bridges_too() {
         told.iter().map(|bar| (bar.address.as_str(), bar.is_ports, bar.start, bar.size)).collect();
     assert_eq!(told, [("00:03.0", false, 0xfebd_0000, 0x2_0000), ("01:01.0", true, 0xc000, 0x40)]);
     assert!(bars(r#"{ "bus": 0 }"#).is_err());
+}
+
+#[test]
+fn monitors_that_do_not_answer_share_the_time() {
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let fake = Fake::raw(move |_taken| assert!(ended.recv().is_err()));
+    let monitor = |path: &str| host::vms::Monitor { path: Some(path.to_owned()), used: MonitorUse::Open };
+    let vm = Vm {
+        pid: 40,
+        vmm: host::vms::Vmm::Qemu,
+        management: host::vms::Management::default(),
+        command: "qemu".to_owned(),
+        name: "web".to_owned(),
+        arguments: Vec::new(),
+        start_ticks: 1,
+        started: None,
+        vm_fds: vec![8],
+        vcpus: Vec::new(),
+        threads: vec![40],
+        vhost: Vec::new(),
+        iothreads: Vec::new(),
+        monitors: ["/qmp", "/none", "/qmp"].map(monitor).to_vec(),
+        devices: Vec::new(),
+        vfio: Vec::new(),
+        debugfs: Vec::new(),
+    };
+    match pci_bars(fake.root(), &vm, Duration::from_millis(60)).unwrap_err() {
+        PciError::Qmp(QmpError::Busy { waited, .. }) => assert_eq!(waited, Duration::from_millis(20)),
+        other => panic!("{other}"),
+    }
+    drop(end);
+    fake.end();
 }
 
 /// Kills the QEMU of a test.
