@@ -25,6 +25,7 @@ mod debugfs;
 mod descriptors;
 mod query;
 mod source;
+mod taking;
 
 use serde::Serialize;
 use std::collections::BTreeMap;

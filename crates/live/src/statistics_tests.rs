@@ -235,14 +235,22 @@ fn a_source_that_ends_is_replaced() {
 
 #[test]
 fn descriptors_of_statistics_are_taken_and_checked() {
+    // Otherwise Yama may forbid it to a child.
+    let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
     let mut vm = vm(Vec::new());
     vm.pid = i32::try_from(std::process::id()).unwrap();
     let file = tempfile::tempfile().unwrap();
     vm.vcpus.truncate(1);
     vm.vcpus[0].statistics_fd = Some(std::os::fd::AsRawFd::as_raw_fd(&file));
     let empty = tempfile::tempdir().unwrap();
+    // A process that closes a duplicate of a file loses its lock of the file (fcntl_locking(2)): this one must close none.
+    rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let inode = format!(":{} ", std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap()));
+    let is_locked = || fs::read_to_string("/proc/locks").is_ok_and(|locks| locks.contains(&inode));
+    let was_locked = is_locked();
     let cause = read(empty.path(), &vm, LONG).failures.remove(1).cause;
     assert!(cause.contains("is not the statistics of a vCPU any more"), "{cause}");
+    assert_eq!(is_locked(), was_locked);
     vm.vcpus[0].statistics_fd = Some(1_000_000);
     let cause = read(empty.path(), &vm, LONG).failures.remove(1).cause;
     assert!(cause.contains("cannot be taken from process"), "{cause}");

@@ -1,14 +1,17 @@
 //! Counters from KVM's binary statistics, through descriptors of the VMM.
 
 use super::Found;
+use super::taking::Taker;
 use host::kvm_statistics::{StatisticsError, StatisticsFile};
 use host::vms::Vm;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
-use std::fs::{self, File};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
+
+/// The beginning of the name of a vCPU's statistics.
+const NAME: &[u8] = b"anon_inode:kvm-vcpu-stats:";
 
 /// The error of reading the descriptors.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +54,7 @@ pub(super) fn read(vm: &Vm) -> Result<Found, DescriptorError> {
         return Err(DescriptorError::None { pid });
     }
     // A process in execve(2) blocks pidfd_getfd(2) until it has closed its own descriptors, and the close of a file
-    // on a file system of its own (FUSE) can take forever.
+    // on a file system of its own (FUSE) can take forever. So can that of a file that it puts in place of another.
     let home = PathBuf::from(format!("/proc/{pid}"));
     files::look(&home, move || read_each(pid, open))
         .map_err(|source| DescriptorError::Process { pid, source })?
@@ -61,9 +64,14 @@ fn read_each(pid: i32, open: Vec<(u32, i32)>) -> Result<Found, DescriptorError> 
     let none = DescriptorError::None { pid };
     let process = pidfd_open(Pid::from_raw(pid).ok_or(none)?, PidfdFlags::empty())
         .map_err(|source| DescriptorError::Process { pid, source: source.into() })?;
+    let numbers: Vec<i32> = open.iter().map(|&(_, fd)| fd).collect();
+    let taker = Taker::start(process.as_fd(), &numbers, NAME)
+        .map_err(|source| DescriptorError::Process { pid, source })?;
     let mut found = Found::default();
     for (vcpu, fd) in open {
-        let file = take(&process, pid, fd)?;
+        let file = taker.receive().map_err(|error| not_taken(pid, fd, error))?;
+        // The process may have closed it and reused the number.
+        let file = file.ok_or(DescriptorError::Other { fd, pid })?;
         let counters = StatisticsFile::new(file)
             .and_then(|file| file.read_cumulative())
             .map_err(|source| DescriptorError::Statistics { vcpu, fd, pid, source })?;
@@ -78,20 +86,13 @@ fn read_each(pid: i32, open: Vec<(u32, i32)>) -> Result<Found, DescriptorError> 
     Ok(found)
 }
 
-/// Duplicates a descriptor of the process, and checks that it is a vCPU's: the process may have closed it and reused
-/// the number.
-fn take(process: &OwnedFd, pid: i32, fd: i32) -> Result<File, DescriptorError> {
-    let file = pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).map_err(|error| {
-        let next = match error {
-            Errno::PERM | Errno::ACCESS => "run as root; kernel.yama.ptrace_scope may forbid it to others",
-            Errno::BADF => "the VM has changed, so read it again",
-            Errno::NOSYS => "it takes Linux 5.6",
-            _ => "see the cause",
-        };
-        DescriptorError::Take { fd, pid, next, source: error.into() }
-    })?;
-    let file = File::from(file);
-    let name = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let is_of_vcpu = name.is_ok_and(|name| name.to_string_lossy().starts_with("anon_inode:kvm-vcpu-stats:"));
-    if is_of_vcpu { Ok(file) } else { Err(DescriptorError::Other { fd, pid }) }
+fn not_taken(pid: i32, fd: i32, error: Errno) -> DescriptorError {
+    let next = match error {
+        Errno::PERM | Errno::ACCESS => "run as root; kernel.yama.ptrace_scope may forbid it to others",
+        Errno::BADF => "the VM has changed, so read it again",
+        Errno::NOSYS => "it takes Linux 5.6",
+        Errno::MFILE => "raise the limit of open files (ulimit -n)",
+        _ => "see the cause",
+    };
+    DescriptorError::Take { fd, pid, next, source: error.into() }
 }
