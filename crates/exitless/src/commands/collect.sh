@@ -156,9 +156,24 @@ for limit in 'timeout 2' 'timeout -t 2'; do
         break
     fi
 done
+now=0
+# Reads the time since boot, in seconds.
+clock() {
+    read -r now _ </proc/uptime
+    now=${now%.*}
+}
+clock
+end=$((now + 600))
 for process in /proc/[0-9]*; do
     if [ $blocked -ge 30 ]; then
         echo "lacking: $process and the processes after it, because $blocked others block their inspection" >&2
+        break
+    fi
+    # A user can have any number of processes with any number of descriptors and threads.
+    clock
+    if [ "$now" -ge $end ]; then
+        lack "$process/fd" 110
+        echo "lacking: the processes after it, because those before it took ten minutes" >&2
         break
     fi
     pid=${process#/proc/}
@@ -176,11 +191,15 @@ for process in /proc/[0-9]*; do
     fi
     case $descriptors in
     *' -> anon_inode:kvm-'*)
-        for descriptor in "$process"/fd/*; do
+        # Only the first target of a line counts, because any file can have KVM's name within its own.
+        for number in $(printf '%s\n' "$descriptors" |
+            sed -n -e 's|^[^>]* \([0-9]*\) -> anon_inode:kvm-.*|\1|p' -e 's|^[^>]* \([0-9]*\) -> /dev/vfio/.*|\1|p' |
+            head -n 16384); do
+            descriptor=$process/fd/$number
             target=$($within readlink "$descriptor")
             if late $?; then block "$descriptor" || continue 2; fi
             case $target in
-            # Any file may have that name within its own.
+            # A name with a line feed can make such a line.
             anon_inode:kvm-*) held=yes ;;
             /dev/vfio/*) ;;
             *) continue ;;
@@ -201,7 +220,10 @@ for process in /proc/[0-9]*; do
     fi
     [ "$held" = yes ] || continue
     link "$process/exe" || continue
+    threads=0
     for thread in "$process"/task/[0-9]*; do
+        threads=$((threads + 1))
+        [ $threads -le 16384 ] || break
         copy "$thread/comm" "$thread/stat" "$thread/status" || continue 2
     done
     for home in /sys/kernel/debug/kvm/"$pid"-*; do

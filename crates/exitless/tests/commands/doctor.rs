@@ -122,6 +122,20 @@ fn a_process_that_blocks_its_readers_does_not_stop_the_script() {
 }
 
 #[test]
+fn a_file_with_the_name_of_kvms_within_its_own_costs_the_script_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let [_one, _other] = ["x -> anon_inode:kvm-vm", "x 7 -> anon_inode:kvm-vm"]
+        .map(|name| std::fs::File::create(folder.path().join(name)).unwrap());
+    let log = folder.path().join("log");
+    let path = std::env::var("PATH").unwrap();
+    let script = format!("echo \"$*\" >>{}\nPATH='{path}'; exec readlink \"$@\"", log.display());
+    let said = collected_with("readlink", &script);
+    let ran = std::fs::read_to_string(&log).unwrap_or_default();
+    let own = format!("/proc/{}/fd/", std::process::id());
+    assert!(!ran.contains(&own), "{ran}{}", String::from_utf8_lossy(&said.stderr));
+}
+
+#[test]
 fn the_script_looks_at_processes_with_the_timeout_of_an_old_busybox() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let script =
