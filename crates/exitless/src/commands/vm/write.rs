@@ -1,7 +1,9 @@
 //! Writes a fixed definition back in a way that can be undone.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +11,8 @@ use anyhow::{Context, anyhow};
 use domain::Text;
 use files::{Directory, Missing, Replacement};
 use knobs::{Change, Changes, Content, Lasting, RunningHost};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, readlinkat};
+use rustix::io::Errno;
 
 use super::subject::virsh;
 use crate::command_line::command_line;
@@ -34,10 +37,12 @@ pub(super) enum Written {
 /// because definitions may contain passwords.
 const DOMAINS: &str = "/var/lib/exitless/domains";
 
+/// The number of links that the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
+const MOST_LINKS: u32 = 40;
+
 /// Replaces a file that still has the content `old`, atomically; mode and owner are kept.
 pub(super) fn file(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Written> {
-    // Replace the link's target, not the link.
-    let path = fs::canonicalize(path).with_context(|| format!("Finding {} failed", path.display()))?;
+    let path = resolved(path).with_context(|| format!("Finding {} failed", path.display()))?;
     let name = path.to_str().ok_or_else(|| anyhow!("{} is not a UTF-8 path. Rename it", path.display()))?;
     // Only root may write the journal and run `exitless restore`.
     if !rustix::process::geteuid().is_root() {
@@ -51,6 +56,31 @@ pub(super) fn file(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Writ
     let change = Change::File { path: name.to_owned(), content: Content(bytes.to_vec()) };
     changes.make_from(Some(&Content(old.to_vec())), change, Lasting::UntilRestored)?;
     Ok(Written::Journalled)
+}
+
+/// The place of a file, to replace the target of a link and not the link. Does not follow a link that others can have
+/// created.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = Directory::open(folder.unwrap_or(Path::new(".")), Missing::Refused);
+        let folder = folder.map_err(files::Error::into_io)?;
+        // The absolute path, without `..`.
+        let above = fs::read_link(folder.itself())?;
+        let place = above.join(name);
+        match readlinkat(&folder, name, Vec::new()) {
+            Ok(_) if !folder.is_ours()? => {
+                let why = "it is a link in a directory that others can write to: name its target";
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
+            Ok(target) => path = above.join(OsString::from_vec(target.into_bytes())),
+            Err(Errno::INVAL) => return Ok(place),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::LOOP.into())
 }
 
 fn journal() -> Result<Changes<RunningHost>, knobs::Error> {
@@ -203,5 +233,31 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(ours.join("vm.xml")).unwrap(), "old");
         assert_eq!(fs::read_dir(&ours).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_leads_to_its_target_unless_others_can_have_put_it_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+        fs::create_dir(&ours).unwrap();
+        fs::create_dir(&theirs).unwrap();
+        fs::set_permissions(&theirs, Permissions::from_mode(0o777)).unwrap();
+        let (file, link) = (ours.join("vm.xml"), ours.join("link.xml"));
+        fs::write(&file, "old").unwrap();
+        fs::write(theirs.join("file.xml"), "old").unwrap();
+        std::os::unix::fs::symlink("../ours/vm.xml", &link).unwrap();
+        std::os::unix::fs::symlink(&ours, theirs.join("vms")).unwrap();
+        std::os::unix::fs::symlink(&file, theirs.join("vm.xml")).unwrap();
+        let place = |path: &Path| fs::canonicalize(path).unwrap();
+        for path in [&file, &link, &theirs.join("file.xml")] {
+            assert_eq!(resolved(path).unwrap(), place(path), "{}", path.display());
+        }
+        for path in ["vms/vm.xml", "vm.xml"] {
+            let error = resolved(&theirs.join(path)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{path}");
+        }
+        std::os::unix::fs::symlink("loop.xml", ours.join("loop.xml")).unwrap();
+        resolved(&ours.join("loop.xml")).unwrap_err();
+        resolved(&ours.join("none.xml")).unwrap_err();
     }
 }
