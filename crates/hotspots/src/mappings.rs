@@ -40,6 +40,11 @@ impl Mapping {
         (rights.as_bytes().get(2) == Some(&b'x') && mapping.start < mapping.end).then_some(mapping)
     }
 
+    /// The memory that it takes, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>() + self.path.len()
+    }
+
     pub(crate) const fn holds(&self, address: u64) -> bool {
         self.start <= address && address < self.end
     }

@@ -9,7 +9,8 @@ use crate::{Frame, KernelSymbols, ObjectSymbols, Space};
 /// The object's name in frames of the kernel itself.
 const KERNEL: &str = "kernel";
 
-/// The most memory for the symbols of all programs together, in bytes: a process can map any number of files.
+/// The most memory for the mappings and the symbols of all programs together, in bytes: a process can map any number of
+/// files.
 const MOST: usize = 1 << 30;
 
 /// The largest `/proc/PID/maps` that is read, in bytes. The kernel's default limit of mappings (`vm.max_map_count`),
@@ -25,7 +26,7 @@ pub struct Symbols {
     processes: HashMap<u32, Vec<Mapping>>,
     /// By process and path: a process may have its own mount namespace.
     objects: HashMap<(u32, String), Option<ObjectSymbols>>,
-    /// The memory that is left for the `objects`, in bytes.
+    /// The memory that is left for the `processes` and the `objects`, in bytes.
     room: usize,
     left_out: usize,
 }
@@ -44,14 +45,18 @@ impl Symbols {
         }
     }
 
-    /// Reads the mappings of a process again. If the process has ended, the old ones remain.
+    /// Reads the mappings of a process again. If the process has ended, or there is no room, the old ones remain.
     pub fn learn(&mut self, process: u32) {
         let home = self.root.join(format!("proc/{process}"));
         let path = home.join("maps");
         let maps = move || files::regular(&path).and_then(|file| files::read(&file, LONGEST_MAPS));
         if let Ok(Ok(bytes)) = files::look(&home, maps) {
             let mappings = Mapping::parse(&String::from_utf8_lossy(&bytes));
-            if !mappings.is_empty() {
+            let size = |all: &Vec<Mapping>| all.iter().map(Mapping::size).sum::<usize>();
+            let old = self.processes.get(&process).map_or(0, size);
+            let left = (self.room + old).checked_sub(size(&mappings));
+            if let Some(left) = left.filter(|_| !mappings.is_empty()) {
+                self.room = left;
                 self.processes.insert(process, mappings);
             }
         }
@@ -201,6 +206,23 @@ mod tests {
             assert!(frame.symbol.is_none() && frame.object == "monitor", "{frame:?}");
         }
         assert_eq!(symbols.left_out(), 1);
+    }
+
+    #[test]
+    fn mappings_of_all_processes_share_the_room() {
+        let root = tempfile::tempdir().unwrap();
+        for process in [7, 8] {
+            let home = root.path().join(format!("proc/{process}"));
+            std::fs::create_dir_all(&home).unwrap();
+            std::fs::write(home.join("maps"), "1000-2000 r-xp 00000000 00:00 0 [a]\n").unwrap();
+        }
+        let mut symbols = Symbols::new(root.path());
+        symbols.room = size_of::<Mapping>() + "[a]".len();
+        symbols.learn(7);
+        symbols.learn(7);
+        symbols.learn(8);
+        assert!(symbols.knows(7) && !symbols.knows(8));
+        assert_eq!(symbols.room, 0);
     }
 
     #[test]
