@@ -21,6 +21,9 @@ pub(crate) fn log_to_standard_error(verbose: u8) {
         _ => Level::DEBUG,
     };
     let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    // Otherwise it would report a failed write to standard error on standard error, and panic: after a hang-up of the
+    // terminal, in the middle of the cleanup.
+    let lines = lines.log_internal_errors(false);
     if journal_lines::is_standard_error() {
         lines.with_ansi(false).event_format(JournalLines).init();
     } else {

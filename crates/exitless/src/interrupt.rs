@@ -1,19 +1,55 @@
-//! Ctrl-C and termination signals: the work in progress stops and cleans up.
+//! Ctrl-C, termination signals and the hang-up of the terminal: the work in progress stops and cleans up.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
-use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
 
 /// A flag that is set by the first signal; the second one ends the process at once.
 pub(crate) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for &signal in TERM_SIGNALS {
-        let status = i32::from(crate::status::INTERRUPTED);
-        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("Could not catch signals")?;
+    let [stop, asked] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    for signal in signals() {
+        // A hang-up neither sets `asked` nor ends the process: the kernel and the shell may both send one, and a session
+        // manager sends SIGTERM too. None of them asks to leave out the cleaning up.
+        if signal != SIGHUP {
+            let status = i32::from(crate::status::INTERRUPTED);
+            signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&asked))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
+                .context("Could not catch signals")?;
+        }
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("Could not catch signals")?;
     }
     Ok(stop)
+}
+
+/// The signals that end the work: those of termination, and a hang-up unless it is ignored, as under nohup(1).
+pub(crate) fn signals() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut signals = TERM_SIGNALS.to_vec();
+    if !is_ignored(&status, SIGHUP) {
+        signals.push(SIGHUP);
+    }
+    signals
+}
+
+/// Tests whether a process ignores a signal, by its status in /proc.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
+    (set >> (signal - 1)) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hang_up_is_ignored_if_the_status_says_so() {
+        for (set, ignored) in [("0000000000001001", true), ("0000000000001000", false), ("", false)] {
+            let status = format!("Name:\texitless\nSigBlk:\t0000000000000001\nSigIgn:\t{set}\n");
+            assert_eq!(is_ignored(&status, SIGHUP), ignored, "{set:?}");
+        }
+        assert!(!is_ignored("", SIGHUP));
+    }
 }

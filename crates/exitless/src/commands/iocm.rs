@@ -23,7 +23,6 @@ use iocm::config::Config;
 use iocm::inherited::Inheritance;
 use iocm::running::{Ready, Running};
 use live::pause;
-use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::iterator::Signals;
 
 use super::quantity;
@@ -169,7 +168,7 @@ fn watch(
     manager.ready();
     if arguments.every.is_none() && manager.next().is_none() {
         // Nothing is due until a signal comes. If one came before `Signals::new`, it has set `stop`.
-        let mut signals = Signals::new(TERM_SIGNALS).context("Could not wait for signals")?;
+        let mut signals = Signals::new(interrupt::signals()).context("Could not wait for signals")?;
         if !stop.load(Ordering::Relaxed) {
             signals.wait();
         }

@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;
     // Before taking over the terminal, so that errors stay readable.
     let Some(counting) = Counting::begin(arguments, false, &stop)? else { return Ok(ExitCode::SUCCESS) };
-    let signals = Signals::catch(&stop)?;
+    let signals = Signals::catch()?;
     let screen = Screen::take_over()?;
     let top = Top::new(counting.source(), arguments.interval);
     let io = IoLook::at(Path::new(SOCKET));

@@ -72,6 +72,19 @@ fn wait_for_runs(child: &mut Child, folder: &Path, runs: usize) {
     }
 }
 
+fn wait_for_file(child: &mut Child, file: &Path) {
+    let began = Instant::now();
+    while !file.exists() {
+        assert!(began.elapsed() < LIMIT, "no {} within {LIMIT:?}", file.display());
+        assert_eq!(child.try_wait().unwrap(), None, "the study ended before");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
 /// Asserts that all six runs exist once, with the script's output.
 fn assert_complete(folder: &Path) {
     let read = StudyFolder::open(&folder.join("result")).unwrap();
@@ -137,6 +150,50 @@ fn an_interrupted_study_says_so_and_another_plan_does_not_go_on_with_it() {
     let output = run(&["run", other.to_str().unwrap(), "--output", "result"], folder.path());
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
     assert!(text(&output).contains("workloads[0].script was"), "{}", text(&output));
+}
+
+#[test]
+fn a_hang_up_of_the_terminal_interrupts_a_study_however_often_it_comes_and_not_under_nohup() {
+    let folder = tempfile::tempdir().unwrap();
+    // The steps do not end before the signal was given.
+    let step = "cd FOLDER; touch begun; until [ -e given ]; do sleep 0.05; done; echo said 7";
+    let path = plan(folder.path(), &step.replace("FOLDER", folder.path().to_str().unwrap()));
+    let arguments = ["run", path.to_str().unwrap(), "--output", "result"];
+    let begun = folder.path().join("begun");
+    // The tests themselves may run under nohup.
+    let start = |signal: &str| {
+        let mut command = Command::new("env");
+        command.args([signal, env!("CARGO_BIN_EXE_exitless"), "experiment"]).args(arguments);
+        command.current_dir(folder.path()).env("TMPDIR", folder.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut child = start("--default-signal=HUP");
+    wait_for_file(&mut child, &begun);
+    signal(&child, "-HUP");
+    signal(&child, "-HUP");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    assert!(text(&output).contains("the same command resumes it"), "{}", text(&output));
+
+    fs::remove_file(&begun).unwrap();
+    let mut child = start("--ignore-signal=HUP");
+    wait_for_file(&mut child, &begun);
+    signal(&child, "-HUP");
+    fs::write(folder.path().join("given"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert_complete(folder.path());
+}
+
+#[test]
+fn a_study_goes_on_if_nobody_can_be_warned() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = plan(folder.path(), "echo nothing to read");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = exitless(&["run", path.to_str().unwrap(), "--output", "result"], folder.path());
+    let output = command.stderr(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("failed for good"), "{}", text(&output));
 }
 
 #[test]

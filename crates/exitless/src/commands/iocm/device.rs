@@ -11,7 +11,6 @@ use clap::{Args, ValueEnum};
 use iocm::config::{DeviceConfig, DeviceType, NetBackend};
 use iocm::inherited::InheritedSocket;
 use iocm::running::{Ready, Running};
-use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::iterator::Signals;
 
 use crate::interrupt;
@@ -96,7 +95,7 @@ pub(crate) fn run(arguments: &DeviceArguments) -> anyhow::Result<ExitCode> {
 
 /// Waits until the front-end disconnects or a signal arrives. Returns false if the connection failed.
 fn serve(running: &Running, stop: &AtomicBool) -> anyhow::Result<bool> {
-    let mut signals = Signals::new(TERM_SIGNALS).context("Could not wait for signals")?;
+    let mut signals = Signals::new(interrupt::signals()).context("Could not wait for signals")?;
     let end = running.daemon().endpoints().first().and_then(|endpoint| endpoint.end_of_only_front_end());
     let (Some(end), false) = (end, stop.load(Ordering::Relaxed)) else { return Ok(true) };
     let handle = signals.handle();

@@ -16,7 +16,8 @@ use anyhow::Context as _;
 use clap::Args;
 use iocm::control::mount::{is_dead, unmount};
 use rustix::fs::{Mode, OFlags};
-use signal_hook::consts::TERM_SIGNALS;
+
+use crate::interrupt;
 
 /// Arguments of the process.
 #[derive(Debug, Args)]
@@ -31,7 +32,7 @@ const PATIENCE: u32 = 500;
 /// Waits for the daemon's end, then unmounts.
 pub(crate) fn run(arguments: &GuardArguments) -> anyhow::Result<ExitCode> {
     // A signal to the daemon's process group must not end the guard before the daemon.
-    for &signal in TERM_SIGNALS {
+    for signal in interrupt::signals() {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .context("Could not catch signals")?;
     }

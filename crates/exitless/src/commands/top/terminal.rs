@@ -14,7 +14,7 @@ use ratatui_crossterm::crossterm::terminal::{
 };
 use report::top::{Look, Top, draw};
 use rustix::process::{Signal, kill_current_process_group};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGSTOP, SIGTSTP};
+use signal_hook::consts::{SIGCONT, SIGSTOP, SIGTSTP};
 
 /// Set while the terminal is taken over and must be restored.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
@@ -26,10 +26,10 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Catches the signals. A hangup of the terminal sets `end`.
-    pub(super) fn catch(end: &Arc<AtomicBool>) -> anyhow::Result<Self> {
+    /// Catches the signals.
+    pub(super) fn catch() -> anyhow::Result<Self> {
         let signals = Self { stop: Arc::default(), go_on: Arc::default() };
-        for (signal, flag) in [(SIGTSTP, &signals.stop), (SIGCONT, &signals.go_on), (SIGHUP, end)] {
+        for (signal, flag) in [(SIGTSTP, &signals.stop), (SIGCONT, &signals.go_on)] {
             signal_hook::flag::register(signal, Arc::clone(flag)).context("Could not catch signals")?;
         }
         Ok(signals)
