@@ -100,6 +100,16 @@ impl GuestPlan {
         }
     }
 
+    /// Tests whether they have names or addresses on their host that guests of another study could have too.
+    pub fn is_known_on_host(&self) -> bool {
+        match self {
+            Self::Qemu(plan) => plan.net().is_some_and(|net| net.backend != NetBackend::User),
+            Self::XenImage(plan) => plan.net,
+            Self::Libvirt(_) | Self::Xen(_) => true,
+            Self::Ssh(_) | Self::Host(_) | Self::None(_) => false,
+        }
+    }
+
     /// Problems that do not depend on the host, each with its correction. Fields have the names of the plan.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();

@@ -4,6 +4,7 @@ mod attempt;
 mod facts;
 mod failures;
 mod here;
+mod host_lock;
 mod past;
 mod progress;
 mod rig;
@@ -13,6 +14,8 @@ mod watch;
 
 pub use failures::{FailedForGood, SharedReason, ToldReasons, by_reason};
 pub use here::{FindFiles, Here};
+pub use host_lock::HostLock;
+pub(crate) use host_lock::place_of_locks;
 pub use past::{Past, Tried};
 pub use progress::{Phase, StudyProgress};
 pub use rig::{Kept, Rig, Sampling, Sink};
@@ -65,6 +68,15 @@ pub enum EngineError {
     LeftOver {
         /// A line for each change.
         what: Vec<String>,
+    },
+    /// Another study holds the [`HostLock`].
+    #[error(
+        "Another study uses this host, that of {holder}, and they would measure each other's settings and guests; \
+         wait until it has ended, then give the same command"
+    )]
+    OtherStudy {
+        /// The process that holds the lock.
+        holder: String,
     },
     /// A run could not be stored.
     #[error("Could not store a run")]

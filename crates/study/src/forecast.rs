@@ -160,7 +160,8 @@ fn longest(plan: &Plan, schedule: &Schedule) -> u64 {
     runs.saturating_mul(schedule.counts_per_block()).saturating_add(guests)
 }
 
-fn all_guests(plan: &Plan) -> Vec<GuestPlan> {
+/// The guests of a plan and, where they differ, those of its arms.
+pub(crate) fn all_guests(plan: &Plan) -> Vec<GuestPlan> {
     let mut all = vec![plan.guests.clone()];
     for guests in plan.arms().iter().filter_map(|arm| plan.guests_of(arm).ok()) {
         if !all.contains(&guests) {
@@ -229,13 +230,7 @@ fn obstacles(plan: &Plan, root: &Path) -> Vec<String> {
 fn rights(plan: &Plan, host: &Host) -> Vec<Right> {
     let mut rights = Vec::new();
     let levels = plan.factors.iter().flat_map(|factor| &factor.levels);
-    let changes = levels.filter(|level| {
-        !level.module_parameters.is_empty()
-            || !level.files.is_empty()
-            || !level.kernel_settings.is_empty()
-            || level.frequency.is_some()
-            || !level.commands.is_empty()
-    });
+    let changes = levels.filter(|level| level.changes_host());
     let names: Vec<&str> = changes.map(|level| level.name.as_str()).collect();
     if !names.is_empty() {
         let needed_by = format!("the levels {}, which change the host", names.join(", "));

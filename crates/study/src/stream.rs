@@ -29,7 +29,7 @@ pub const STREAM_FORMAT: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "kebab-case")]
 pub enum Message {
-    /// The first message: the request was understood.
+    /// The request was understood, and the study begins. Only warnings and signs of life may come before.
     Hello {
         /// [`STREAM_FORMAT`].
         format: u32,

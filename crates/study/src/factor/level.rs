@@ -100,6 +100,15 @@ impl Level {
         settings
     }
 
+    /// Tests whether it changes the host, and not only guests.
+    pub(crate) fn changes_host(&self) -> bool {
+        !self.module_parameters.is_empty()
+            || !self.files.is_empty()
+            || !self.kernel_settings.is_empty()
+            || self.frequency.is_some()
+            || !self.commands.is_empty()
+    }
+
     /// The module parameters that it sets, by name or as files: each with its module.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
         let named = self.module_parameters.iter().flat_map(|(module, parameters)| {

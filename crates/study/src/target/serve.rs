@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use alone::{Alone, PATIENCE};
 
-use crate::engine::{Rig, carry_out, refuse_left_over};
+use crate::engine::{Conclusion, HostLock, Rig, carry_out, place_of_locks, refuse_left_over};
 use crate::stream::{Link, Message, Reader, Request, STREAM_FORMAT, StreamError, Writer};
 use crate::with_cause::with_cause;
 
@@ -68,7 +68,7 @@ pub fn serve(
     }
     on_request();
     let _alone = Alone::take(&request.study, stop)?;
-    answer(request, output, place, rig, stop)
+    answer(request, output, place, rig, stop, &place_of_locks())
 }
 
 fn answer(
@@ -77,8 +77,21 @@ fn answer(
     place: &Path,
     rig: &mut dyn Rig,
     stop: &AtomicBool,
+    locks: &Path,
 ) -> Result<(), ServeError> {
     let mut link = Link::new(Writer::begin(output)?, place);
+    if let Some(problem) = request.plan.check().first() {
+        let conclusion = Err(format!("{}: {}", problem.field, problem.what));
+        return Ok(link.say(&Message::End { conclusion })?);
+    }
+    // If the message cannot be sent, the other side is gone, and that sets `stop`.
+    let (alive, mut tell) = (link.alive(), |text| drop(link.say(&Message::Warning { text })));
+    let taken = heard(alive, || HostLock::take_below(locks, &request.plan, stop, &mut tell));
+    let lock = match taken {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Ok(link.say(&Message::End { conclusion: Ok(Conclusion::default()) })?),
+        Err(error) => return Ok(link.say(&Message::End { conclusion: Err(with_cause(&error)) })?),
+    };
     // Before the fingerprint: these changes could make another host of this one.
     if let Err(error) = refuse_left_over(rig) {
         return Ok(link.say(&Message::End { conclusion: Err(with_cause(&error)) })?);
@@ -88,14 +101,12 @@ fn answer(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         fingerprint: Box::new(rig.fingerprint()),
     })?;
-    let problems = request.plan.check();
-    let conclusion = match problems.first() {
-        Some(problem) => Err(format!("{}: {}", problem.field, problem.what)),
-        None => heard(link.alive(), || {
-            carry_out(&request.plan, request.seed, request.past, rig, &mut link, stop)
-                .map_err(|error| with_cause(&error))
-        }),
-    };
+    let conclusion = heard(link.alive(), || {
+        carry_out(&request.plan, request.seed, request.past, rig, &mut link, stop)
+            .map_err(|error| with_cause(&error))
+    });
+    // Before the message: the next study may begin as soon as the other side has it.
+    drop(lock);
     link.say(&Message::End { conclusion })?;
     Ok(())
 }
@@ -171,10 +182,31 @@ mod tests {
         let (study, past) = ("test".to_owned(), Past::default());
         let request = Request { format: STREAM_FORMAT, study, plan, seed: 5, past };
         let (place, mut bytes) = (tempfile::tempdir().unwrap(), Vec::<u8>::new());
-        answer(request, &mut bytes, place.path(), &mut Changed, &AtomicBool::new(false)).unwrap();
+        let locks = place.path().join("locks");
+        answer(request, &mut bytes, place.path(), &mut Changed, &AtomicBool::new(false), &locks).unwrap();
         match Reader::begin(&bytes[..]).unwrap().message().unwrap() {
             Message::End { conclusion: Err(why) } => assert!(why.contains("in force: change 7;"), "{why}"),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn the_other_side_is_told_that_another_study_is_waited_for() {
+        let plan = Plan::read(include_str!("../plan/small.toml"), "small.toml").unwrap();
+        let (study, past) = ("test".to_owned(), Past::default());
+        let request = Request { format: STREAM_FORMAT, study, plan, seed: 5, past };
+        let (place, mut bytes) = (tempfile::tempdir().unwrap(), Vec::<u8>::new());
+        let locks = place.path().join("locks");
+        let go_on = AtomicBool::new(false);
+        let held = HostLock::take_in(&locks, true, Duration::ZERO, &go_on, &mut |_| ()).unwrap();
+        answer(request, &mut bytes, place.path(), &mut Changed, &AtomicBool::new(true), &locks).unwrap();
+        drop(held);
+        let mut said = Reader::begin(&bytes[..]).unwrap();
+        match said.message().unwrap() {
+            Message::Warning { text } => assert!(text.contains("for another study on this host"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+        let end = Message::End { conclusion: Ok(Conclusion::default()) };
+        assert_eq!(said.message::<Message>().unwrap(), end);
     }
 }

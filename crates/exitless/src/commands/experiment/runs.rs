@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use guests::GuestFiles;
 use host::Fingerprint;
-use study::engine::{Conclusion, Here, Kept, Past, ToldReasons, carry_out, refuse_left_over};
+use study::engine::{Conclusion, Here, HostLock, Kept, Past, ToldReasons, carry_out, refuse_left_over};
 use study::plan::Plan;
 use study::store::Store;
 use study::target::{Event, Patience, Settings, Ssh, Target, coordinate};
@@ -62,6 +62,9 @@ pub(in crate::commands) fn make_runs(
 fn here(store: &mut Store, allow_unlike: bool, stop: &Arc<AtomicBool>) -> anyhow::Result<Conclusion> {
     let place = tempfile::Builder::new().prefix("exitless-study-").tempdir_in(place());
     let place = place.context("Could not create a folder for the guests")?;
+    // Before the rig, which undoes its changes when it is dropped.
+    let warn = &mut |line: String| tracing::warn!("{line}");
+    let Some(_lock) = HostLock::take(store.plan(), stop, warn)? else { return Ok(Conclusion::default()) };
     let mut rig = Here::new(place.path(), Box::new(|folder| files(folder, stop)));
     refuse_left_over(&mut rig)?;
     let fingerprint = Fingerprint::read(Path::new("/")).context("Could not read this host")?;

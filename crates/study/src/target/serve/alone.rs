@@ -14,16 +14,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 
 use super::ServeError;
+use crate::engine::place_of_locks;
 
 /// The time limit for an earlier server to stop its guests.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The directory of root's locks. Not below `/run/exitless`, which belongs to the user of the I/O daemon.
-const OF_ROOT: &str = "/run/exitless-studies";
-/// The directory of another user's locks, below the cache directory. The runtime directory is removed at the end of the
-/// user's last session (`pam_systemd(8)`), but a server may live longer.
-const OF_USER: &str = "exitless/studies";
 /// This process's program.
 const PROGRAM: &str = "/proc/self/exe";
 
@@ -36,7 +32,7 @@ pub(super) struct Alone {
 
 impl Alone {
     pub(super) fn take(study: &str, stop: &AtomicBool) -> Result<Self, ServeError> {
-        Self::take_in(&place(), study, stop)
+        Self::take_in(&place_of_locks(), study, stop)
     }
 
     /// Takes the lock of a study below `place`, a private directory: root terminates the process whose ID is in a lock,
@@ -91,11 +87,6 @@ impl Drop for Alone {
         // Ignore errors: a remaining file is reused.
         let _ = self.place.remove(self.name.as_ref());
     }
-}
-
-/// The directory of the locks of this process's user.
-fn place() -> PathBuf {
-    if geteuid().is_root() { PathBuf::from(OF_ROOT) } else { files::user_cache().join(OF_USER) }
 }
 
 /// Sends SIGTERM to the process whose ID is in a held lock, if it runs `program`. The ID may be that of an earlier
