@@ -1,7 +1,10 @@
 //! Programs that manage VMs: `virsh` and `xl`.
 
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
+
+use rustix::process::geteuid;
 
 /// The time limit of a command: starting or destroying a domain with much memory takes minutes, and with a daemon that
 /// hangs (libvirtd, xenstored) the command would never return.
@@ -15,10 +18,28 @@ const LARGEST_ANSWER: usize = 1 << 20;
 /// # Errors
 /// The program's message, or the reason why it could not be run.
 pub(super) fn ask(line: &str, command: &mut Command, lacking: &str) -> Result<String, String> {
+    // A process group of its own: Ctrl-C must not interrupt the start of a domain, which nobody would end then. Other
+    // users may have to give polkit a password on the terminal, from which a background group must not read.
+    if geteuid().is_root() {
+        command.process_group(0);
+    }
     let answer =
         programs::answer(command, PATIENCE, LARGEST_ANSWER).map_err(|error| match error.is_missing() {
             true => format!("Could not run `{line}`: {error}; {lacking}"),
             false => format!("`{line}`: {error}; try it by hand"),
         })?;
     answer.text().map_err(|said| format!("`{line}` failed: {said}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_of_the_terminal_does_not_reach_a_program_of_root() {
+        // proc_pid_stat(5): the ID, the command's name, the state, the parent, the process group.
+        let script = "read -r _ _ _ _ group _ </proc/$$/stat; [ $group = $$ ] && echo own || echo shared";
+        let said = ask("sh", Command::new("sh").args(["-c", script]), "").unwrap();
+        assert_eq!(said, if geteuid().is_root() { "own" } else { "shared" });
+    }
 }

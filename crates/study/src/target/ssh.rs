@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -127,6 +128,10 @@ impl Remote for Ssh {
         let written = Writer::begin(&mut sent).and_then(|mut writer| writer.message(request));
         written.map_err(|error| RemoteError::Hopeless(format!("Could not write the request: {error}")))?;
         let mut command = self.command(&script);
+        // A process group of its own: Ctrl-C must reach exitless, which then waits until the other side has ended its
+        // guests and undone its changes, but not end the connection. Such a group would be stopped when it reads from the
+        // terminal. The ssh to a jump host, to which BatchMode does not apply, asks with ssh-askpass or not at all.
+        command.process_group(0).env("SSH_ASKPASS_REQUIRE", "force");
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(not_started)?;
         let (stop, stopped) = mpsc::channel::<()>();

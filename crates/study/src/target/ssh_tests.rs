@@ -105,6 +105,25 @@ fn the_status_of_the_script_is_told_from_a_failure_of_ssh() {
 }
 
 #[test]
+fn a_signal_of_the_terminal_ends_short_commands_but_not_the_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    // proc_pid_stat(5): the ID, the command's name, the state, the parent, the process group.
+    let own = "read -r _ _ _ _ group _ </proc/$$/stat; [ $group = $$ ] || exit 1";
+    let mut ssh = ssh(folder.path(), &format!("{own}; echo $SSH_ASKPASS_REQUIRE; exec cat >/dev/null"));
+    // Nothing has to be waited for after them, and copying this binary over a slow line takes minutes.
+    assert_eq!(ssh.finish("true", &[], LONG).unwrap(), 1);
+    let mut connection = ssh.connect(&request()).unwrap();
+    let (begun, mut bytes) = (Instant::now(), [0; 64]);
+    let read = loop {
+        match connection.read(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && begun.elapsed() < LONG => {}
+            other => break other.unwrap(),
+        }
+    };
+    assert_eq!(&bytes[..read], b"force\n");
+}
+
+#[test]
 fn a_program_that_arrives_in_part_is_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let ssh = ssh(folder.path(), "for script; do :; done; eval \"$script\"");
