@@ -32,6 +32,7 @@ use super::plan::Plan;
 use super::schedule::{ArmRuns, Enough, Schedule, Slot};
 use super::store::StoreError;
 use super::workload::Workload;
+use crate::with_cause::with_cause;
 use attempt::Ending;
 use guests::Guest;
 
@@ -77,6 +78,17 @@ pub enum EngineError {
     OtherStudy {
         /// The process that holds the lock.
         holder: String,
+    },
+    /// The study ended early, and changes of the host could not be undone.
+    #[error(
+        "{why}. Changes of the host are still in force, too: {}; run `exitless restore` on the target, then the same \
+         command", what.join("; ")
+    )]
+    NotUndone {
+        /// The reason why it ended early.
+        why: String,
+        /// A line for each change.
+        what: Vec<String>,
     },
     /// A run could not be stored.
     #[error("Could not store a run")]
@@ -126,12 +138,17 @@ pub fn carry_out(
         block: 0,
         phase: Phase::Levels,
         left_out: BTreeMap::new(),
-        told: ToldReasons::default(),
         conclusion: Conclusion { enough: None, made: 0, failed: Vec::new(), not_undone: Vec::new() },
     };
     let ended = engine.blocks();
     engine.release_arm();
-    ended.map(|()| engine.conclusion)
+    let conclusion = engine.conclusion;
+    match ended {
+        Err(error) if !conclusion.not_undone.is_empty() => {
+            Err(EngineError::NotUndone { why: with_cause(&error), what: conclusion.not_undone })
+        }
+        ended => ended.map(|()| conclusion),
+    }
 }
 
 struct Engine<'a> {
@@ -151,7 +168,6 @@ struct Engine<'a> {
     phase: Phase,
     /// Arms and numbers of guests that could not be started, with the reason.
     left_out: BTreeMap<(BTreeMap<String, String>, u32), String>,
-    told: ToldReasons,
     conclusion: Conclusion,
 }
 
@@ -240,9 +256,6 @@ impl Engine<'_> {
                 }
                 Ending::Failed(failed) => failed,
             };
-            if let Some(line) = self.told.line(&run.name, &run.why) {
-                tracing::warn!("{line}");
-            }
             // Processes and partly written files of a failed run would disturb the next one.
             self.stop_guests();
             let last = attempt + 1 == self.plan.order.attempts;

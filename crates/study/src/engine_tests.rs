@@ -35,6 +35,8 @@ struct World {
     /// The result of undoing the first arm, and the changes left over when a session begins.
     not_undone: Option<&'static str>,
     left_over: Option<&'static str>,
+    /// The reason why no arm can be applied.
+    not_applied: Option<&'static str>,
     stop: AtomicBool,
     seen: Mutex<Vec<String>>,
 }
@@ -162,7 +164,7 @@ impl Sampling for NoSamples {
 impl Rig for StandInRig {
     fn apply(&mut self, levels: &[&Level]) -> Result<(), String> {
         self.world.saw(format!("apply {}", levels[0].name));
-        Ok(())
+        self.world.not_applied.map_or(Ok(()), |why| Err(why.to_owned()))
     }
 
     fn undo(&mut self) -> Vec<String> {
@@ -388,6 +390,16 @@ fn an_arm_that_cannot_be_taken_back_is_the_last_one() {
     assert_eq!((conclusion.enough, conclusion.made, kept.len()), (None, 4, 4));
     assert!(!conclusion.not_undone.is_empty() && conclusion.not_undone.iter().all(|what| what == "change 7"));
     assert_eq!((world.seen("apply"), world.seen("start"), world.seen("stop")), (1, 2, 2));
+}
+
+#[test]
+fn an_arm_that_can_be_neither_applied_nor_taken_back_names_both() {
+    let world = World { not_applied: Some("no such file"), not_undone: Some("change 7"), ..World::default() };
+    let world = Arc::new(world);
+    let mut rig = StandInRig { world: Arc::clone(&world) };
+    let ended = carry_out(&plan(""), 5, Past::default(), &mut rig, &mut Memory::default(), &world.stop);
+    let error = ended.unwrap_err().to_string();
+    assert!(error.contains("could not be applied: no such file") && error.contains("change 7"), "{error}");
 }
 
 #[test]

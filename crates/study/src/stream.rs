@@ -42,7 +42,7 @@ pub enum Message {
     Progress(StudyProgress),
     /// A sign of life during long operations.
     Alive,
-    /// A warning from its log.
+    /// A warning that is to be shown at once. Those in its log are shown at the end.
     Warning {
         /// The text.
         text: String,

@@ -28,7 +28,6 @@ pub(super) enum Ending {
 
 /// The reason why an attempt failed.
 pub(super) struct FailedAttempt {
-    pub(super) name: String,
     pub(super) why: String,
     pub(super) hopeless: bool,
     pub(super) guests_do_not_start: bool,
@@ -81,7 +80,6 @@ impl Engine<'_> {
         run.failure = Some(failure.why.clone());
         self.sink.keep(&run, &folder)?;
         Ok(Ending::Failed(FailedAttempt {
-            name: run.cell.folder_name(run.position),
             why: failure.why,
             hopeless: failure.hopeless,
             guests_do_not_start: failure.guests_do_not_start,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::Cell;
+use crate::record::{Cell, Run};
 
 /// A run that has used all its attempts, or failed in a way that another attempt cannot change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,9 +30,13 @@ pub(super) fn not_tried(why: &str) -> String {
 pub struct ToldReasons(BTreeSet<String>);
 
 impl ToldReasons {
-    /// The line for a failed attempt at the run `name`, with the reason if it is new. `None` for a run that was not
-    /// tried: its reason was already reported with an earlier run.
-    pub fn line(&mut self, name: &str, why: &str) -> Option<String> {
+    /// The line for a failed attempt at a run, with the reason if it is new. `None` for a run that was not tried: its
+    /// reason was already reported with an earlier run.
+    pub fn of(&mut self, run: &Run) -> Option<String> {
+        self.line(&run.cell.folder_name(run.position), run.failure.as_ref()?)
+    }
+
+    fn line(&mut self, name: &str, why: &str) -> Option<String> {
         if why.starts_with(NOT_TRIED) {
             return None;
         }

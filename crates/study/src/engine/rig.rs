@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use host::Fingerprint;
 
+use super::failures::ToldReasons;
 use super::progress::StudyProgress;
 use crate::factor::{InForce, Level};
 use crate::record::Run;
@@ -85,12 +86,14 @@ pub trait Sink {
     fn progress(&mut self, progress: &StudyProgress);
 }
 
-/// A result folder on this machine, with a callback for progress.
+/// A result folder on this machine, with a callback for progress. Failed runs are warned of.
 pub struct Kept<'a> {
     /// The result folder.
     pub store: &'a mut Store,
     /// The callback for progress.
     pub on_progress: &'a mut dyn FnMut(&StudyProgress),
+    /// The reasons that were already reported.
+    pub told: ToldReasons,
 }
 
 impl Sink for Kept<'_> {
@@ -99,7 +102,11 @@ impl Sink for Kept<'_> {
     }
 
     fn keep(&mut self, run: &Run, folder: &Path) -> Result<(), StoreError> {
-        self.store.keep(run, folder)
+        self.store.keep(run, folder)?;
+        if let Some(line) = self.told.of(run) {
+            tracing::warn!("{line}");
+        }
+        Ok(())
     }
 
     fn progress(&mut self, progress: &StudyProgress) {

@@ -22,37 +22,39 @@ pub struct HostLevels<A: Actions> {
     changes: Option<Changes<A>>,
     /// The modules that were loaded again.
     loaded: Vec<String>,
+    /// Lines about changes that remain of levels that could not be applied.
+    left: Vec<String>,
 }
 
 impl<A: Actions + Clone> HostLevels<A> {
     /// Prepares changes of the host below `root` (`/`). `command` is the command line to record in the journal.
     #[must_use]
     pub fn new(root: &Path, actions: A, command: Vec<String>) -> Self {
-        Self { root: root.to_owned(), command, actions, changes: None, loaded: Vec::new() }
+        Self { root: root.to_owned(), command, actions, changes: None, loaded: Vec::new(), left: Vec::new() }
     }
 
     /// Applies the levels of one arm. Each value is read back and compared.
     ///
     /// # Errors
-    /// [`ApplyError`]; then the changes made so far are undone, and those that cannot be undone stay in the journal.
+    /// [`ApplyError`]; then the changes made so far are undone, and the next [`Self::undo`] returns those that remain.
     pub fn apply(&mut self, levels: &[&Level]) -> Result<(), ApplyError> {
         let made = self.apply_all(levels);
         if made.is_err() {
-            for what in self.undo() {
-                tracing::warn!("{what}");
-            }
+            self.left = self.undo();
         }
         made
     }
 
     /// Undoes all changes, the newest first; returns a line for each change that remains.
     pub fn undo(&mut self) -> Vec<String> {
-        let Some(changes) = &mut self.changes else { return Vec::new() };
+        let mut lines = std::mem::take(&mut self.left);
+        let Some(changes) = &mut self.changes else { return lines };
         for module in self.loaded.drain(..) {
             // The kernel destroys a VM later than its process. A module that stays in use is told below.
             let _ = modules::wait_until_free(&self.root, &module);
         }
-        changes.release().into_iter().filter_map(|(entry, outcome)| left(&entry, &outcome)).collect()
+        lines.extend(changes.release().into_iter().filter_map(|(entry, outcome)| left(&entry, &outcome)));
+        lines
     }
 
     /// Changes of other sessions of this command that are in force, a line for each: those that a running process holds,

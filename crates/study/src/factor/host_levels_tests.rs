@@ -267,6 +267,16 @@ fn a_command_that_fails_takes_back_what_came_before_it() {
 }
 
 #[test]
+fn what_remains_of_levels_that_could_not_be_applied_is_said() {
+    let (_root, _, mut levels) = host();
+    let pairs = "{ before = \"true\", after = \"false\" }, { before = \"false\", after = \"fix\" }";
+    assert!(levels.apply(&[&level(&format!("commands = [{pairs}]"))]).is_err());
+    let left = levels.undo();
+    assert!(matches!(&left[..], [only] if only.contains("Change 1 was not undone")), "{left:?}");
+    assert_eq!(levels.undo(), Vec::<String>::new());
+}
+
+#[test]
 fn a_command_ends_with_its_limit_and_that_is_said() {
     let level = level("commands = [{ before = \"sleep 20\", after = \"true\", limit = \"200ms\" }]");
     let pair = &level.commands[0];

@@ -161,6 +161,11 @@ fn interrupted() -> Conclusion {
     Conclusion { enough: None, made: 0, failed: Vec::new(), not_undone: Vec::new() }
 }
 
+/// The warnings in the log that the other side writes to standard error.
+fn warnings_in(said: &str) -> impl Iterator<Item = &str> {
+    said.lines().filter_map(|line| line.trim_start().strip_prefix("WARN "))
+}
+
 /// The reason why a connection ended.
 enum Broke {
     Link(String),
@@ -207,6 +212,11 @@ impl Session<'_> {
             )));
         }
         let said = watched.inner.take().and_then(Connection::end);
+        // Otherwise they are part of the reason why the connection broke.
+        if !matches!(followed, Err(Ended::Stream(_))) {
+            let warnings = said.iter().flat_map(|said| warnings_in(said));
+            warnings.for_each(|text| on_event(Event::Warning(text.to_owned())));
+        }
         match followed {
             Ok(conclusion) => Ok(conclusion),
             Err(Ended::Broke(broke)) => Err(broke),

@@ -220,7 +220,7 @@ impl Connection for Canned {
     }
 
     fn end(self: Box<Self>) -> Option<String> {
-        Some("Connection reset by peer\n".to_owned())
+        Some(" WARN An earlier session left change 7\nConnection reset by peer\n".to_owned())
     }
 }
 
@@ -305,6 +305,14 @@ fn a_lost_link_costs_the_run_in_progress_and_the_rest_is_asked_for() {
     let failed = &read.failed[0].run;
     assert_eq!(failed.position, 5);
     assert!(failed.failure.as_ref().unwrap().contains("connection to the target was lost"), "{failed:?}");
+}
+
+#[test]
+fn what_the_target_warns_of_is_told_when_the_study_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, _, warnings) = go(folder.path(), &[Does::Runs(99)]);
+    assert_eq!(ended.unwrap().enough, Some(Enough::Repeats));
+    assert_eq!(warnings, ["An earlier session left change 7"]);
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn here(store: &mut Store, allow_unlike: bool, stop: &Arc<AtomicBool>) -> anyhow
     let plan: Plan = store.plan().clone();
     let (seed, past) = (store.seed(), Past::new(store.runs(), store.failed()));
     let mut show = words::runs(&line);
-    let mut sink = Kept { store, on_progress: &mut show };
+    let mut sink = Kept { store, on_progress: &mut show, told: ToldReasons::default() };
     Ok(carry_out(&plan, seed, past, &mut rig, &mut sink, stop)?)
 }
 
@@ -92,8 +92,7 @@ fn elsewhere(
     let mut on_event = |event: Event<'_>| match event {
         Event::Progress(progress) => show(progress),
         Event::Kept(run) => {
-            let name = || run.cell.folder_name(run.position);
-            if let Some(text) = run.failure.as_ref().and_then(|why| told.line(&name(), why)) {
+            if let Some(text) = told.of(run) {
                 tracing::warn!("{text}");
             }
         }
