@@ -29,10 +29,16 @@ impl ThreadId {
         Some(ThreadTimes { ran_ns: fields.next()??, waited_ns: fields.next()?? })
     }
 
-    /// Its start time, in clock ticks since boot (proc_pid_stat(5), field 22).
+    /// Its start time, in clock ticks since boot (proc_pid_stat(5), fields 3, 20 and 22). A process that its parent has not
+    /// waited for has ended, unless other threads of it run: then only its first thread has.
     #[must_use]
     pub fn start_ticks(self, root: &Path) -> Option<u64> {
-        stat_field(&self.text(root, "stat")?, 22)
+        let stat = self.text(root, "stat")?;
+        let is_zombie = matches!(stat_field(&stat, 3), Some('Z' | 'X'));
+        if is_zombie && stat_field(&stat, 20).is_none_or(|threads: u64| threads <= 1) {
+            return None;
+        }
+        stat_field(&stat, 22)
     }
 
     /// The CPUs on which it may currently run (`Cpus_allowed_list`).
@@ -109,6 +115,19 @@ mod tests {
         assert_eq!(thread.cpuset(root).unwrap().to_string(), "1-2", "of the nearest group that says it");
         let gone = ThreadId { pid: 10, tid: 12 };
         assert_eq!((gone.times(root), gone.start_ticks(root), gone.allowed(root)), (None, None, None));
+    }
+
+    #[test]
+    fn a_process_that_nobody_has_waited_for_has_ended_with_its_last_thread() {
+        let directory = tempfile::tempdir().unwrap();
+        for (state, threads, start) in
+            [("Z", 1, None), ("X", 0, None), ("Z", 2, Some(341)), ("S", 1, Some(341))]
+        {
+            let stat = format!("11 (x) {state}{} {threads} 0 341 7", " 0".repeat(16));
+            unpack(&format!("\n== /proc/11/task/11/stat\n{stat}\n"), directory.path()).unwrap();
+            let found = ThreadId { pid: 11, tid: 11 }.start_ticks(directory.path());
+            assert_eq!(found, start, "{state} {threads}");
+        }
     }
 
     #[test]

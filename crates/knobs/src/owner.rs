@@ -49,8 +49,9 @@ pub(crate) fn boot(root: &Path) -> String {
 /// The size limit of a `stat` file; the longest have about 400 bytes.
 const LONGEST_STAT: u64 = 4096;
 
-/// The start time of a process or thread, in clock ticks since boot; `None` if there is none with this ID. A read error does
-/// not mean that it has ended: this process may have run out of threads or descriptors.
+/// The start time of a process or thread, in clock ticks since boot; `None` if there is none with this ID, or if it has ended
+/// and its parent has not waited for it. A read error does not mean that it has ended: this process may have run out of
+/// threads or descriptors.
 fn start_ticks(root: &Path, pid: i32) -> io::Result<Option<u64>> {
     // By now the ID may belong to a process that blocks readers of its files.
     let read = files::look_into(&under(root, &format!("/proc/{pid}")), "stat", LONGEST_STAT);
@@ -64,9 +65,14 @@ fn start_ticks(root: &Path, pid: i32) -> io::Result<Option<u64>> {
     };
     let stat = String::from_utf8_lossy(&bytes);
     // The name, field 2, may contain blanks and parentheses; the last parenthesis ends it.
-    let after_name = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(22 - 3));
-    let ticks = after_name.and_then(|ticks| ticks.parse().ok());
-    ticks.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no start time"))
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = |number: usize| after_name.split_whitespace().nth(number - 3);
+    let ticks = field(22).and_then(|ticks| ticks.parse().ok());
+    let ticks = ticks.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no start time"))?;
+    // While other threads of it run, they may be making a change: only its first thread has ended.
+    let is_zombie = matches!(field(3), Some("Z" | "X"));
+    let has_threads = field(20).and_then(|number| number.parse().ok()).is_some_and(|number: u64| number > 1);
+    Ok((!is_zombie || has_threads).then_some(ticks))
 }
 
 fn started(root: &Path, pid: i32) -> Result<Option<u64>, Error> {
@@ -91,6 +97,18 @@ mod tests {
         assert!(this.alive(root));
         assert!(!Owner { start_ticks: this.start_ticks + 1, ..this.clone() }.alive(root));
         assert!(!Owner { boot: "another".to_owned(), ..this }.alive(root));
+    }
+
+    #[test]
+    fn a_process_that_nobody_has_waited_for_has_ended_with_its_last_thread() {
+        let root = tempfile::tempdir().unwrap();
+        let owner = Owner { pid: 7, start_ticks: 341, boot: String::new() };
+        let stat = root.path().join("proc/7/stat");
+        std::fs::create_dir_all(stat.parent().unwrap()).unwrap();
+        for (state, threads, alive) in [("Z", 1, false), ("X", 0, false), ("Z", 2, true), ("S", 1, true)] {
+            std::fs::write(&stat, format!("7 (x) {state}{} {threads} 0 341 9", " 0".repeat(16))).unwrap();
+            assert_eq!(owner.alive(root.path()), alive, "{state} {threads}");
+        }
     }
 
     #[test]
