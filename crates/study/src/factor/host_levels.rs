@@ -84,6 +84,9 @@ impl<A: Actions + Clone> HostLevels<A> {
             // It waits for a later change, whose value others have changed.
             Outcome::Failed { .. } if left_out.iter().any(|later| later.has_object_of(&entry)) => None,
             Outcome::Failed { why } => Some(not_undone(&entry, &why)),
+            Outcome::Held { pid } if i64::from(pid) == i64::from(std::process::id()) => {
+                Some(not_undone(&entry, "an earlier study of this command left it"))
+            }
             Outcome::Held { pid } => Some(format!(
                 "process {pid} holds change {}, because it makes or ends a study: wait until it has ended",
                 entry.id

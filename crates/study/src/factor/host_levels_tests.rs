@@ -369,14 +369,22 @@ fn changes_of_a_session_whose_process_ended_are_told() {
 #[test]
 fn changes_that_a_running_process_holds_are_told_until_it_has_undone_them() {
     let (root, machine, mut levels) = host();
-    let process = std::process::id();
-    // The start time is field 22 of proc_pid_stat(5).
-    let stat = format!("== /proc/{process}/stat\n{process} (exitless) S{} 341 0\n", " 0".repeat(18));
-    host::fake::unpack(&stat, root.path()).unwrap();
+    let (own, process) = (std::process::id(), 4_194_305);
+    for process in [own, process] {
+        // The start time is field 22 of proc_pid_stat(5).
+        let stat = format!("== /proc/{process}/stat\n{process} (exitless) S{} 341 0\n", " 0".repeat(18));
+        host::fake::unpack(&stat, root.path()).unwrap();
+    }
     levels.apply(&[&level("kernel_settings = { \"kernel.numa_balancing\" = 0 }")]).unwrap();
     let mut later = HostLevels::new(root.path(), machine, levels.command.clone());
+    let by_own = "an earlier study of this command left it";
+    assert!(matches!(&later.left_over()[..], [only] if only.ends_with(by_own)), "{:?}", later.left_over());
+    let journal = root.path().join("run/exitless-journal/journal");
+    let written = fs::read_to_string(&journal).unwrap();
+    fs::write(&journal, written.replace(&format!("\"pid\":{own},"), &format!("\"pid\":{process},"))).unwrap();
     let held = format!("process {process} holds change 1, because it makes or ends a study: wait");
     assert!(matches!(&later.left_over()[..], [only] if only.starts_with(&held)), "{:?}", later.left_over());
+    fs::write(&journal, written).unwrap();
     drop(levels);
     assert_eq!(later.left_over(), Vec::<String>::new());
 }
