@@ -58,21 +58,21 @@ pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     let refused = if arguments.apply { refused(&plan) } else { None };
     let applied = if arguments.apply && refused.is_none() { applied(root, &plan)? } else { None };
     let mut out = std::io::stdout().lock();
-    if arguments.json {
+    let printed = if arguments.json {
         let document = report::enable::json(&plan, refused.as_deref(), applied.as_ref());
-        crate::json::write_pretty(&mut out, &document)?;
+        crate::json::write_pretty(&mut out, &document)
     } else {
         let width = console::width();
         let text = match &applied {
             Some(applied) => report::enable::terminal::applied(&plan, applied, width),
             None => report::enable::terminal::plan(&plan, width, console::colour()),
         };
-        out.write_all(text.as_bytes())?;
-        writeln!(out, "\n{}", last_words(arguments, &plan, refused.as_deref(), applied.as_ref()))?;
-    }
+        let last = last_words(arguments, &plan, refused.as_deref(), applied.as_ref());
+        out.write_all(text.as_bytes()).and_then(|()| writeln!(out, "\n{last}"))
+    };
     let failed = applied.is_some_and(|applied| !applied.is_whole());
     let status = if refused.is_some() || plan.is_refused() || failed { status::REFUSED } else { 0 };
-    Ok(ExitCode::from(status))
+    status::after(status, printed)
 }
 
 /// The reason why nothing is done although there are steps to do.

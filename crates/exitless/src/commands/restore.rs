@@ -44,12 +44,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let how =
         Restore { force: arguments.force, dry_run: arguments.dry_run, run_scripts: arguments.run_scripts };
     let restored = knobs::restore(root, &mut RunningHost, how)?;
-    if arguments.json {
-        crate::json::write_pretty(&mut out, &report::restore::json::restored(&restored))?;
+    let printed = if arguments.json {
+        crate::json::write_pretty(&mut out, &report::restore::json::restored(&restored))
     } else {
-        out.write_all(report::restore::terminal::restored(&restored, width).as_bytes())?;
-    }
-    Ok(ExitCode::from(if restored.incomplete() { status::SOME_FAILED } else { 0 }))
+        out.write_all(report::restore::terminal::restored(&restored, width).as_bytes())
+    };
+    status::after(if restored.incomplete() { status::SOME_FAILED } else { 0 }, printed)
 }
 
 /// Shows the whole journal. A last line that a crash truncated is not damage: it announced a change that was

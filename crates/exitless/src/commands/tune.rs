@@ -113,22 +113,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let tuning = tune(&plan, &arguments.target.to_string(), &mut steps)?;
     let tuning = steps.with_definition(&tuning)?;
     let mut out = std::io::stdout().lock();
-    if arguments.json {
-        crate::json::write_pretty(&mut out, &tuning)?;
+    let printed = if arguments.json {
+        crate::json::write_pretty(&mut out, &tuning)
     } else {
-        out.write_all(report::tuning::terminal(&tuning, console::width()).as_bytes())?;
+        let printed = out.write_all(report::tuning::terminal(&tuning, console::width()).as_bytes());
         console::say(format_args!("The report: {}", folder.join(REPORT).display()));
         if tuning.definition.is_some() {
             console::say(format_args!("The tuned definition: {}", folder.join(TUNED).display()));
         }
-    }
+        printed
+    };
     let failed = tuning.steps.iter().any(|step| step.ruling == Ruling::Failed);
-    Ok(ExitCode::from(match () {
+    let status = match () {
         () if steps.not_undone && !steps.stop.load(Ordering::Relaxed) => status::SOME_FAILED,
         () if !tuning.complete => status::INTERRUPTED,
         () if failed || steps.failed => status::SOME_FAILED,
         () => 0,
-    }))
+    };
+    status::after(status, printed)
 }
 
 fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {

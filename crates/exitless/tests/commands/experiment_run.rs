@@ -197,6 +197,19 @@ fn a_study_goes_on_if_nobody_can_be_warned() {
 }
 
 #[test]
+fn a_study_has_its_status_even_if_nobody_reads_its_summary() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = plan(folder.path(), "echo nothing to read");
+    for json in [&["--json"][..], &[]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let arguments = [&["run", path.to_str().unwrap(), "--output", "result"][..], json].concat();
+        let output = exitless(&arguments, folder.path()).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{json:?}: {}", text(&output));
+    }
+}
+
+#[test]
 fn without_a_terminal_each_run_has_a_line_and_a_shared_reason_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
     let lines = |script: &str, result: &str, beginning: &str| {

@@ -113,12 +113,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     let summary = summary(&store, &folder, target, conclusion, interrupted);
-    print(&summary, arguments.json, &mut std::io::stdout().lock())?;
-    Ok(ExitCode::from(match () {
+    let printed = print(&summary, arguments.json, &mut std::io::stdout().lock());
+    let status = match () {
         () if summary.complete && summary.not_undone.is_empty() => 0,
         () if interrupted => status::INTERRUPTED,
         () => status::SOME_FAILED,
-    }))
+    };
+    status::after(status, printed)
 }
 
 fn summary(
