@@ -511,23 +511,52 @@ fn cpus_that_go_off_are_not_the_work_of_others() {
 }
 
 #[test]
+fn an_interrupt_whose_cpus_all_went_offline_was_not_moved_by_others() {
+    let path = "/proc/irq/40/smp_affinity_list";
+    // The online CPUs, the list of the interrupt that was given 2-3, and its list after the release.
+    for (online, now, left) in [("0-1", "0-1", "0-3"), ("0-2", "0-1", "0-1")] {
+        let root = host();
+        let put = |path: &str, content: &str| {
+            let file = under(root.path(), path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("{content}\n")).unwrap();
+        };
+        put(path, "0-3");
+        let mut guard = changes(root.path());
+        let change = Change::Value { path: path.to_owned(), value: "2-3".to_owned() };
+        guard.make(change, Lasting::WhileHeld).unwrap();
+        put("/sys/devices/system/cpu/online", online);
+        put(path, now);
+        guard.release();
+        assert_eq!(text(root.path(), path).trim(), left, "{online} online, now {now}");
+    }
+}
+
+#[test]
 fn what_a_control_group_takes_from_a_thread_is_not_taken_for_its_pinning() {
+    // Its own group of cgroup v2 does not have the controller, so the group above decides.
+    let unified = ("0::/machine/vcpu0\n", "/sys/fs/cgroup/machine/cpuset.cpus.effective");
+    let cpusets = (
+        "4:memory:/x\n3:cpu,cpuset:/machine\n0::/y\n",
+        "/sys/fs/cgroup/cpuset/machine/cpuset.effective_cpus",
+    );
     // The CPUs that the group allows, the kernel's answer for a thread that was given 1-2, and the CPUs after
     // the release.
-    for (effective, now, left) in [("2", "2", "0-3"), ("0", "0", "0-3"), ("1-3", "1", "1")] {
+    let cases = [("2", "2", "0-3"), ("0", "0", "0-3"), ("1-3", "1", "1")];
+    let cases = [unified, cpusets].into_iter().flat_map(|group| cases.map(|case| (group, case)));
+    for ((group, file), (effective, now, left)) in cases {
         let root = host();
         let mut machine = Machine::new(root.path());
         machine.affinity.insert(41, "0-3".to_owned());
         let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
         guard.make(pin("1-2"), Lasting::WhileHeld).unwrap();
-        fs::write(under(root.path(), "/proc/41/cgroup"), "0::/machine/vcpu0\n").unwrap();
-        // Its own group does not have the controller, so the group above decides.
-        fs::create_dir_all(under(root.path(), "/sys/fs/cgroup/machine/vcpu0")).unwrap();
-        let file = under(root.path(), "/sys/fs/cgroup/machine/cpuset.cpus.effective");
+        fs::write(under(root.path(), "/proc/41/cgroup"), group).unwrap();
+        let file = under(root.path(), file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, format!("{effective}\n")).unwrap();
         guard.actions.affinity.insert(41, now.to_owned());
         guard.release();
-        assert_eq!(guard.actions.affinity[&41], left, "{effective} of the group, now {now}");
+        assert_eq!(guard.actions.affinity[&41], left, "{effective} of the group {group:?}, now {now}");
     }
 }
 

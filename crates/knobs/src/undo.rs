@@ -118,6 +118,9 @@ pub(crate) fn examine_after(
             }
         }
         (Change::Value { path, .. }, Before::Value { value: old }, Ok(Before::Value { value: now })) => {
+            if now != *old && lost_all_cpus(root, path, entry.after()) {
+                return Ok(Outcome::WouldUndo);
+            }
             Ok(compare(path, &now, old, entry.after()))
         }
         (
@@ -285,19 +288,40 @@ fn is_still(root: &Path, tid: i32, after: Option<&After>, now: &str) -> bool {
     given.is_empty() || given == left(now)
 }
 
+/// Tests whether all CPUs that an interrupt was given have gone offline. The kernel then gives it all that are online (Linux
+/// kernel/irq/cpuhotplug.c, migrate_one_irq), which is no change by others.
+fn lost_all_cpus(root: &Path, path: &str, after: Option<&After>) -> bool {
+    let is_interrupt = path.starts_with("/proc/irq/") && path.ends_with("/smp_affinity_list");
+    let (true, Some(After::Value { value }), Some(online)) = (is_interrupt, after, online(root)) else {
+        return false;
+    };
+    numbers(value).is_some_and(|given| !given.iter().any(|cpu| online.contains(cpu)))
+}
+
 fn online(root: &Path) -> Option<Vec<usize>> {
     let text = std::fs::read_to_string(crate::under(root, "/sys/devices/system/cpu/online")).ok()?;
     numbers(text.trim())
 }
 
-/// The CPUs that cgroup v2 allows a thread: those of the nearest group that has the controller `cpuset`
-/// (Documentation/admin-guide/cgroup-v2.rst).
+/// The CPUs that its control group allows a thread: with cgroup v2 those of the nearest group that has the controller
+/// `cpuset` (Documentation/admin-guide/cgroup-v2.rst), with cgroup v1 those of its group in the hierarchy of that controller
+/// (cgroup-v1/cpusets.rst).
 fn of_control_group(root: &Path, tid: i32) -> Option<Vec<usize>> {
     let text = std::fs::read_to_string(crate::under(root, &format!("/proc/{tid}/cgroup"))).ok()?;
-    let group = Path::new(text.lines().find_map(|line| line.strip_prefix("0::/"))?);
-    group.ancestors().find_map(|group| {
-        let file = Path::new("/sys/fs/cgroup").join(group).join("cpuset.cpus.effective");
-        numbers(std::fs::read_to_string(crate::under(root, file.to_str()?)).ok()?.trim())
+    text.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (fields.next()?, fields.next()?.strip_prefix('/')?);
+        let (home, name) = match controllers {
+            "" => ("/sys/fs/cgroup", "cpuset.cpus.effective"),
+            _ if controllers.split(',').any(|controller| controller == "cpuset") => {
+                ("/sys/fs/cgroup/cpuset", "cpuset.effective_cpus")
+            }
+            _ => return None,
+        };
+        Path::new(group).ancestors().find_map(|group| {
+            let file = Path::new(home).join(group).join(name);
+            numbers(std::fs::read_to_string(crate::under(root, file.to_str()?)).ok()?.trim())
+        })
     })
 }
 
