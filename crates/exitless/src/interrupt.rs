@@ -5,6 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
+use signal_hook::iterator::Signals;
+
+use crate::console;
 
 /// A flag that is set by the first signal; the second one ends the process at once.
 pub(crate) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
@@ -20,6 +23,21 @@ pub(crate) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
         }
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("Could not catch signals")?;
     }
+    Ok(stop)
+}
+
+/// The same flag for studies, whose guests may take minutes to end: the first signal is answered with what is waited for.
+pub(crate) fn answered_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = flag()?;
+    let mut signals = Signals::new(signals()).context("Could not catch signals")?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            console::say(
+                "Interrupted: guests end, and changes of the host are undone; a second Ctrl-C ends this at once and \
+                 leaves the rest",
+            );
+        }
+    });
     Ok(stop)
 }
 

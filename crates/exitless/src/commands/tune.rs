@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut files = vec![(PLAN, given.text.as_str())];
     files.extend(definition.as_deref().map(|text| (DEFINITION, text)));
     let opened = TuningFolder::open(&folder, &files)?;
-    let stop = interrupt::flag()?;
+    let stop = interrupt::answered_flag()?;
     let mut steps = Steps {
         folder: opened,
         arguments,

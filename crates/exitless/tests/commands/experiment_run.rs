@@ -136,15 +136,21 @@ fn started(folder: &Path) -> Vec<u64> {
 #[test]
 fn an_interrupted_study_says_so_and_another_plan_does_not_go_on_with_it() {
     let folder = tempfile::tempdir().unwrap();
-    let path = plan(folder.path(), "sleep 0.5; echo said 7");
+    // The second step does not end before the signal is answered.
+    let step = "cd FOLDER; if [ -e first ]; then trap \"\" TERM; touch begun; \
+                until grep -q \"a second Ctrl-C ends this at once\" told; do sleep 0.05; done; fi; \
+                touch first; echo said 7";
+    let path = plan(folder.path(), &step.replace("FOLDER", folder.path().to_str().unwrap()));
     let arguments = ["run", path.to_str().unwrap(), "--output", "result"];
-    let mut child = exitless(&arguments, folder.path()).spawn().unwrap();
-    wait_for_runs(&mut child, folder.path(), 1);
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let told = fs::File::create(folder.path().join("told")).unwrap();
+    let mut child = exitless(&arguments, folder.path()).stderr(told).spawn().unwrap();
+    wait_for_file(&mut child, &folder.path().join("begun"));
+    signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output));
     assert!(text(&output).contains("the same command resumes it"), "{}", text(&output));
+    let told = fs::read_to_string(folder.path().join("told")).unwrap();
+    assert!(told.contains("a second Ctrl-C ends this at once"), "{told}");
 
     let other = plan(folder.path(), "echo said 8");
     let output = run(&["run", other.to_str().unwrap(), "--output", "result"], folder.path());

@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             counted(store.runs().len() as u64, "run")
         ));
     }
-    let stop = interrupt::flag()?;
+    let stop = interrupt::answered_flag()?;
     let ssh_config = arguments.ssh_config.as_deref();
     let conclusion = make_runs(&mut store, &chosen, ssh_config, arguments.allow_unlike, &stop);
     let interrupted = stop.load(Ordering::Relaxed);

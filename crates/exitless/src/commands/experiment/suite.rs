@@ -38,7 +38,7 @@ pub(super) fn run(suite: &Suite, text: &str, options: &Options<'_>) -> anyhow::R
     let chosen = chosen(suite, options.only)?;
     let folder = options.output.map_or_else(|| usual_folder(suite), Path::to_owned);
     begin(suite, &folder, text)?;
-    let stop = interrupt::flag()?;
+    let stop = interrupt::answered_flag()?;
     let mut worst = 0;
     for (at, study) in chosen.iter().enumerate() {
         console::say(format_args!(
