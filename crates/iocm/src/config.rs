@@ -7,6 +7,7 @@ mod net;
 mod socket;
 
 use crate::worker::{DEFAULT_NAP_NS, Polling, WorkerOptions};
+use host::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -239,43 +240,12 @@ pub(crate) fn longest_nap(us: u64) -> Result<u64, ConfigError> {
 ///
 /// # Errors
 /// [`ConfigError::Invalid`].
-pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
+pub fn cpu_list(text: &str) -> Result<CpuSet, ConfigError> {
     /// More CPUs than any host has.
-    const MAX: usize = 1 << 13;
-    let invalid = || ConfigError::Invalid(format!("`{text}` is not a list of CPUs such as 2 or 4-7,10"));
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number =
-            |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < MAX).ok_or_else(invalid);
-        let (first, last) = (number(first)?, number(last)?);
-        // Checked before the range is added: a short text can repeat a range, and so make a huge list.
-        if first > last {
-            return Err(invalid());
-        }
-        if cpus.len() + (last - first) >= MAX {
-            return Err(ConfigError::Invalid(format!("a list of CPUs names at most {MAX} CPUs")));
-        }
-        cpus.extend(first..=last);
-    }
-    Ok(cpus)
-}
-
-/// Writes a list of CPUs such as `0-3,6`.
-#[must_use]
-pub(crate) fn show_cpu_list(cpus: &[usize]) -> String {
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for cpu in cpus {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
-            _ => runs.push((*cpu, *cpu)),
-        }
-    }
-    let shown = runs.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    });
-    shown.collect::<Vec<_>>().join(",")
+    const MAX: u32 = 1 << 13;
+    CpuSet::parse(text)
+        .filter(|cpus| cpus.last().is_some_and(|last| last < MAX))
+        .ok_or_else(|| ConfigError::Invalid(format!("`{text}` is not a list of CPUs such as 2 or 4-7,10")))
 }
 
 #[cfg(test)]

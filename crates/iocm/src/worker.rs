@@ -13,6 +13,7 @@ mod uring;
 
 use crate::queue::{Queue, QueueKey};
 use crate::statistics::WorkerCounters;
+use host::CpuSet;
 use mailbox::{Command, Mailbox, Reply};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -29,7 +30,7 @@ pub use uring::io_uring;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerOptions {
     /// Host CPUs that it may run on; empty for all.
-    pub cpus: Vec<usize>,
+    pub cpus: CpuSet,
     /// Polling when it finds nothing to do.
     pub polling: Polling,
     /// Use threads for disk I/O, as on a host without io_uring.
@@ -67,7 +68,7 @@ pub struct Worker {
     /// The longest nap that was last set, nanoseconds; 0 if none was. It stays while the worker polls otherwise.
     nap_ns: AtomicU64,
     /// The CPUs that it was told to run on; empty for all.
-    told_cpus: Mutex<Vec<usize>>,
+    told_cpus: Mutex<CpuSet>,
     /// Dropping it does not wait for its thread.
     left_behind: AtomicBool,
 }
@@ -194,13 +195,13 @@ impl Worker {
         *self.polling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The host CPUs on which the kernel lets it run, ascending; none when its thread has ended.
+    /// The host CPUs on which the kernel lets it run; none when its thread has ended.
     #[must_use]
-    pub fn cpus(&self) -> Vec<usize> {
+    pub fn cpus(&self) -> CpuSet {
         let thread = rustix::thread::Pid::from_raw(self.thread_id());
         let allowed = thread.and_then(|thread| rustix::thread::sched_getaffinity(Some(thread)).ok());
-        let is_allowed = |cpu: &usize| allowed.as_ref().is_some_and(|set| set.is_set(*cpu));
-        (0..rustix::thread::CpuSet::MAX_CPU).filter(is_allowed).collect()
+        let is_allowed = |cpu: &u32| allowed.as_ref().is_some_and(|set| set.is_set(*cpu as usize));
+        (0..rustix::thread::CpuSet::MAX_CPU as u32).filter(is_allowed).collect()
     }
 
     /// The longest nap that was last set, nanoseconds, however it polls now.
@@ -208,8 +209,8 @@ impl Worker {
         Some(self.nap_ns.load(Ordering::Relaxed)).filter(|nap| *nap > 0)
     }
 
-    /// The CPUs that it was told to run on, ascending; empty for all.
-    pub(crate) fn told_cpus(&self) -> Vec<usize> {
+    /// The CPUs that it was told to run on; empty for all.
+    pub(crate) fn told_cpus(&self) -> CpuSet {
         self.told_cpus.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -222,12 +223,12 @@ impl Worker {
         self.mailbox.send(Command::Polling(polling));
     }
 
-    /// Restricts it to these host CPUs; an empty list allows all.
+    /// Restricts it to these host CPUs; an empty set allows all.
     ///
     /// # Errors
     ///
     /// [`WorkerError::Cannot`] when the kernel refuses; the worker stays where it is then.
-    pub fn pin(&self, cpus: Vec<usize>) -> Result<(), WorkerError> {
+    pub fn pin(&self, cpus: CpuSet) -> Result<(), WorkerError> {
         let told = cpus.clone();
         let pinned = self.ask(|reply| Command::Pin { cpus, reply })?;
         pinned.map_err(|source| WorkerError::Cannot { what: "it may not run on these CPUs", source })?;
@@ -280,16 +281,16 @@ impl Drop for Worker {
     }
 }
 
-/// Restricts this thread to these CPUs; an empty list allows all.
-fn pin_thread(cpus: &[usize]) -> io::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    let all = 0..rustix::thread::CpuSet::MAX_CPU;
-    let wanted: Vec<usize> = if cpus.is_empty() { all.collect() } else { cpus.to_vec() };
-    if let Some(beyond) = wanted.iter().find(|cpu| **cpu >= rustix::thread::CpuSet::MAX_CPU) {
+/// Restricts this thread to these CPUs; an empty set allows all.
+fn pin_thread(cpus: &CpuSet) -> io::Result<()> {
+    const MAX: usize = rustix::thread::CpuSet::MAX_CPU;
+    if let Some(beyond) = cpus.iter().find(|cpu| *cpu as usize >= MAX) {
         let why = format!("there is no CPU {beyond}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    wanted.into_iter().for_each(|cpu| set.set(cpu));
+    let mut set = rustix::thread::CpuSet::new();
+    let wanted = |cpu: &usize| cpus.is_empty() || cpus.contains(*cpu as u32);
+    (0..MAX).filter(wanted).for_each(|cpu| set.set(cpu));
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 

@@ -99,7 +99,7 @@ mod tests {
         }
         assert_eq!(WorkerConfig::parse("").unwrap(), WorkerConfig::default());
         let worker = WorkerConfig::parse("{ cpus = \"2-3\", polling = \"always\" }").unwrap();
-        assert_eq!(worker.options(&WorkersConfig::default()).unwrap().cpus, [2, 3]);
+        assert_eq!(worker.options(&WorkersConfig::default()).unwrap().cpus.to_string(), "2-3");
     }
 
     #[test]

@@ -128,8 +128,7 @@ impl Daemon {
             told if told.is_empty() => worker.cpus(),
             told => told,
         };
-        let lists = workers[..lists].iter().map(|worker| crate::config::show_cpu_list(&list(worker)));
-        config.workers.cpus = lists.collect();
+        config.workers.cpus = workers[..lists].iter().map(|worker| list(worker).to_string()).collect();
         config.workers.count = u32::try_from(workers.len()).unwrap_or(u32::MAX).max(1);
         let polling: Vec<Polling> = workers.iter().map(|worker| worker.polling()).collect();
         if let Some(usual) = usual(&polling) {

@@ -6,6 +6,7 @@ use crate::config::{DeviceConfig, PollingConfig, WorkerConfig};
 use crate::endpoint::Peer;
 use crate::statistics::{BUCKETS, QueueFigures, Times, WorkerFigures};
 use crate::worker::Polling;
+use host::CpuSet;
 
 /// A source of facts: a daemon, or a fake one in a test.
 pub trait FactSource {
@@ -55,8 +56,8 @@ pub struct DaemonFacts {
 /// The readable state of a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerFacts {
-    /// Host CPUs that it may run on, ascending.
-    pub cpus: Vec<usize>,
+    /// Host CPUs that it may run on.
+    pub cpus: CpuSet,
     /// The ID of its thread.
     pub thread: i32,
     /// Polling when it finds nothing to do.
@@ -148,7 +149,7 @@ pub enum Operation {
     /// Removes a worker; its queues go to the others.
     RemoveWorker(u32),
     /// Restricts a worker to these CPUs; an empty list allows all.
-    Pin(u32, Vec<usize>),
+    Pin(u32, CpuSet),
     /// Sets the polling mode of a worker.
     Poll(u32, PollingConfig),
     /// Sets the longest nap of a worker, microseconds.

@@ -3,6 +3,7 @@ use crate::config::{PollingConfig, WorkerConfig};
 use crate::control::object::QueueName;
 use crate::control::{ControlRequest, RequestLine, answer};
 use crate::testing::MadeUpDaemon as MadeUp;
+use host::CpuSet;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -56,8 +57,8 @@ fn writing_asks_for_actions() {
     for (path, text, wanted) in [
         ("workers/create", "\n", Operation::AddWorker(WorkerConfig::default())),
         ("workers/remove", "w.3\n", Operation::RemoveWorker(3)),
-        ("w.0/cpu", "2,4-5\n", Operation::Pin(0, vec![2, 4, 5])),
-        ("w.0/cpu", "all", Operation::Pin(0, vec![])),
+        ("w.0/cpu", "2,4-5\n", Operation::Pin(0, [2, 4, 5].into_iter().collect())),
+        ("w.0/cpu", "all", Operation::Pin(0, CpuSet::default())),
         ("w.0/pace/polling", "never", Operation::Poll(0, PollingConfig::Never)),
         ("w.0/pace/longest_nap_us", "50", Operation::LongestNap(0, 50)),
         ("devices/remove", "d.1", Operation::RemoveDevice(1)),

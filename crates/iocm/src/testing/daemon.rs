@@ -52,7 +52,7 @@ impl FactSource for MadeUpDaemon {
 
     fn worker(&self, number: u32) -> Option<WorkerFacts> {
         self.workers().contains(&number).then(|| WorkerFacts {
-            cpus: vec![0, 1, 2, 5],
+            cpus: [0, 1, 2, 5].into_iter().collect(),
             thread: 42,
             polling: Polling::default(),
             load: 12.34,

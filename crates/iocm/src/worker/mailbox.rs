@@ -2,6 +2,7 @@
 
 use super::backoff::Polling;
 use crate::queue::{Queue, QueueKey, Token};
+use host::CpuSet;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::HashMap;
 use std::io;
@@ -30,7 +31,7 @@ pub(super) enum Command {
     /// Sets the polling mode.
     Polling(Polling),
     /// Sets the CPUs.
-    Pin { cpus: Vec<usize>, reply: Reply<io::Result<()>> },
+    Pin { cpus: CpuSet, reply: Reply<io::Result<()>> },
     /// Gives all queues back and stops.
     Stop { reply: Reply<Vec<Queue>> },
 }

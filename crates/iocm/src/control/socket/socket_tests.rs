@@ -82,7 +82,7 @@ fn the_configuration_keeps_the_cpus_of_workers_and_tells_what_it_cannot_say() {
     assert!(workers(&first).cpus.is_empty() && !first.contains('#'), "{first}");
     // All CPUs that there are, or as many as a quota leaves, are a list too.
     let worker = running.daemon.pool().worker(1).unwrap();
-    let all = crate::config::show_cpu_list(&worker.cpus());
+    let all = worker.cpus().to_string();
     client.set("w.1/cpu", &all).unwrap();
     assert_eq!(workers(&text(&mut client)).cpus, [all.clone(), all]);
     client.set("w.1/cpu", "all").unwrap();

@@ -1,13 +1,14 @@
 //! Attributes of a worker.
 
 use super::{Attribute, Reader, attribute, number, unit, written};
-use crate::config::{PollingConfig, cpu_list, longest_nap, show_cpu_list};
+use crate::config::{PollingConfig, cpu_list, longest_nap};
 use crate::control::attribute::Value;
 use crate::control::error::ControlError;
 use crate::control::facts::{Operation, WorkerFacts};
 use crate::control::object::{Object, QueueName};
 use crate::statistics::WorkerFigures;
 use crate::worker::Polling;
+use host::CpuSet;
 
 fn of(object: Object) -> Result<u32, ControlError> {
     match object {
@@ -56,10 +57,10 @@ pub(super) fn attributes() -> Vec<Attribute> {
                 "cpu",
                 "list of CPUs",
                 "Host CPUs that it may run on, such as `2` or `4-7,10`. Writing `all` lets it run on all.".to_owned(),
-                Reader::Worker(|worker| Value::Text(show_cpu_list(&worker.cpus))),
+                Reader::Worker(|worker| Value::Text(worker.cpus.to_string())),
             ),
             |object, text| {
-                let cpus = if text == "all" { Vec::new() } else { cpu_list(text)? };
+                let cpus = if text == "all" { CpuSet::default() } else { cpu_list(text)? };
                 Ok(Operation::Pin(of(object)?, cpus))
             },
         ),
