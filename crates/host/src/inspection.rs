@@ -39,7 +39,7 @@ pub use running::{LibvirtDomain, Role, Running, RunningVm, ThreadPlace};
 pub use topology::{Idle, Node, Topology};
 pub use vmx::VmxFeatures;
 pub(crate) use xen::addresses as xen_addresses;
-pub use xen::{Xen, XenFrequency, XenLog, XenPool, XenVcpu};
+pub use xen::{Xen, XenFrequency, XenLog, XenPool, XenVcpu, xen_frequencies};
 
 /// A host, inspected once.
 ///

@@ -10,7 +10,7 @@ use crate::xen_domains::{self, XenDomain};
 use crate::{AbsenceKind, Evidence, Fact, PciFunction, Root};
 use std::cell::RefCell;
 
-pub use frequency::XenFrequency;
+pub use frequency::{XenFrequency, xen_frequencies};
 pub use log::XenLog;
 pub use processors::{XenPool, XenVcpu};
 
@@ -71,7 +71,7 @@ impl Xen {
             pools: asked.command("xl cpupool-list").map(|text| processors::pools(&text)),
             assignable,
             functions,
-            frequencies: asked.command("xenpm get-cpufreq-para").map(|text| frequency::frequencies(&text)),
+            frequencies: asked.command("xenpm get-cpufreq-para").map(|text| xen_frequencies(&text)),
             control,
         })
     }

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use host::CpuSet;
+use host::inspection::{XenFrequency, xen_frequencies};
 
 use super::{ApplyError, FrequencyLevel};
 
@@ -196,30 +197,13 @@ fn xen_limits() -> Result<BTreeMap<u32, Limits>, String> {
     Ok(limits)
 }
 
-/// Parses the output of `xenpm get-cpufreq-para` (tools/misc/xenpm.c, `print_cpufreq_para`): lines `NAME : VALUE`,
-/// where `cpu id` starts each CPU. With a driver that controls frequencies itself there is no line `scaling frequency`,
-/// and there are no limits.
+/// The limits in the output of `xenpm get-cpufreq-para`: with a driver that controls frequencies itself there are none.
 fn parse_xenpm(text: &str) -> BTreeMap<u32, Limits> {
-    let mut found = BTreeMap::new();
-    let (mut cpu, mut governor) = (None, None);
-    for line in text.lines() {
-        let Some((name, value)) = line.split_once(':') else { continue };
-        match name.trim() {
-            "cpu id" => (cpu, governor) = (value.trim().parse().ok(), None),
-            "current_governor" => governor = Some(value.trim().to_owned()),
-            "scaling frequency" => {
-                let of = |name: &str| {
-                    let (_, rest) = value.split_once(&format!("{name} ["))?;
-                    rest.split(']').next()?.parse().ok()
-                };
-                if let (Some(cpu), Some(minimum), Some(maximum)) = (cpu, of("min"), of("max")) {
-                    found.insert(cpu, Limits { governor: governor.take(), minimum, maximum });
-                }
-            }
-            _ => {}
-        }
-    }
-    found
+    let limited = |one: XenFrequency| {
+        let (minimum, maximum) = one.limits_khz?;
+        Some((one.cpu, Limits { governor: one.governor, minimum, maximum }))
+    };
+    xen_frequencies(text).into_iter().filter_map(limited).collect()
 }
 
 #[cfg(test)]
