@@ -206,6 +206,14 @@ pub fn names_of(root: &Path, pid: i32) -> Option<(Option<String>, Management)> {
     Some((name.map(|name| name::shortened(&name).to_owned()), management))
 }
 
+/// The thread that created the vhost worker with this ID and name (`comm`), if the worker is a kernel thread: always before
+/// Linux 6.4, optionally since 6.17. `None` for all other threads.
+#[must_use]
+pub fn owner_of_worker(root: &Path, tid: i32, name: &str) -> Option<i32> {
+    let root = &Root::directory(root);
+    thread::owner_of_worker(&Process::new(root, tid), name)
+}
+
 /// The VMM of a process, its arguments, and the VM's full name in them: names in Kubernetes are parts of it and may be longer
 /// than 256 characters. `None` as for [`names_of`].
 fn named(process: &Process) -> Option<(Vmm, Vec<String>, Option<String>)> {

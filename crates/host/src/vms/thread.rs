@@ -8,14 +8,18 @@ fn vhost_owner(name: &str) -> Option<i32> {
     name.strip_prefix("vhost-")?.parse().ok()
 }
 
+/// The thread that created a vhost worker, if that is a kernel thread. A program can have the same name.
+pub(super) fn owner_of_worker(worker: &Process, name: &str) -> Option<i32> {
+    vhost_owner(name).filter(|_| worker.is_kernel_thread())
+}
+
 /// All vhost workers that are kernel threads: always before Linux 6.4, optionally since 6.17.
 pub(super) fn kernel_workers(root: &Root, pids: &[i32]) -> Vec<NamedThread> {
     let worker = |&tid: &i32| {
         let process = Process::new(root, tid);
         let name = process.command()?;
-        // A program can have the same name.
-        let is_worker = vhost_owner(&name).is_some() && process.is_kernel_thread();
-        is_worker.then_some(NamedThread { tid, name, kernel: true })
+        owner_of_worker(&process, &name)?;
+        Some(NamedThread { tid, name, kernel: true })
     };
     pids.iter().filter_map(worker).collect()
 }

@@ -24,23 +24,13 @@ fn owner(root: &Path, pid: i32) -> Option<Owner> {
     let own = process(pid)?;
     let (pid, own, (vm, management)) = match host::vms::names_of(root, pid) {
         Some(names) => (pid, own, names),
-        // Before Linux 6.4 the worker of a vhost device was a kernel thread named after its owner. A process can also
-        // use such a name and hide its command line.
         None => {
-            let owner = own.strip_prefix("vhost-").filter(|_| is_kernel_thread(root, pid))?.parse().ok()?;
+            let owner = host::vms::owner_of_worker(root, pid, &own)?;
             (owner, process(owner)?, host::vms::names_of(root, owner)?)
         }
     };
     let management = Box::new(management);
     Some(Owner { pid, vm, process: own, management })
-}
-
-/// Tests whether a process is a kernel thread: a child of kthreadd, which is PID 2 (kernel/kthread.c,
-/// `kthreadd_task`; init/main.c, `rest_init`). The kernel reads the parent without taking a lock of the process
-/// (fs/proc/array.c, `task_state`), so no process can block this.
-fn is_kernel_thread(root: &Path, pid: i32) -> bool {
-    let status = std::fs::read_to_string(root.join(format!("proc/{pid}/status")));
-    status.is_ok_and(|status| status.lines().any(|line| line == "PPid:\t2"))
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -90,6 +80,9 @@ mod tests {
     use host::vms::Manager;
     use std::fs::{self, File};
 
+    /// The flag of kernel threads (include/linux/sched.h).
+    const PF_KTHREAD: u32 = 0x0020_0000;
+
     fn process(root: &Path, pid: i32, comm: &str, command_line: &str) {
         let home = root.join(format!("proc/{pid}"));
         fs::create_dir_all(&home).unwrap();
@@ -97,9 +90,11 @@ mod tests {
         fs::write(home.join("cmdline"), command_line.replace(' ', "\0")).unwrap();
     }
 
-    fn child_of(root: &Path, pid: i32, parent: i32) {
-        let status = format!("Name:\tx\nPid:\t{pid}\nPPid:\t{parent}\nTracerPid:\t0\n");
-        fs::write(root.join(format!("proc/{pid}/status")), status).unwrap();
+    /// Writes the flags of a child of PID 2, which is the parent of all kernel threads, but any process in a PID namespace of
+    /// its own.
+    fn child_of_2(root: &Path, pid: i32, flags: u32) {
+        let stat = format!("{pid} (vhost-7) S 2 0 0 0 -1 {flags} 0 0\n");
+        fs::write(root.join(format!("proc/{pid}/stat")), stat).unwrap();
     }
 
     #[test]
@@ -107,7 +102,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         process(root.path(), 7, "qemu-system-x86", "qemu -name web");
         process(root.path(), 8, "vhost-7", "");
-        child_of(root.path(), 8, 2);
+        child_of_2(root.path(), 8, PF_KTHREAD);
         process(root.path(), 9, "kworker/1:1", "");
         let mut owners = Owners::new(root.path());
         let web = Owner {
@@ -123,10 +118,10 @@ mod tests {
         process(root.path(), 11, "vhost-7", "qemu -name other");
         let other = owners.of(11, 0).unwrap();
         assert_eq!((other.pid, other.vm.as_deref()), (11, Some("other")));
-        // A process whose command line cannot be read, and which is not a child of kthreadd.
+        // A process whose command line cannot be read, and which is not a kernel thread.
         process(root.path(), 12, "vhost-7", "");
         assert_eq!(owners.of(12, 0), None);
-        child_of(root.path(), 12, 22);
+        child_of_2(root.path(), 12, 0x40_0000);
         assert_eq!(owners.of(12, HOLDS_NS), None);
 
         fs::remove_dir_all(root.path().join("proc/7")).unwrap();
