@@ -6,13 +6,14 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use clap::Subcommand;
 use guests::GuestFiles;
 use lab::{Cache, GUEST_BUILD_EFFORT, GuestImage};
 
+use super::lab::unless_stopped;
 use crate::console::{self, BuildProgress};
 use crate::interrupt;
 
@@ -87,8 +88,7 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &Arc<AtomicBool>) -> any
         ));
     }
     let built = GuestImage::find_or_build(&cache, &mut |step| progress.show(step));
-    // Ctrl-C also ends the build's child processes; report the interruption, not their failures.
-    Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
+    Ok(unless_stopped(built, stop)?)
 }
 
 /// The files from which guests are started, with the agent in their initial RAM disk, in `folder`.

@@ -426,8 +426,7 @@ fn open<'a>(
         say_effort("the image of the Xen host", &XEN_BUILD_EFFORT, cache);
     }
     let opened = Laboratory::open(cache, lab, image, Arc::clone(&stop), &mut |step| progress.show(step));
-    // Ctrl-C also ends the build's child processes; report the interruption, not their failures.
-    Ok(opened.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
+    Ok(unless_stopped(opened, &stop)?)
 }
 
 /// Checks a request, and prepares the boot files of a host with another kernel or with devices.
@@ -452,8 +451,7 @@ fn prepare_kernel(kernel: &'static DebianKernel, stop: &Arc<AtomicBool>) -> anyh
     say_effort(&format!("the kernel {}", kernel.name), &KERNEL_BUILD_EFFORT, &cache);
     let mut progress = BuildProgress::new();
     let built = KernelImage::find_or_build_kernel(&cache, kernel, &mut |step| progress.show(step));
-    let built =
-        built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?;
+    let built = unless_stopped(built, stop)?;
     drop(progress);
     if let Some(here) = built.version().filter(|&here| here != kernel.proven) {
         console::say(format_args!(
@@ -475,8 +473,7 @@ fn prepare_devices(lab: &Lab, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     }
     let mut progress = BuildProgress::new();
     let built = DeviceImage::find_or_build(&cache, &mut |step| progress.show(step));
-    let built =
-        built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?;
+    let built = unless_stopped(built, stop)?;
     drop(progress);
     // Takes 50 ms; a damaged kernel would fail without saying why.
     built.verify(&mut |_| ())?;
@@ -505,8 +502,12 @@ fn image(cache: &Cache, lab: &Lab, progress: &mut BuildProgress, stop: &AtomicBo
         say_effort(lab.emulator.name(), &lab.emulator.effort(), cache);
     }
     let built = lab::build(cache, lab, &mut |step| progress.show(step));
-    // Ctrl-C also ends the build's child processes; report the interruption, not their failures.
-    Ok(built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
+    Ok(unless_stopped(built, stop)?)
+}
+
+/// Reports an interruption as such: Ctrl-C also ends the child processes of a build, which then fails.
+pub(super) fn unless_stopped<T>(built: Result<T, lab::Error>, stop: &AtomicBool) -> Result<T, lab::Error> {
+    built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })
 }
 
 fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
