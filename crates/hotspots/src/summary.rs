@@ -92,12 +92,6 @@ pub struct ReasonRow {
 }
 
 impl ReasonRow {
-    /// The time on the CPU per exit, nanoseconds; `None` without exits.
-    #[must_use]
-    pub fn on_cpu_each_ns(&self) -> Option<f64> {
-        (self.exits > 0).then(|| self.on_cpu_ns as f64 / self.exits as f64)
-    }
-
     /// The share of a part among the samples, from 0 to 1. `None` without samples.
     #[must_use]
     pub fn share_of(&self, part: Part) -> Option<Estimate> {

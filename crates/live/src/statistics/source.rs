@@ -49,8 +49,8 @@ impl StatisticsSource {
     }
 
     /// Sets the total timeout of a monitor, instead of 3 s.
-    #[must_use]
-    pub fn with_timeout(self, timeout: Duration) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
