@@ -1,14 +1,18 @@
 //! The target of the monitor: our own I/O workers, or the threads of the kernel's vhost.
 
 mod computing;
+mod numbers;
 mod pinning;
 mod vhost;
 mod vhost_vms;
 mod workers;
 
-use super::{Action, Layout, WorkerCore};
+use super::{Action, Core, Layout, WorkerCore};
+use host::CpuSet;
+use host::scheduling::{nodes, online};
 use iocm::control::client::ClientError;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 pub use super::vm::{Seen, VmSeen};
 pub use pinning::Pinning;
@@ -49,6 +53,14 @@ pub trait Actuator {
 
     /// The name of a queue.
     fn name_of(&self, queue: u32) -> String;
+}
+
+/// The online CPUs that `may` selects, and all that are online.
+fn cores(root: &Path, may: impl Fn(u32) -> bool) -> Result<(Vec<Core>, CpuSet), Trouble> {
+    let online = online(root).ok_or(Trouble::Unreadable("the CPUs that are on"))?;
+    let nodes = nodes(root);
+    let core = |number| Core { number, node: nodes.get(&number).copied().unwrap_or(0) };
+    Ok((online.iter().filter(|&cpu| may(cpu)).map(core).collect(), online))
 }
 
 /// The reason why nothing can be decided. The monitor then does nothing, reports it, and tries again in the next period.

@@ -1,13 +1,14 @@
 //! The threads of the kernel's vhost and of QEMU on a stock host: I/O threads on I/O cores, vCPUs beside them.
 
 use super::computing::{Busy, Meter, Used};
+use super::numbers::Numbers;
 use super::pinning::Pinning;
 use super::vhost_vms::{Found, ManagedVm, TapMeter, find};
-use super::{Actuator, Seen, Trouble, VmSeen};
+use super::{Actuator, Seen, Trouble, VmSeen, cores};
 use crate::view::total;
 use crate::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
 use host::CpuSet;
-use host::scheduling::{ThreadId, nodes, online};
+use host::scheduling::ThreadId;
 use knobs::{Actions, Error};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,10 +32,8 @@ pub struct Vhost<A: Actions> {
     cpus: Vec<u32>,
     discovered: Option<Instant>,
     looked: Option<Instant>,
-    /// The numbers of the present threads. None is used again: the policy compares a queue's throughput before and after
-    /// a change.
-    numbers: BTreeMap<ThreadId, u32>,
-    next_number: u32,
+    /// The numbers of the present I/O threads.
+    numbers: Numbers<ThreadId>,
     layout: BTreeMap<u32, WorkerCore>,
     io_cores: BTreeSet<u32>,
     /// The interrupts that the kernel refused to move, so that each is tried and reported once.
@@ -56,8 +55,7 @@ impl<A: Actions> Vhost<A> {
             cpus: Vec::new(),
             discovered: None,
             looked: None,
-            numbers: BTreeMap::new(),
-            next_number: 0,
+            numbers: Numbers::new(),
             layout: BTreeMap::new(),
             io_cores: BTreeSet::new(),
             refused: BTreeSet::new(),
@@ -104,11 +102,7 @@ impl<A: Actions> Vhost<A> {
     }
 
     fn cores(&self) -> Result<Vec<Core>, Trouble> {
-        let online = online(&self.root).ok_or(Trouble::Unreadable("the CPUs that are on"))?;
-        let nodes = nodes(&self.root);
-        let on = self.cpus.iter().copied().filter(|&cpu| online.contains(cpu));
-        let cores: Vec<Core> =
-            on.map(|number| Core { number, node: nodes.get(&number).copied().unwrap_or(0) }).collect();
+        let (cores, online) = cores(&self.root, |cpu| self.cpus.contains(&cpu))?;
         if self.found.vms.is_empty() {
             let why = "no VM that may be placed has a vhost thread or an iothread";
             let notes = self.found.notes.join("; ");
@@ -120,18 +114,6 @@ impl<A: Actions> Vhost<A> {
             return Err(Trouble::Cores { usable, online, why: String::new() });
         }
         Ok(cores)
-    }
-
-    fn number(&mut self, thread: ThreadId) -> u32 {
-        *self.numbers.entry(thread).or_insert_with(|| {
-            let number = self.next_number;
-            self.next_number = number.wrapping_add(1);
-            number
-        })
-    }
-
-    fn thread(&self, queue: u32) -> Option<ThreadId> {
-        self.numbers.iter().find(|(_, number)| **number == queue).map(|(&thread, _)| thread)
     }
 
     /// Moves vCPUs off the I/O cores and interrupts onto them. If there are no I/O cores, moves both back.
@@ -219,7 +201,7 @@ impl<A: Actions> Actuator for Vhost<A> {
             let mut numbers = Vec::new();
             for io in vm.io.iter().filter(|io| used.contains_key(&io.thread)) {
                 let Used { ran, .. } = of(&io.thread);
-                let number = self.number(io.thread);
+                let number = self.numbers.number(&io.thread);
                 let core = self.layout.get(&number).copied().flatten();
                 // The kernel does not say which thread serves which tap, so the VM's traffic is divided by CPU time.
                 let part =
@@ -276,7 +258,9 @@ impl<A: Actions> Actuator for Vhost<A> {
         self.place_the_rest(&mut told)?;
         for action in actions {
             let Action::Move { queue, to } = *action else { continue };
-            let (Some(thread), Some(pinning)) = (self.thread(queue), &mut self.pinning) else { continue };
+            let (Some(&thread), Some(pinning)) = (self.numbers.key(queue), &mut self.pinning) else {
+                continue;
+            };
             let group = self.found.vms.iter().find_map(|vm| vm.own_groups.get(&thread));
             let outcome = match to {
                 Some(core) => {
@@ -298,9 +282,9 @@ impl<A: Actions> Actuator for Vhost<A> {
     }
 
     fn name_of(&self, queue: u32) -> String {
-        let thread = self.thread(queue);
+        let thread = self.numbers.key(queue);
         let mut all = self.found.vms.iter().flat_map(|vm| &vm.io);
-        all.find(|io| Some(io.thread) == thread)
+        all.find(|io| Some(&io.thread) == thread)
             .map_or_else(|| format!("queue {queue}"), |io| io.name.clone())
     }
 }

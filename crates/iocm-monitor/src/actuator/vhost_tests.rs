@@ -283,7 +283,7 @@ fn a_thread_that_ends_before_its_vm_leaves_nothing() {
     let mut actuator = actuator(root);
     actuator.look().unwrap();
     let vhost = ThreadId { pid: 4000, tid: 4004 };
-    let queue = actuator.numbers[&vhost];
+    let queue = actuator.numbers.of[&vhost];
     let wanted = Layout([(Some(3), [queue].into())].into());
     actuator.act(&[Action::Move { queue, to: Some(3) }], &wanted).unwrap();
     let of_vhost = |entry: &Entry| matches!(entry.change, Change::Affinity { tid: 4004, .. });
@@ -296,7 +296,7 @@ fn a_thread_that_ends_before_its_vm_leaves_nothing() {
     until_looked_for();
     actuator.look().unwrap();
     assert_eq!((open(), actuator.layout.contains_key(&queue)), (0, false));
-    assert!(!actuator.numbers.contains_key(&vhost) && actuator.numbers.len() == 1);
+    assert!(!actuator.numbers.of.contains_key(&vhost) && actuator.numbers.of.len() == 1);
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn a_search_that_fails_forgets_nothing() {
     let root = host.path();
     let mut actuator = actuator(root);
     actuator.look().unwrap();
-    let queue = actuator.numbers[&ThreadId { pid: 4000, tid: 4004 }];
+    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
     let wanted = Layout([(Some(3), [queue].into())].into());
     actuator.act(&[Action::Move { queue, to: Some(3) }], &wanted).unwrap();
     assert_eq!(cpus_of(root, 4004), "3");
@@ -343,7 +343,7 @@ fn a_thread_that_others_move_between_two_looks_stops_nothing() {
     actuator.look().unwrap();
     // No search for VMs during this test, however long it takes.
     actuator.discovered = Some(Instant::now() + Duration::from_secs(3600));
-    let queue = actuator.numbers[&ThreadId { pid: 4000, tid: 4004 }];
+    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
     let mut go = |core: u32| {
         let wanted = Layout([(Some(core), [queue].into())].into());
         actuator.act(&[Action::Move { queue, to: Some(core) }], &wanted).unwrap()
@@ -361,7 +361,7 @@ fn a_thread_whose_move_is_not_in_the_journal_was_not_moved_by_others() {
     let root = host.path();
     let mut actuator = actuator(root);
     actuator.look().unwrap();
-    let queue = actuator.numbers[&ThreadId { pid: 4000, tid: 4004 }];
+    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
     let mut go = |core: u32| {
         let wanted = Layout([(Some(core), [queue].into())].into());
         actuator.act(&[Action::Move { queue, to: Some(core) }], &wanted)
@@ -390,7 +390,7 @@ fn an_interrupt_that_another_exitless_moved_since_stops_nothing() {
     actuator.look().unwrap();
     // No search for VMs during this test, however long it takes.
     actuator.discovered = Some(Instant::now() + Duration::from_secs(3600));
-    let queue = actuator.numbers[&ThreadId { pid: 4000, tid: 4004 }];
+    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
     let mut go = |to: WorkerCore| {
         let wanted = Layout([(to, [queue].into())].into());
         actuator.act(&[Action::Move { queue, to }], &wanted).unwrap()

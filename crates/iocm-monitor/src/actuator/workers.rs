@@ -1,11 +1,12 @@
 //! Our own I/O workers, through the control socket of their daemon.
 
 use super::computing::{Busy, Meter, node_of};
-use super::{Actuator, Seen, Trouble, VmSeen};
+use super::numbers::Numbers;
+use super::{Actuator, Seen, Trouble, VmSeen, cores};
 use crate::view::total;
 use crate::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
 use host::CpuSet;
-use host::scheduling::{ThreadId, nodes, online};
+use host::scheduling::{ThreadId, nodes};
 use host::vms::{Vm, Vms};
 use iocm::control::Errno;
 use iocm::control::client::{Client, ClientError};
@@ -35,10 +36,7 @@ pub struct Workers {
     patience: Duration,
     before: Option<(Instant, Json)>,
     /// The numbers of the present queues. A queue that comes back under the same name gets a new number.
-    numbers: BTreeMap<String, u32>,
-    /// Their names: there may be 10,000, and all are named in each period.
-    names: BTreeMap<u32, String>,
-    next_number: u32,
+    numbers: Numbers<String>,
     /// The workers by core.
     at: BTreeMap<WorkerCore, Vec<String>>,
     /// Workers by core: true if they always poll, false if they poll adaptively. Workers that never poll are absent.
@@ -68,9 +66,7 @@ impl Workers {
             client: None,
             patience: PATIENCE,
             before: None,
-            numbers: BTreeMap::new(),
-            names: BTreeMap::new(),
-            next_number: 0,
+            numbers: Numbers::new(),
             at: BTreeMap::new(),
             polled: BTreeMap::new(),
             per_device: false,
@@ -106,21 +102,14 @@ impl Workers {
     /// that process cannot be identified. A daemon in a container reports a PID that may belong to another process
     /// here.
     fn usable(&self, daemon: Option<i32>) -> Result<Vec<Core>, Trouble> {
-        let online = online(&self.root).ok_or(Trouble::Unreadable("the CPUs that are on"))?;
         let of = |pid: i32| ThreadId { pid, tid: pid }.cpuset(&self.root);
         let comm = |pid: &i32| std::fs::read_to_string(self.root.join(format!("proc/{pid}/comm")));
         let seen = daemon.filter(|pid| comm(pid).is_ok_and(|name| name.trim_end() == "exitless"));
         let allowed = seen.or_else(|| i32::try_from(std::process::id()).ok()).and_then(of);
-        let nodes = nodes(&self.root);
-        let may = |cpu: &u32| {
-            self.cores.as_ref().is_none_or(|cores| cores.contains(*cpu))
-                && allowed.as_ref().is_none_or(|allowed| allowed.contains(*cpu))
-        };
-        let cores: Vec<Core> = online
-            .iter()
-            .filter(may)
-            .map(|number| Core { number, node: nodes.get(&number).copied().unwrap_or(0) })
-            .collect();
+        let (cores, online) = cores(&self.root, |cpu| {
+            self.cores.as_ref().is_none_or(|cores| cores.contains(cpu))
+                && allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu))
+        })?;
         if cores.len() < 2 {
             let why = allowed
                 .map_or_else(String::new, |cpus| format!("; the daemon's control group leaves it {cpus}"));
@@ -156,6 +145,11 @@ fn threads_of(root: &Path, pid: i32) -> Vec<i32> {
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// The process of the daemon, or of a device's front-end.
+fn pid_of(object: &Json) -> Option<i32> {
+    i32::try_from(object["pid"].as_u64()?).ok()
+}
+
 /// The growth of a counter since the last look.
 fn grown(now: &Json, before: Option<&Json>, counter: &str) -> f64 {
     // Workers have their counters in `statistics`, queues beside their other attributes.
@@ -170,7 +164,7 @@ impl Actuator for Workers {
             Ok(now) => now,
             Err(error) => return Err(self.lose(error)),
         };
-        let cores = self.usable(now["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok()))?;
+        let cores = self.usable(pid_of(&now))?;
         let time = Instant::now();
         let (before_time, before) = self.before.take().unwrap_or((time, Json::Null));
         let seconds = (time - before_time).as_secs_f64();
@@ -180,14 +174,9 @@ impl Actuator for Workers {
         let empty = serde_json::Map::new();
         let objects = |collection: &str| now[collection].as_object().unwrap_or(&empty);
 
-        let pids: BTreeSet<i32> = objects("devices")
-            .values()
-            .filter_map(|device| i32::try_from(device["pid"].as_u64()?).ok())
-            .collect();
-        self.discover(pids);
+        self.discover(objects("devices").values().filter_map(pid_of).collect());
         // Queues come and go; a restarted daemon has new ones.
-        self.numbers.retain(|name, _| now["queues"].get(name).is_some());
-        self.names.retain(|_, name| now["queues"].get(name.as_str()).is_some());
+        self.numbers.retain(|name| now["queues"].get(name).is_some());
         let nodes = nodes(&self.root);
         let threads: Vec<ThreadId> = self.front_ends.values().flatten().copied().collect();
         let used = self.meter.read(&self.root, threads, seconds);
@@ -232,19 +221,9 @@ impl Actuator for Workers {
         for (name, queue) in objects("queues") {
             let worker = queue["worker"].as_str().and_then(number_in);
             let (Some(worker), Some("served")) = (worker, queue["state"].as_str()) else { continue };
-            let number = match self.numbers.get(name) {
-                Some(&number) => number,
-                None => {
-                    let number = self.next_number;
-                    self.next_number = number.wrapping_add(1);
-                    self.numbers.insert(name.clone(), number);
-                    self.names.insert(number, name.clone());
-                    number
-                }
-            };
+            let number = self.numbers.number(name);
             let device = queue["device"].as_str().unwrap_or_default();
-            let pid = now["devices"][device]["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok());
-            let front_end = pid.and_then(|pid| self.front_ends.get(&pid));
+            let front_end = pid_of(&now["devices"][device]).and_then(|pid| self.front_ends.get(&pid));
             let before = before["queues"].get(name);
             of_device.entry(device).or_default().push(number);
             queues.push(QueueView {
@@ -258,7 +237,7 @@ impl Actuator for Workers {
         }
         let mut vms: BTreeMap<i32, VmSeen> = BTreeMap::new();
         for (name, device) in objects("devices") {
-            let Some(pid) = device["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok()) else { continue };
+            let Some(pid) = pid_of(device) else { continue };
             let vm = vms.entry(pid).or_insert_with(|| {
                 let all = self.front_ends.get(&pid).into_iter().flatten();
                 let of: Vec<_> = all.filter_map(|thread| used.get(thread)).collect();
@@ -379,7 +358,7 @@ impl Actuator for Workers {
     }
 
     fn name_of(&self, queue: u32) -> String {
-        self.names.get(&queue).cloned().unwrap_or_else(|| format!("queue {queue}"))
+        self.numbers.key(queue).cloned().unwrap_or_else(|| format!("queue {queue}"))
     }
 }
 

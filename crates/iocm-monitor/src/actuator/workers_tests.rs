@@ -79,9 +79,9 @@ fn queues_that_are_gone_are_forgotten_and_their_numbers_are_not_given_again() {
     for _ in 0..5 {
         numbers.extend(workers.look().unwrap().view.queues.iter().map(|queue| queue.number));
     }
-    assert_eq!(workers.numbers.len(), 2);
-    let kept = workers.numbers["vq.kept"];
-    assert_eq!((workers.names.len(), workers.name_of(kept)), (2, "vq.kept".to_owned()));
+    assert_eq!(workers.numbers.of.len(), 2);
+    let kept = workers.numbers.of["vq.kept"];
+    assert_eq!((workers.numbers.keys.len(), workers.name_of(kept)), (2, "vq.kept".to_owned()));
     assert_eq!(numbers.iter().filter(|number| **number == kept).count(), 5);
     assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>().len(), 6);
 }
