@@ -2,8 +2,6 @@
 
 use maud::{Markup, html};
 
-use crate::format;
-
 /// Axes whose ends have at least this ratio get logarithmic ticks.
 const WIDE: f64 = 4.0;
 /// The most ticks of an axis.
@@ -54,13 +52,13 @@ impl LogAxis {
     }
 
     /// Ticks and values below a chart whose bottom is at `y`.
-    pub fn render(&self, y: u32) -> Markup {
+    pub fn render(&self, y: u32, value: impl Fn(f64) -> String) -> Markup {
         html! {
             line.axis x1="0" x2="100%" y1=(y) y2=(y) {}
             @for tick in self.ticks() {
                 @let share = self.share(tick);
                 line.axis x1=(percent(share)) x2=(percent(share)) y1=(y) y2=(y + 4) {}
-                text.tick x=(percent(share)) y=(y + 16) text-anchor=(anchor(share)) { (format::cycles(tick)) }
+                text.tick x=(percent(share)) y=(y + 16) text-anchor=(anchor(share)) { (value(tick)) }
             }
         }
     }

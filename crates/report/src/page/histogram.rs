@@ -4,7 +4,7 @@ use exits::{ExitReason, HandlingTime};
 use maud::{Markup, html};
 
 use crate::format::whole_time;
-use crate::page::axis::{LogAxis, anchor, percent};
+use crate::page::axis::{LogAxis, percent};
 use crate::page::chart::{self, chart};
 use crate::page::round;
 
@@ -70,7 +70,7 @@ fn render(title: &str, lanes: &[Lane<'_>]) -> Markup {
                 }
             }
         }
-        (times(&axis, bottom))
+        (axis.render(bottom, round))
     };
     let description = lanes.iter().map(|lane| words(lane)).collect::<Vec<_>>().join("; ");
     html! {
@@ -80,17 +80,6 @@ fn render(title: &str, lanes: &[Lane<'_>]) -> Markup {
                 @for lane in &lanes { span.(lane.class) { (words(lane)) } }
             }
             (chart(bottom + 20, &format!("Handling times of {title}"), &description, &content))
-        }
-    }
-}
-
-fn times(axis: &LogAxis, y: u32) -> Markup {
-    html! {
-        line.axis x1="0" x2="100%" y1=(y) y2=(y) {}
-        @for tick in axis.ticks() {
-            @let share = axis.share(tick);
-            line.axis x1=(percent(share)) x2=(percent(share)) y1=(y) y2=(y + 4) {}
-            text.tick x=(percent(share)) y=(y + 16) text-anchor=(anchor(share)) { (round(tick)) }
         }
     }
 }

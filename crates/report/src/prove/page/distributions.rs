@@ -64,7 +64,7 @@ fn multiple(outcome: &Proof, recording: &Recording, row: &MeasureOutcome) -> Mar
             line class={ "median " (words::arm(*arm)) } x1=(median) x2=(median) y1=(top) y2=(top + LANE) {}
             line class={ "p99 " (words::arm(*arm)) } x1=(p99) x2=(p99) y1=(top) y2=(top + LANE) {}
         }
-        (axis.render(bottom))
+        (axis.render(bottom, format::cycles))
     };
     html! {
         figure {
