@@ -23,6 +23,7 @@ mod decoder;
 mod error;
 mod event;
 pub mod exitless;
+mod fields;
 mod input;
 mod likeness;
 mod losses;

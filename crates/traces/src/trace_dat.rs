@@ -35,6 +35,7 @@ use crate::decoder::Decoder;
 use crate::input::Input;
 use crate::owners::Owners;
 use crate::run::Run;
+use crate::tracing_data::MAGIC;
 use crate::{Damage, Error, Format, Options, Origin, Reading, Sink, pipeline};
 
 /// The kernel's name of the only architecture whose `kvm_exit` has exit reasons of VMX and SVM.
@@ -46,7 +47,7 @@ const FEW: usize = 5;
 
 /// Tests whether the first bytes are a `trace.dat`.
 pub(crate) fn begins(start: &[u8]) -> bool {
-    start.starts_with(header::MAGIC)
+    start.starts_with(MAGIC)
 }
 
 /// Reads a recording.

@@ -3,21 +3,25 @@
 //! perf.data has this block as a feature section or a record, and `trace.dat` up to version 6 begins with it:
 //! `tools/perf/util/trace-event-info.c`, trace-cmd.dat.v6(5).
 
+use std::io::Read;
+
 use tracepoints::EventFormat;
 
-use crate::bytes::{LONGEST_NAME, text, u32_at, u64_at};
 use crate::decoder::IDS;
+use crate::fields::{Fields, Flaw};
 use crate::misunderstood::Misunderstood;
 
-/// The first bytes of the block.
-const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+/// The first bytes of the block, and of a `trace.dat`.
+pub(crate) const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
+/// The longest description, in bytes; they have a few kilobytes.
+const LONGEST: u64 = 1 << 20;
 
 /// The reason why the block cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadTracingData {
     /// It does not begin as expected, or was made on a different kind of machine.
     Foreign,
-    /// It is truncated, or has a text that is too long or more events than there are IDs.
+    /// It is truncated, or has a text that is too long, a part with another name, or more events than there are IDs.
     Cut,
 }
 
@@ -27,76 +31,73 @@ pub(crate) fn parse(
     misunderstood: &mut Misunderstood,
 ) -> (Vec<(String, EventFormat)>, Result<(), BadTracingData>) {
     let mut formats = Vec::new();
-    let mut rest = Rest(bytes);
-    let outcome =
-        rest.head().and_then(|()| rest.events(&mut formats, misunderstood).ok_or(BadTracingData::Cut));
+    let mut fields = Fields::new(bytes, 0);
+    let outcome = head(&mut fields)
+        .and_then(|()| events(&mut fields, &mut formats, misunderstood).map_err(|_| BadTracingData::Cut));
     (formats, outcome)
 }
 
-struct Rest<'a>(&'a [u8]);
-
-impl<'a> Rest<'a> {
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
+/// Reads magic number, version, byte order, sizes of `long` and of a page.
+fn head(fields: &mut Fields<&[u8]>) -> Result<(), BadTracingData> {
+    if fields.array().ok() != Some(*MAGIC) {
+        return Err(BadTracingData::Foreign);
     }
-
-    /// A zero-terminated text: a name or a version.
-    fn word(&mut self) -> Option<&'a [u8]> {
-        let length = self.0.iter().take(LONGEST_NAME + 1).position(|&byte| byte == 0)?;
-        let word = self.take(length)?;
-        self.take(1)?;
-        Some(word)
+    fields.text().map_err(|_| BadTracingData::Cut)?;
+    if fields.array().ok() != Some([0, 8]) {
+        return Err(BadTracingData::Foreign);
     }
+    fields.u32().map(|_| ()).map_err(|_| BadTracingData::Cut)
+}
 
-    /// Bytes with their 64-bit length before them.
-    fn block(&mut self) -> Option<&'a [u8]> {
-        let length = u64_at(self.take(8)?, 0)?;
-        self.take(usize::try_from(length).ok()?)
-    }
-
-    fn count(&mut self) -> Option<u32> {
-        u32_at(self.take(4)?, 0)
-    }
-
-    /// Magic number, version, byte order, sizes of `long` and of a page.
-    fn head(&mut self) -> Result<(), BadTracingData> {
-        if self.take(MAGIC.len()) != Some(MAGIC) {
-            return Err(BadTracingData::Foreign);
-        }
-        self.word().ok_or(BadTracingData::Cut)?;
-        if self.take(2) != Some(&[0, 8]) {
-            return Err(BadTracingData::Foreign);
-        }
-        self.take(4).ok_or(BadTracingData::Cut).map(|_| ())
-    }
-
-    fn events(
-        &mut self,
-        formats: &mut Vec<(String, EventFormat)>,
-        misunderstood: &mut Misunderstood,
-    ) -> Option<()> {
-        for _ in ["header_page", "header_event"] {
-            self.word()?;
-            self.block()?;
-        }
-        for _ in 0..self.count()? {
-            self.block()?;
-        }
-        for _ in 0..self.count()? {
-            let system = text(self.word()?);
-            for _ in 0..self.count()? {
-                let description = String::from_utf8_lossy(self.block()?);
-                let format = misunderstood.parse(&system, &description);
-                if formats.len() == IDS {
-                    return None;
-                }
-                formats.extend(format.map(|format| (system.clone(), format)));
+fn events(
+    fields: &mut Fields<&[u8]>,
+    formats: &mut Vec<(String, EventFormat)>,
+    misunderstood: &mut Misunderstood,
+) -> Result<(), Flaw> {
+    named_description(fields, "header_page")?;
+    named_description(fields, "header_event")?;
+    // The events of ftrace itself.
+    each_description(fields, |_| Ok(()))?;
+    for _ in 0..fields.u32()? {
+        let system = fields.text()?;
+        each_description(fields, |text| {
+            let format = misunderstood.parse(&system, text);
+            if formats.len() == IDS {
+                return Err(Flaw::new("more events than there are IDs", 0));
             }
-        }
-        Some(())
+            formats.extend(format.map(|format| (system.clone(), format)));
+            Ok(())
+        })?;
     }
+    Ok(())
+}
+
+/// Reads a description with its name before it.
+pub(crate) fn named_description(fields: &mut Fields<impl Read>, name: &str) -> Result<String, Flaw> {
+    let at = fields.at;
+    if fields.text()? != name {
+        return Err(Flaw::new(format!("`{name}` is not where it must be"), at));
+    }
+    description(fields)
+}
+
+/// Reads descriptions with their number before them.
+pub(crate) fn each_description(
+    fields: &mut Fields<impl Read>,
+    mut use_it: impl FnMut(&str) -> Result<(), Flaw>,
+) -> Result<(), Flaw> {
+    for _ in 0..fields.u32()? {
+        use_it(&description(fields)?)?;
+    }
+    Ok(())
+}
+
+fn description(fields: &mut Fields<impl Read>) -> Result<String, Flaw> {
+    let (at, length) = (fields.at, fields.u64()?);
+    if length > LONGEST {
+        return Err(Flaw::new(format!("a description of {length} bytes"), at));
+    }
+    Ok(String::from_utf8_lossy(&fields.block(length)?).into_owned())
 }
 
 /// Builds blocks for tests.
@@ -129,6 +130,7 @@ pub(crate) mod written {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::LONGEST_NAME;
     use proptest::prelude::*;
 
     const EXIT: &str = include_str!("../../tracepoints/tests/fixtures/kvm_exit.format");
@@ -158,6 +160,23 @@ mod tests {
         let many = vec!["name: a\nID: 1\n"; IDS + 1];
         assert_eq!(parsed(&written::tracing_data("kvm", &many[1..])), (IDS, Ok(())));
         assert_eq!(parsed(&written::tracing_data("kvm", &many)), (IDS, Err(BadTracingData::Cut)));
+    }
+
+    #[test]
+    fn descriptions_longer_than_any_kernels_are_refused() {
+        let of = |length: u64| written::tracing_data("kvm", &[EXIT, &"x".repeat(length as usize)]);
+        assert_eq!(parsed(&of(LONGEST)), (1, Ok(())));
+        assert_eq!(parsed(&of(LONGEST + 1)), (1, Err(BadTracingData::Cut)));
+        let long = [u64::MAX.to_le_bytes(); 2].concat();
+        assert!(description(&mut Fields::new(&long[..], 0)).is_err());
+    }
+
+    #[test]
+    fn a_part_under_another_name_is_refused() {
+        let mut bytes = written::tracing_data("kvm", &[EXIT]);
+        let at = bytes.windows(12).position(|part| part == b"header_event").unwrap();
+        bytes[at] = b'H';
+        assert_eq!(parsed(&bytes), (0, Err(BadTracingData::Cut)));
     }
 
     #[test]

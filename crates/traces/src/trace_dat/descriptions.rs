@@ -10,9 +10,7 @@ use super::file::{Fields, Flaw};
 use super::page::HEADER;
 use crate::decoder::Decoder;
 use crate::misunderstood::Misunderstood;
-
-/// The largest description; they have a few kilobytes.
-const LONGEST: u64 = 1 << 20;
+use crate::tracing_data::{each_description, named_description};
 
 /// The contents of `header_page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,36 +45,27 @@ impl Descriptions {
 
     /// Reads `header_page` and `header_event`.
     pub(super) fn header_info(&mut self, fields: &mut Fields<impl Read>) -> Result<(), Flaw> {
-        for name in ["header_page", "header_event"] {
-            let at = fields.at;
-            if fields.text()? != name {
-                return Err(Flaw::new(format!("`{name}` is not where it must be"), at));
-            }
-            let text = description(fields)?;
-            if name == "header_page" {
-                self.pages = pages(&text);
-            }
-        }
+        self.pages = pages(&named_description(fields, "header_page")?);
+        named_description(fields, "header_event")?;
         Ok(())
     }
 
     /// Reads the events of ftrace itself.
     pub(super) fn ftrace_events(&mut self, fields: &mut Fields<impl Read>) -> Result<(), Flaw> {
-        for _ in 0..fields.u32()? {
-            let text = description(fields)?;
-            self.event("ftrace", &text);
-        }
-        Ok(())
+        each_description(fields, |text| {
+            self.event("ftrace", text);
+            Ok(())
+        })
     }
 
     /// Reads the events of all subsystems.
     pub(super) fn event_formats(&mut self, fields: &mut Fields<impl Read>) -> Result<(), Flaw> {
         for _ in 0..fields.u32()? {
             let system = fields.text()?;
-            for _ in 0..fields.u32()? {
-                let text = description(fields)?;
-                self.event(&system, &text);
-            }
+            each_description(fields, |text| {
+                self.event(&system, text);
+                Ok(())
+            })?;
             if self.systems.len() < FEW {
                 self.systems.push(system);
             }
@@ -90,14 +79,6 @@ impl Descriptions {
             self.decoder.add(system, &format);
         }
     }
-}
-
-fn description(fields: &mut Fields<impl Read>) -> Result<String, Flaw> {
-    let (at, length) = (fields.at, fields.u64()?);
-    if length > LONGEST {
-        return Err(Flaw::new(format!("a description of {length} bytes"), at));
-    }
-    Ok(String::from_utf8_lossy(&fields.block(length)?).into_owned())
 }
 
 /// Parses `header_page`, whose lines are like those of an event's fields.
@@ -142,7 +123,5 @@ mod tests {
         bytes.extend([b"\0\0\0\0sch\0".repeat(8), vec![0; 4]].concat());
         descriptions.event_formats(&mut Fields::new(&bytes[..], 0)).unwrap();
         assert_eq!(descriptions.systems.len(), FEW);
-        let long = [u64::MAX.to_le_bytes(); 2].concat();
-        assert!(description(&mut Fields::new(&long[..], 0)).is_err());
     }
 }

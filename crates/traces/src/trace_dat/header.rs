@@ -3,9 +3,8 @@
 use super::compression::Compression;
 use super::file::{Flaw, Recorded};
 use crate::Error;
+use crate::tracing_data::MAGIC;
 
-/// The first bytes of every file, before the version as text.
-pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 /// The first version that consists of sections.
 const SECTIONS: u32 = 7;
 const UPDATE: &str =
