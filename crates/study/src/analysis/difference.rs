@@ -16,7 +16,7 @@ use super::finding::{Finding, Source};
 use super::fingerprints::{self, Unlike, likeness};
 use super::gates::Gates;
 use super::multiplicity::{Multiplicity, is_of_its_own};
-use super::values::{ByBlock, Series, series, series_of_both};
+use super::values::{ByBlock, Series, runs_of_both, series, series_of_both};
 use super::warning::Warning;
 use super::{baselines, counts, has_baseline, other_baselines};
 use crate::store::json;
@@ -182,7 +182,7 @@ pub fn difference(
             return Err(NotCompared::NoRuns { name, target });
         }
     }
-    let all: Vec<_> = before.runs.iter().chain(&after.runs).cloned().collect();
+    let (all, own) = runs_of_both([&before.runs, &after.runs]);
     let arms = arms(&before.facts, &all);
     let counts = counts(&all);
     let baselines = match has_baseline(&before.facts, &arms) {
@@ -194,7 +194,7 @@ pub fn difference(
     let warnings_of = |side| warnings(side, &arms, &workloads, allow_unlike);
     let mut warnings = [warnings_of(before)?, warnings_of(after)?];
     warnings.iter_mut().for_each(|of_side| of_side.extend(other_baselines(&baselines, &arms)));
-    let both = series_of_both([&before.runs, &after.runs], &arms, &workloads);
+    let both = series_of_both(&all, own, &arms, &workloads);
     let gates = Gates::default();
     let seed = before.facts.seed;
     let rules = Rules { arms: &arms, counts: &counts, baselines: &baselines, gates, seed };

@@ -109,20 +109,25 @@ pub(super) struct Unused {
     pub(super) repeated: usize,
 }
 
-/// The figures of two studies of one plan. A reason of exits that only one study has seen gets the value 0 in the runs
-/// of the other, as within a study.
-pub(super) fn series_of_both(
-    [first, second]: [&[StoredRun]; 2],
-    arms: &[Arm],
-    workloads: &[String],
-) -> Vec<[Series; 2]> {
+/// The runs of two studies of one plan, those of the second in blocks after all of the first, and the first of these blocks.
+pub(super) fn runs_of_both([first, second]: [&[StoredRun]; 2]) -> (Vec<StoredRun>, u32) {
     let own = first.iter().map(|stored| stored.run.cell.block.saturating_add(1)).max().unwrap_or(0);
     let moved = second.iter().cloned().map(|mut stored| {
         stored.run.cell.block = stored.run.cell.block.saturating_add(own);
         stored
     });
-    let runs: Vec<StoredRun> = first.iter().cloned().chain(moved).collect();
-    let all = series(&runs, arms, workloads).0;
+    (first.iter().cloned().chain(moved).collect(), own)
+}
+
+/// The figures of [`runs_of_both`]. A reason of exits that only one study has seen gets the value 0 in the runs of the
+/// other, as within a study.
+pub(super) fn series_of_both(
+    runs: &[StoredRun],
+    own: u32,
+    arms: &[Arm],
+    workloads: &[String],
+) -> Vec<[Series; 2]> {
+    let all = series(runs, arms, workloads).0;
     all.iter().map(|one| [one.of_blocks(|block| block < own), one.of_blocks(|block| block >= own)]).collect()
 }
 
