@@ -98,7 +98,7 @@ fn a_bad_block_is_an_error_for_the_guest_and_the_others_are_not() {
     assert_eq!(guest.state.counters.read().errors, 12);
 }
 
-/// A file system with a single file, whose server answers no read until the channel closes.
+/// A file system with a single file, whose server answers no read and no flush until the channel closes.
 struct Silent(Arc<Mutex<Receiver<()>>>);
 
 impl Filesystem for Silent {
@@ -130,10 +130,25 @@ impl Filesystem for Silent {
             reply.data(&vec![9; size as usize]);
         });
     }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        let answers = Arc::clone(&self.0);
+        std::thread::spawn(move || {
+            let _ = answers.lock().unwrap().recv();
+            reply.ok();
+        });
+    }
 }
 
 #[test]
 fn a_disk_that_does_not_answer_holds_no_other() {
+    // Reads, and flushes.
+    for (kind, size) in [(0, 4096), (4, 0)] {
+        holds_no_other(kind, size);
+    }
+}
+
+fn holds_no_other(kind: u32, size: u32) {
     let (answers, waiting) = channel();
     let Some(disk) = MountedFile::new(Silent(Arc::new(Mutex::new(waiting)))) else {
         println!("not tested: only root can mount a disk that does not answer");
@@ -151,13 +166,15 @@ fn a_disk_that_does_not_answer_holds_no_other() {
     // Dropped before the worker if the test fails.
     let answers = answers;
     for sector in 1..60 {
-        waits.submit(0, sector * 8, &[], 4096).unwrap();
+        waits.submit(kind, if size > 0 { sector * 8 } else { 0 }, &[], size).unwrap();
     }
     std::thread::sleep(Duration::from_millis(100));
     guest.submit(0, 0, &[], 4096).unwrap();
     assert_eq!(guest.ended().1, 0);
     guest.submit(1, 0, &[5; 4096], 0).unwrap();
     assert_eq!(guest.ended().1, 0);
+    guest.submit(4, 0, &[], 0).unwrap();
+    assert_eq!(guest.ended().1, 0, "a flush");
     assert!(waits.driver.ended().is_none());
     drop(answers);
     for _ in 1..60 {

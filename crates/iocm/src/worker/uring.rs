@@ -13,6 +13,11 @@ const ENTRIES: u32 = 256;
 /// The size of the completion queue: enough for all queues that a worker may have.
 const COMPLETIONS: u32 = 4096;
 
+/// The most threads that the kernel may start for a worker's requests that cannot complete at once: flushes, and whatever a
+/// file system cannot begin without waiting. The default is four for each CPU: a few requests for a disk that does not
+/// answer would delay those for all other disks of the worker.
+const KERNEL_THREADS: u32 = 1024;
+
 /// An io_uring, or threads in its place.
 pub(super) struct Uring {
     kind: Kind,
@@ -142,12 +147,21 @@ fn ring() -> io::Result<IoUring> {
     // `IORING_SETUP_SINGLE_ISSUER` needs Linux 6.0, restrictions need 5.10.
     restricted(usual().setup_single_issuer().setup_coop_taskrun())
         .or_else(|_| restricted(&mut usual()))
-        .or_else(|_| usual().build(ENTRIES))
+        .or_else(|_| usual().build(ENTRIES).inspect(allow_threads))
+}
+
+/// Raises the limit of the kernel's threads (Linux 5.15). Zero leaves the other limit, that of sockets, as it is.
+fn allow_threads(ring: &IoUring) {
+    if let Err(error) = ring.submitter().register_iowq_max_workers(&mut [KERNEL_THREADS, 0]) {
+        tracing::debug!("The kernel keeps its limit of threads for requests that wait: {error}");
+    }
 }
 
 /// A ring restricted to the operations that a worker uses, without registered files or buffers.
 fn restricted(builder: &mut Builder) -> io::Result<IoUring> {
     let ring = builder.setup_r_disabled().build(ENTRIES)?;
+    // A ring that is enabled registers nothing more.
+    allow_threads(&ring);
     let operations =
         [opcode::Readv::CODE, opcode::Writev::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
     let aside = Restriction::sqe_flags_allowed(Flags::ASYNC.bits());
