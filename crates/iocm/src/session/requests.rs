@@ -103,7 +103,10 @@ impl Session {
                 }
                 let memory = self.memory.without(&description).map_err(invalid)?;
                 // Requests in flight may use it.
-                self.with_queues_paused(|session| session.use_memory(memory))
+                (0..self.vrings.len()).for_each(|index| self.pause(index));
+                let changed = self.use_memory(memory);
+                self.start_all();
+                changed
             }
             Request::SetLogFd(_) => Ok(()),
             Request::SetInflightFd(description, file) => {
@@ -187,11 +190,8 @@ impl Session {
             return Err(invalid(format!("features {unknown:#x} were not offered")));
         }
         let before = std::mem::replace(&mut self.features, VirtioFeatures(features));
-        // While the guest runs, only `VHOST_F_LOG_ALL` changes.
-        if before.0 & !VirtioFeatures::LOG_ALL != features & !VirtioFeatures::LOG_ALL {
-            return Ok(());
-        }
-        match before == self.features {
+        // While the guest runs, only `VHOST_F_LOG_ALL` need take effect.
+        match before.has(VirtioFeatures::LOG_ALL) == self.features.has(VirtioFeatures::LOG_ALL) {
             true => Ok(()),
             false => self.with_queues_paused(Self::mark_writes),
         }
@@ -239,7 +239,8 @@ impl Session {
         self.mark_writes()
     }
 
-    /// Switches to memory that still has all earlier regions, without pausing the queues.
+    /// Switches to memory that still has all earlier regions, without pausing the queues, and starts those that lacked the
+    /// new one.
     fn use_memory_at_once(&mut self, memory: GuestMemory) -> Result<(), RequestError> {
         self.use_memory(memory)?;
         for key in self.vrings.iter().filter_map(|ring| ring.key) {
@@ -247,6 +248,7 @@ impl Session {
             let used = self.pool.with(key, move |queue| queue.use_memory(&memory));
             used.map_err(|error| pool_error(&error))?;
         }
+        self.start_all();
         Ok(())
     }
 
@@ -270,14 +272,9 @@ impl Session {
         };
         let index = addresses.ring as usize;
         self.vring(addresses.ring)?.layout = Some(layout);
-        match self.vrings[index].key {
-            None => Ok(()),
-            // The front-end switches the logging of the ring.
-            Some(_) => {
-                self.pause(index);
-                self.start(index)
-            }
-        }
+        // The front-end switches the logging of a ring that is served, or its memory is elsewhere now.
+        self.pause(index);
+        self.start(index)
     }
 
     fn set_call(&mut self, index: u32, file: Option<OwnedFd>) -> Result<(), RequestError> {

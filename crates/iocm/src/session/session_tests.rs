@@ -325,6 +325,14 @@ fn a_queue_without_room_in_the_inflight_memory_is_told_of_within_the_limit_of_li
 
 #[test]
 fn writes_are_marked_while_the_guest_migrates() {
+    const FLUSH: u64 = 1 << 9;
+    // A front-end may change another feature with the same message.
+    for others in [0, FLUSH] {
+        writes_are_marked(others);
+    }
+}
+
+fn writes_are_marked(others: u64) {
     let (backend, pool) = (null(1), pool());
     let mut driver = BlockDriver::new(64, FEATURES);
     let (mut front, _outcome) = connect(&backend, &pool);
@@ -347,7 +355,8 @@ fn writes_are_marked_while_the_guest_migrates() {
         | VirtioFeatures::PROTOCOL_FEATURES
         | VirtioFeatures::EVENT_INDEX
         | VirtioFeatures::INDIRECT
-        | VirtioFeatures::LOG_ALL;
+        | VirtioFeatures::LOG_ALL
+        | others;
     assert!(front.tell(2, &features.to_ne_bytes(), &[]).unwrap());
     driver.submit(0, 0, &[], 512).unwrap();
     front.kick().unwrap();
@@ -380,6 +389,27 @@ fn memory_comes_and_goes_by_regions() {
         assert_eq!(wait(&mut driver).1, 0, "turn {turn}");
         let is_there = turn < 2;
         assert_eq!(front.tell(38, &region(far), &[]).unwrap(), is_there);
+    }
+}
+
+#[test]
+fn a_ring_is_served_again_when_its_memory_is_back() {
+    let (backend, pool) = (null(1), pool());
+    let mut driver = BlockDriver::new(64, FEATURES);
+    let (mut front, _outcome) = connect(&backend, &pool);
+    front.negotiate(&driver.driver, 0).unwrap();
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+    let size = driver.driver.file.metadata().unwrap().len();
+    let region: Vec<u8> =
+        [0, 0, size, crate::testing::USER, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
+    for turn in 0..3 {
+        driver.submit(0, 0, &[], 512).unwrap();
+        front.kick().unwrap();
+        assert_eq!(wait(&mut driver).1, 0, "turn {turn}");
+        assert!(front.tell(38, &region, &[]).unwrap(), "it was there: turn {turn}");
+        assert!(backend.queues[0].key.lock().unwrap().is_none());
+        assert!(!front.tell(38, &region, &[]).unwrap(), "it is gone: turn {turn}");
+        assert!(front.tell(37, &region, &[driver.driver.file.as_fd()]).unwrap());
     }
 }
 

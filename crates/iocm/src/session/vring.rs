@@ -146,6 +146,15 @@ impl Session {
         ring.kick = None;
     }
 
+    /// Starts all queues whose memory is there. The change of the memory has not failed because of one that lacks some.
+    pub(super) fn start_all(&mut self) {
+        for index in 0..self.vrings.len() {
+            if let Err(error) = self.start(index) {
+                self.backend.log.warn(|| format!("With the guest's memory as it is now, {error}"));
+            }
+        }
+    }
+
     /// Stops all queues, calls `change`, and starts them again.
     pub(super) fn with_queues_paused(
         &mut self,
