@@ -254,7 +254,13 @@ impl BlockQueue {
 
     /// Handles the end of a step.
     fn end_step(&mut self, queue: &mut Virtqueue, token: u32, result: i32) {
-        match self.slots[token as usize].advance(result, &mut self.bounces) {
+        let slot = &mut self.slots[token as usize];
+        // Requests that were interrupted, and lost memory of the guest, lose nothing of the page cache.
+        let is_harmless = [-libc::EINTR, -libc::EAGAIN, -libc::EFAULT].contains(&result);
+        if result < 0 && !is_harmless && slot.is_durable() {
+            self.device.storage.flush_failed();
+        }
+        match slot.advance(result, &mut self.bounces) {
             Progress::More => self.waiting.push_back(token),
             Progress::Ended(status) => self.finish(queue, token, status),
         }
@@ -278,6 +284,9 @@ impl BlockQueue {
     /// Completes a request.
     fn finish(&mut self, queue: &mut Virtqueue, token: u32, status: Status) {
         let slot = &mut self.slots[token as usize];
+        // Of several flushes in flight the kernel fails only one.
+        let is_lost = slot.is_durable() && self.device.storage.is_inconsistent();
+        let status = if is_lost { Status::Failed } else { status };
         let read = matches!(slot.kind, SlotKind::Read(_)) && status == Status::Ok;
         if let Some(part) = slot.status {
             // SAFETY: one mapped byte of the guest's memory.
@@ -610,6 +619,54 @@ mod tests {
         let ends: Vec<_> = std::iter::from_fn(|| driver.ended()).collect();
         assert!(ends.len() == 4 && ends.iter().all(|(_, status, _)| *status == 0), "{ends:?}");
         assert_eq!(device.discards.exclude(|| ()), Some(()), "the discard has ended");
+    }
+
+    #[test]
+    fn after_a_flush_that_failed_none_succeeds_if_the_data_was_in_the_page_cache() {
+        const FLUSH: u64 = 1 << 9;
+        // Two flushes are in flight at once; then comes a write, and another flush. Without `FLUSH` each write is one.
+        for (alignment, features, kinds, wanted) in [
+            (1, FLUSH, [4, 4, 1, 4], [1, 1, 0, 1]),
+            (512, FLUSH, [4, 4, 1, 4], [1, 0, 0, 0]),
+            (1, FLUSH, [1, 1, 1, 4], [1, 0, 0, 0]),
+            (1, 0, [1, 1, 1, 1], [1, 1, 1, 1]),
+            (512, 0, [1, 1, 1, 1], [1, 0, 0, 0]),
+        ] {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(1 << 20).unwrap();
+            let storage = Storage::File {
+                file: file.into(),
+                path: "/disk".into(),
+                alignment,
+                granule: 1,
+                partitioned: None,
+                is_tmpfs: false,
+                is_fuse: false,
+                is_inconsistent: std::sync::atomic::AtomicBool::new(false),
+            };
+            let device = BlockDevice::over(storage, BlockOptions::default()).unwrap();
+            let ring_features = RingFeatures { packed: false, event_index: false, indirect: true };
+            let mut driver = BlockDriver::new(64, ring_features);
+            let handler = Device::handler(&device, 0, 64, VirtioFeatures(features));
+            let ring = driver.driver.ring().unwrap();
+            let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
+            queue.set_enabled(true);
+            let mut made = VecDeque::new();
+            for kind in kinds {
+                let data: &[u8] = if kind == 1 { &[1; 512] } else { &[] };
+                driver.submit(kind, 0, data, 0).unwrap();
+            }
+            serve(&mut queue, &mut made, false);
+            let mut results = kinds.map(|kind| if kind == 1 { 512 } else { 0 });
+            results[0] = -libc::EIO;
+            let statuses = results.map(|result| {
+                let (_, user_data) = made.pop_front().unwrap();
+                queue.complete(completed(user_data).1, result);
+                queue.publish();
+                driver.ended().unwrap().1
+            });
+            assert_eq!(statuses, wanted, "{alignment}, {features:#x}, {kinds:?}");
+        }
     }
 
     #[test]

@@ -118,6 +118,11 @@ impl Slot {
         if self.pieces.is_empty() { NO_DATA } else { self.step }
     }
 
+    /// Tests whether its end says that data is on stable storage.
+    pub(super) const fn is_durable(&self) -> bool {
+        matches!(self.kind, SlotKind::Flush) || self.write_through && matches!(self.kind, SlotKind::Write(_))
+    }
+
     /// Tests whether a page of the guest's memory was lost, which makes the request's data unreliable.
     #[inline]
     pub(super) fn is_cut(&mut self) -> bool {

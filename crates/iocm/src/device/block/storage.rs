@@ -5,6 +5,7 @@ use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The file behind a block device.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub enum Storage {
         is_tmpfs: bool,
         /// It is on FUSE.
         is_fuse: bool,
+        /// Data in the page cache could not be written.
+        is_inconsistent: AtomicBool,
     },
 }
 
@@ -137,7 +140,8 @@ impl Storage {
         };
         let system = rustix::fs::fstatfs(&file).map(|found| found.f_type);
         let (is_tmpfs, is_fuse) = (system == Ok(libc::TMPFS_MAGIC), system == Ok(libc::FUSE_SUPER_MAGIC));
-        Ok(Self::File { file, path: path.to_owned(), alignment, granule, partitioned, is_tmpfs, is_fuse })
+        let (path, is_inconsistent) = (path.to_owned(), AtomicBool::new(false));
+        Ok(Self::File { file, path, alignment, granule, partitioned, is_tmpfs, is_fuse, is_inconsistent })
     }
 
     /// The size in bytes; `None` for a null disk.
@@ -218,6 +222,25 @@ impl Storage {
         matches!(self, Self::File { is_fuse: true, .. })
     }
 
+    /// Remembers that a flush failed. If the data was in the page cache, Linux has marked its pages clean and does not
+    /// write them again, and the next fdatasync(2) would succeed (fsync(2); QEMU's block/file-posix.c,
+    /// `page_cache_inconsistent`).
+    pub(super) fn flush_failed(&self) {
+        let Self::File { path, alignment: 1, is_inconsistent, .. } = self else { return };
+        if !is_inconsistent.swap(true, Ordering::SeqCst) {
+            tracing::error!(
+                "{}: a flush failed, so data that was written may be lost, and all flushes fail from now on; once the disk is \
+                 repaired, remove the device and create it again, or restart the daemon",
+                path.display()
+            );
+        }
+    }
+
+    /// Tests whether a flush has failed so that no later one can succeed.
+    pub(super) fn is_inconsistent(&self) -> bool {
+        matches!(self, Self::File { is_inconsistent, .. } if is_inconsistent.load(Ordering::SeqCst))
+    }
+
     pub(super) fn file(&self) -> Option<RawFd> {
         match self {
             Self::Null => None,
@@ -262,7 +285,9 @@ mod tests {
         file.set_len(1 << 20).unwrap();
         let (file, path) = (OwnedFd::from(file), PathBuf::from("/disk"));
         let (granule, partitioned, is_tmpfs, is_fuse) = (1, None, false, false);
-        let storage = Storage::File { file, path, alignment, granule, partitioned, is_tmpfs, is_fuse };
+        let is_inconsistent = AtomicBool::new(false);
+        let storage =
+            Storage::File { file, path, alignment, granule, partitioned, is_tmpfs, is_fuse, is_inconsistent };
         BlockDevice::over(storage, BlockOptions { block_size, ..BlockOptions::default() })
     }
 
