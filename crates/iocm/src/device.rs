@@ -113,6 +113,19 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// milliseconds: it is called on the front-end's thread, never on a worker.
     fn enable(&self, _index: u16, _enabled: bool) {}
 
+    /// Takes what only one back-end at a time may use, before a queue starts; does nothing if it has it. Like
+    /// [`Self::enable`], this is called on the front-end's thread.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot be had now.
+    fn acquire(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Gives that back, when no queue is started any more.
+    fn release(&self) {}
+
     /// Announces a guest to the network after a migration.
     ///
     /// # Errors

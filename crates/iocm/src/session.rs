@@ -89,6 +89,8 @@ impl Backend {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
+        // That thread may be left behind, and keep the device.
+        self.device.release();
     }
 
     /// Replaces the channel for requests of the back-end. Only the front-end's thread closes the old one, and without
@@ -223,6 +225,8 @@ impl Session {
             }
             Ok(Reply::Done) if acknowledges => connection.reply(header.code, &0_u64.to_ne_bytes(), None),
             Ok(Reply::Done) => Ok(()),
+            // Few front-ends look at the reply, and the ring would stay dead.
+            Err(RequestError::InUse(why)) => Err(ConnectionError::InUse(why)),
             Err(error) => {
                 let code = header.code;
                 self.backend.log.warn(|| format!("A front-end's request {code} is refused: {error}"));

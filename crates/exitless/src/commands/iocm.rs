@@ -43,8 +43,8 @@ pub(crate) enum Command {
     /// find it by the files in /usr/share/qemu/vhost-user.
     ///
     /// Exit status: 0 when the front-end has disconnected, or a signal ended it; 1 when the front-end broke the
-    /// protocol; 2 for a wrong command line, or a file descriptor that is no vhost-user socket; 125 when the
-    /// device cannot be served.
+    /// protocol, or another program writes the disk; 2 for a wrong command line, or a file descriptor that is no
+    /// vhost-user socket; 125 when the device cannot be served.
     Device(device::DeviceArguments),
     /// List a directory of a running daemon's control tree.
     ///

@@ -127,7 +127,7 @@ fn configure(directory: &Path, disks: &[&str]) {
     for name in disks {
         let socket = directory.join(format!("{name}.sock"));
         text += &format!(
-            "[[device]]\nname = \"{name}\"\ntype = \"block\"\nsocket = {socket:?}\npath = {:?}\n",
+            "[[device]]\nname = \"{name}\"\ntype = \"block\"\nsocket = {socket:?}\npath = {:?}\nshare-rw = true\n",
             directory.join("disk")
         );
     }

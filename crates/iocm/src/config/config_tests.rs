@@ -21,13 +21,13 @@ fn what_is_not_said_is_usual() {
 fn everything_can_be_said() {
     let text = "[workers]\narrangement = \"per-device\"\ncount = 3\ncpus = [\"2\", \"4-6,8\"]\npolling = \"always\"\n\
         longest-nap-us = 50\n[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/run/a\"\npath = \"/x\"\n\
-        read-only = true\ndirect = true\nblock-size = 4096\nserial = \"s\"\nqueues = 4\nrequests-per-second = 5\nbytes-per-second = 6\n";
+        read-only = true\nshare-rw = true\ndirect = true\nblock-size = 4096\nserial = \"s\"\nqueues = 4\nrequests-per-second = 5\nbytes-per-second = 6\n";
     let config = Config::parse(text).unwrap();
     assert_eq!(config.workers.arrangement, Arrangement::PerDevice);
     assert_eq!(config.workers.worker(1).unwrap().cpus.to_string(), "4-6,8");
     assert_eq!(config.workers.polling(), Polling::Always);
     let block = config.devices[0].block();
-    assert!(block.read_only && block.direct);
+    assert!(block.read_only && block.direct && block.share_rw);
     assert_eq!(
         (block.queues, block.requests_a_second, block.bytes_a_second, block.block_size),
         (4, 5, 6, 4096)

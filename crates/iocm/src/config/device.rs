@@ -36,6 +36,9 @@ pub struct DeviceConfig {
     /// The guest may only read.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub read_only: bool,
+    /// Others who share the file too may write to it while this device is in use (QEMU's `share-rw`).
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub share_rw: bool,
     /// Bypass the host's page cache (`O_DIRECT`).
     #[serde(default, skip_serializing_if = "is_usual")]
     pub direct: bool,
@@ -93,6 +96,7 @@ impl DeviceConfig {
             path: None,
             null_size_bytes: None,
             read_only: false,
+            share_rw: false,
             direct: false,
             block_size: None,
             serial: String::new(),
@@ -177,6 +181,7 @@ impl DeviceConfig {
         let of_block = self.path.is_some()
             || self.null_size_bytes.is_some()
             || self.read_only
+            || self.share_rw
             || self.direct
             || self.block_size.is_some()
             || !self.serial.is_empty();
@@ -184,7 +189,7 @@ impl DeviceConfig {
         match self.kind {
             DeviceType::Block if of_net => invalid("a disk: leave out backend, mac and mtu"),
             DeviceType::Net if of_block => invalid(
-                "a network device: leave out path, null-size-bytes, read-only, direct, block-size and serial",
+                "a network device: leave out path, null-size-bytes, read-only, share-rw, direct, block-size and serial",
             ),
             DeviceType::Net => self.net().map(drop),
             DeviceType::Block => Ok(()),
@@ -199,6 +204,7 @@ impl DeviceConfig {
             null_size: self.null_size_bytes.unwrap_or(1 << 30),
             read_only: self.read_only,
             direct: self.direct,
+            share_rw: self.share_rw,
             block_size: self.block_size.unwrap_or(SECTOR as u32),
             serial: self.serial.clone(),
             queues: self.queues,

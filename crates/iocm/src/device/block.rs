@@ -12,9 +12,10 @@ use super::{Device, Limit, ResizeError};
 use crate::protocol::{ProtocolFeatures, VirtioFeatures};
 use crate::queue::Handler;
 use discards::Discards;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 pub use config::{ConfigSpaceError, features};
 pub use queue::BlockQueue;
@@ -37,6 +38,8 @@ pub struct BlockOptions {
     pub read_only: bool,
     /// Bypass the host's page cache (`O_DIRECT`).
     pub direct: bool,
+    /// Others who also share it may write to the file meanwhile.
+    pub share_rw: bool,
     /// The block size that the guest sees, bytes.
     pub block_size: u32,
     /// Its serial number, at most 20 bytes.
@@ -56,6 +59,7 @@ impl Default for BlockOptions {
             null_size: 1 << 30,
             read_only: false,
             direct: false,
+            share_rw: false,
             block_size: SECTOR as u32,
             serial: String::new(),
             queues: 1,
@@ -77,7 +81,15 @@ pub struct BlockDevice {
     requests: Limit,
     bytes: Limit,
     discards: Discards,
+    /// It has the lock for writing.
+    locked: Mutex<bool>,
 }
+
+/// The longest wait for the lock for writing: the last writes of a daemon that was killed take milliseconds, unless its
+/// disk does not answer.
+const LOCK_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
+/// The time between two attempts.
+const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 impl BlockDevice {
     /// Opens its file.
@@ -86,7 +98,7 @@ impl BlockDevice {
     /// [`StorageError`].
     pub fn open(options: BlockOptions) -> Result<Arc<Self>, StorageError> {
         let storage = match &options.path {
-            Some(path) => Storage::open(path, options.read_only, options.direct)?,
+            Some(path) => Storage::open(path, &options)?,
             None => Storage::Null,
         };
         Self::over(storage, options)
@@ -102,6 +114,7 @@ impl BlockDevice {
             requests: Limit::new(options.requests_a_second),
             bytes: Limit::new(options.bytes_a_second),
             discards: Discards::default(),
+            locked: Mutex::default(),
             storage,
             options,
         }))
@@ -149,6 +162,36 @@ impl Device for Arc<BlockDevice> {
 
     fn handler(&self, _index: u16, size: u16, features: VirtioFeatures) -> Box<dyn Handler> {
         Box::new(BlockQueue::new(Arc::clone(self), size, config::is_write_through(features)))
+    }
+
+    /// Takes the lock for writing. During a live migration two daemons have the file open, and only the one whose queues
+    /// are started has the lock.
+    fn acquire(&self) -> Result<(), String> {
+        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        if *locked || self.options.read_only {
+            return Ok(());
+        }
+        let end = Instant::now() + LOCK_PATIENCE;
+        while !self.storage.lock(self.options.share_rw) {
+            if Instant::now() >= end {
+                let path = self.options.path.as_deref().unwrap_or_else(|| Path::new("the disk"));
+                return Err(format!(
+                    "another program or device writes to {} or has it locked (QEMU's image lock); end its use, or set \
+                     `share-rw = true` for all its devices if guests can share it",
+                    path.display()
+                ));
+            }
+            std::thread::sleep(LOCK_RETRY);
+        }
+        *locked = true;
+        Ok(())
+    }
+
+    fn release(&self) {
+        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut *locked) {
+            self.storage.unlock();
+        }
     }
 
     fn limits(&self) -> Vec<[&Limit; 2]> {

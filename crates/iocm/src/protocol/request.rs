@@ -91,6 +91,9 @@ pub enum RequestError {
     /// A value of the request is not valid.
     #[error("{0}")]
     Invalid(String),
+    /// Another program uses what is behind the device.
+    #[error("{0}")]
+    InUse(String),
     /// The feature was not negotiated, or is not supported.
     #[error("{0} is not supported")]
     Unsupported(&'static str),

@@ -414,6 +414,64 @@ fn a_ring_is_served_again_when_its_memory_is_back() {
 }
 
 #[test]
+fn a_disk_that_others_write_is_served_when_they_have_ended() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(1 << 20).unwrap();
+    let options = |read_only, share_rw| BlockOptions {
+        path: Some(file.path().to_owned()),
+        queues: 2,
+        read_only,
+        share_rw,
+        ..BlockOptions::default()
+    };
+    let device = |options| Backend::new("d", Box::new(BlockDevice::open(options).unwrap()));
+    let (source, target) = (device(options(false, false)), device(options(false, false)));
+    let (reader, sharer) = (device(options(true, false)), device(options(false, true)));
+    let (pool, driver) = (pool(), BlockDriver::new(64, FEATURES));
+    let layout = driver.driver.layout();
+    let front = |backend: &Arc<Backend>| {
+        let (mut front, outcome) = connect(backend, &pool);
+        front.negotiate(&driver.driver, 0).unwrap();
+        (front, outcome)
+    };
+    let (mut first, _outcome) = front(&source);
+    assert!(first.start(0, &layout, 64, 0).unwrap() && first.start(1, &layout, 64, 0).unwrap());
+    let (mut reads, _reads) = front(&reader);
+    assert!(reads.start(0, &layout, 64, 0).unwrap(), "readers exclude nobody");
+    for others in [&target, &sharer] {
+        let (mut refused, outcome) = front(others);
+        assert!(refused.start(0, &layout, 64, 0).is_err(), "the connection is closed");
+        let error = outcome.join().unwrap().unwrap_err().to_string();
+        assert!(error.contains(file.path().to_str().unwrap()) && error.contains("share-rw"), "{error}");
+    }
+    // As at the end of a migration. The source writes until its last queue has stopped.
+    let (mut next, _next) = front(&target);
+    first.stop(0).unwrap();
+    first.stop(1).unwrap();
+    assert!(next.start(0, &layout, 64, 0).unwrap());
+}
+
+#[test]
+fn a_disk_that_is_being_removed_is_free_when_its_remover_says_so() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let device = || {
+        let options = BlockOptions { path: Some(file.path().to_owned()), ..BlockOptions::default() };
+        Backend::new("d", Box::new(BlockDevice::open(options).unwrap()))
+    };
+    let (removed, next, pool) = (device(), device(), pool());
+    let driver = BlockDriver::new(64, FEATURES);
+    let (mut front, _outcome) = connect(&removed, &pool);
+    front.negotiate(&driver.driver, 0).unwrap();
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+    // As while another thread ends the queues.
+    removed.over.store(true, Ordering::SeqCst);
+    front.stop(0).unwrap();
+    assert!(next.device.acquire().is_err());
+    removed.end(&pool);
+    assert_eq!(next.device.acquire(), Ok(()));
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_the_front_end_stays() {
     let (backend, pool) = (null(1), pool());
     let (mut front, outcome) = connect(&backend, &pool);

@@ -59,6 +59,7 @@ impl Session {
         let device = &self.backend.device;
         let ring = &mut self.vrings[index];
         let Some(layout) = ring.layout.filter(|_| ring.started && ring.key.is_none()) else { return Ok(()) };
+        device.acquire().map_err(RequestError::InUse)?;
         let wrong = |error: RingError| RequestError::Invalid(format!("queue {index}: {error}"));
         if self.memory.is_cut() {
             return Err(wrong(RingError::Lost));
@@ -144,6 +145,12 @@ impl Session {
         let ring = &mut self.vrings[index];
         ring.started = false;
         ring.kick = None;
+        // While the device is being removed, the remover may still wait for requests of queues that it has ended, and
+        // gives back then.
+        let is_over = self.backend.over.load(Ordering::SeqCst);
+        if !is_over && !self.vrings.iter().any(|ring| ring.started) {
+            self.backend.device.release();
+        }
     }
 
     /// Starts all queues whose memory is there. The change of the memory has not failed because of one that lacks some.

@@ -244,7 +244,11 @@ impl BlockQueue {
         match submission {
             // SAFETY: the caller's.
             Submission::Read { .. } | Submission::Sync { .. } => Some(unsafe { submission.execute() }),
-            Submission::Write { .. } if *allocated.get_or_insert_with(|| device.storage.is_allocated()) => {
+            // Those who share the file may discard, too.
+            Submission::Write { .. }
+                if !device.options.share_rw
+                    && *allocated.get_or_insert_with(|| device.storage.is_allocated()) =>
+            {
                 // SAFETY: the caller's.
                 device.discards.exclude(|| unsafe { submission.execute() })
             }

@@ -1,5 +1,6 @@
 //! The file behind a block device.
 
+use super::BlockOptions;
 use crate::device::ResizeError;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use std::io;
@@ -100,8 +101,9 @@ impl Storage {
     ///
     /// # Errors
     /// [`StorageError`].
-    pub fn open(path: &Path, read_only: bool, direct: bool) -> Result<Self, StorageError> {
-        let (access, how) = match read_only {
+    pub fn open(path: &Path, options: &BlockOptions) -> Result<Self, StorageError> {
+        let direct = options.direct;
+        let (access, how) = match options.read_only {
             true => (OFlags::RDONLY, "for reading"),
             false => (OFlags::RDWR, "for reading and writing"),
         };
@@ -241,11 +243,56 @@ impl Storage {
         matches!(self, Self::File { is_inconsistent, .. } if is_inconsistent.load(Ordering::SeqCst))
     }
 
+    /// Takes QEMU's lock for writing the image. `false` if another open file has it, and, unless both `share`, this one
+    /// may not write beside it.
+    ///
+    /// The lock belongs to the open file, which each request in flight keeps: that of a daemon that was killed is free
+    /// when the last of its writes has ended.
+    pub(super) fn lock(&self, share: bool) -> bool {
+        let Self::File { file, .. } = self else { return true };
+        let (own, others): (&[i64], &[i64]) = match share {
+            true => (&[WRITES], &[EXCLUDES_WRITES]),
+            false => (&[WRITES, EXCLUDES_WRITES], &[WRITES, EXCLUDES_WRITES]),
+        };
+        let is_free = own.iter().all(|byte| lock_byte(file, libc::F_OFD_SETLK, libc::F_RDLCK, *byte))
+            && others.iter().all(|byte| lock_byte(file, libc::F_OFD_GETLK, libc::F_WRLCK, *byte));
+        if !is_free {
+            self.unlock();
+        }
+        is_free
+    }
+
+    /// Gives the lock back.
+    pub(super) fn unlock(&self) {
+        let Self::File { file, .. } = self else { return };
+        for byte in [WRITES, EXCLUDES_WRITES] {
+            lock_byte(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte);
+        }
+    }
+
     pub(super) fn file(&self) -> Option<RawFd> {
         match self {
             Self::Null => None,
             Self::File { file, .. } => Some(file.as_raw_fd()),
         }
+    }
+}
+
+/// The byte that QEMU locks in a file that it writes (block/file-posix.c: `RAW_LOCK_PERM_BASE`, and the bit
+/// `BLK_PERM_WRITE`). All its locks are shared ones: whoever has taken one looks for those of others.
+const WRITES: i64 = 101;
+/// The byte that it locks in a file that nobody else may write (`RAW_LOCK_SHARED_BASE`).
+const EXCLUDES_WRITES: i64 = 201;
+
+/// Calls fcntl(2) for a lock of one byte. `false` if another open file has a lock there that excludes it. A file system
+/// without locks excludes nobody.
+fn lock_byte(file: &OwnedFd, command: libc::c_int, kind: libc::c_int, byte: i64) -> bool {
+    let (l_type, l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
+    let mut lock = libc::flock { l_type, l_whence, l_start: byte, l_len: 1, l_pid: 0 };
+    // SAFETY: the descriptor is open, and these commands read and write a `flock`.
+    match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
+        0 => command != libc::F_OFD_GETLK || libc::c_int::from(lock.l_type) == libc::F_UNLCK,
+        _ => !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::EACCES)),
     }
 }
 
@@ -320,7 +367,8 @@ mod tests {
     #[test]
     fn the_blocks_that_a_partition_table_was_written_for_are_known() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let partitioned = || match Storage::open(file.path(), true, false).unwrap() {
+        let options = BlockOptions { read_only: true, ..BlockOptions::default() };
+        let partitioned = || match Storage::open(file.path(), &options).unwrap() {
             Storage::File { partitioned, .. } => partitioned,
             Storage::Null => None,
         };
@@ -334,6 +382,40 @@ mod tests {
     }
 
     #[test]
+    fn of_those_who_do_not_share_a_file_one_writes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || Storage::open(file.path(), &BlockOptions::default()).unwrap();
+        let (one, other) = (open(), open());
+        assert!(one.lock(false) && !other.lock(false) && !other.lock(true));
+        assert!(one.lock(false), "others leave no lock behind");
+        one.unlock();
+        assert!(other.lock(true) && one.lock(true), "both share it");
+        assert!(!open().lock(false));
+        drop(one);
+        drop(other);
+        // QEMU's lock of an image that it writes.
+        let qemu = OwnedFd::from(file.reopen().unwrap());
+        for byte in [101, 201] {
+            assert!(lock_byte(&qemu, libc::F_OFD_SETLK, libc::F_RDLCK, byte));
+            assert!(!open().lock(false), "{byte}");
+            assert!(lock_byte(&qemu, libc::F_OFD_SETLK, libc::F_UNLCK, byte));
+        }
+        // What QEMU looks for when it opens an image.
+        let one = open();
+        assert!(one.lock(false));
+        for byte in [101, 201] {
+            assert!(!lock_byte(&qemu, libc::F_OFD_GETLK, libc::F_WRLCK, byte), "{byte}");
+        }
+        // A request in flight keeps the open file.
+        let Storage::File { file: kept, .. } = &one else { unreachable!() };
+        let in_flight = kept.try_clone().unwrap();
+        drop(one);
+        assert!(!open().lock(false));
+        drop(in_flight);
+        assert!(open().lock(false));
+    }
+
+    #[test]
     fn nobody_waits_for_the_other_end_of_a_pipe() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pipe");
@@ -341,7 +423,8 @@ mod tests {
         let (told, heard) = std::sync::mpsc::channel();
         for read_only in [false, true] {
             let (path, told) = (path.clone(), told.clone());
-            std::thread::spawn(move || told.send(Storage::open(&path, read_only, false)));
+            let options = BlockOptions { read_only, ..BlockOptions::default() };
+            std::thread::spawn(move || told.send(Storage::open(&path, &options)));
             let opened = heard.recv_timeout(Duration::from_secs(5)).expect("an answer");
             assert!(matches!(opened, Err(StorageError::Kind { .. })), "{opened:?}");
         }
