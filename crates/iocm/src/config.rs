@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub use control::{ControlConfig, MOUNT, SOCKET, SafetyConfig, Seccomp};
-pub use device::{DeviceConfig, DeviceType};
+pub use device::{DeviceConfig, DeviceType, DiskFormat};
 pub use line::{BadLine, WorkerConfig};
 pub use net::NetBackend;
 pub use socket::SocketsConfig;

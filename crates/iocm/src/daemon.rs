@@ -6,7 +6,6 @@ mod loads;
 
 use crate::accounts::AccountError;
 use crate::config::{Arrangement, Config, ConfigError, DeviceConfig};
-
 use crate::device::block::StorageError;
 use crate::device::net::NetError;
 use crate::device::net::switch::Switches;
@@ -17,6 +16,8 @@ use crate::worker::WorkerError;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bound::RefusedDevice;
 
 pub use bound::BoundDevices;
 pub use figures::{DaemonFigures, DeviceReport, FORMAT, QueueReport, WorkerReport};
@@ -36,6 +37,7 @@ pub struct Daemon {
     numbering: Mutex<()>,
     /// The switches between its network devices.
     switches: Arc<Switches>,
+    refused: Mutex<Vec<RefusedDevice>>,
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +94,7 @@ impl Daemon {
     /// Those of [`Self::start`].
     pub fn serve(mut bound: BoundDevices) -> Result<Self, DaemonError> {
         let (config, switches) = (bound.config.clone(), Arc::clone(&bound.switches));
+        let refused = Mutex::new(std::mem::take(&mut bound.refused));
         let pool = Pool::new();
         if config.workers.arrangement == Arrangement::Shared || config.devices.is_empty() {
             for number in 0..config.workers.count as usize {
@@ -106,10 +109,16 @@ impl Daemon {
             adding: Mutex::default(),
             numbering: Mutex::default(),
             switches,
+            refused,
         };
         while let Some((config, device, bound)) = bound.next() {
+            // A device's number is its place in the file, which also tells the CPUs of its own worker, even if devices
+            // before it are not served.
+            let place = daemon.config.devices.iter().position(|other| other.name == config.name);
+            daemon.devices().next = place.map_or(0, |place| place as u32);
             daemon.serve_device(config, device, bound)?;
         }
+        daemon.devices().next = daemon.config.devices.len() as u32;
         Ok(daemon)
     }
 
@@ -140,10 +149,20 @@ impl Daemon {
         let _adding = Adding::new(self, config).ok_or_else(|| DaemonError::Exists(config.name.clone()))?;
         let mut bound = BoundDevices::nothing(&self.config, &self.switches);
         bound.add(config, &mut Inheritance::default())?;
-        match bound.next() {
-            Some((config, device, bound)) => self.serve_device(config, device, bound),
-            None => Err(DaemonError::Exists(config.name.clone())),
-        }
+        let number = match bound.next() {
+            Some((config, device, bound)) => self.serve_device(config, device, bound)?,
+            None => return Err(DaemonError::Exists(config.name.clone())),
+        };
+        // It takes the place of one that could not be served.
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.retain(|other| other.config.name != config.name && other.config.socket != config.socket);
+        drop(refused);
+        Ok(number)
+    }
+
+    /// The devices of its file that are not served.
+    pub(crate) fn refused(&self) -> Vec<RefusedDevice> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn serve_device(

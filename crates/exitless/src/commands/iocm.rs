@@ -34,8 +34,11 @@ use crate::{console, interrupt};
 pub(crate) enum Command {
     /// Serve the devices in a configuration file to their VMs over vhost-user, until a signal.
     ///
+    /// A disk that cannot be used, for instance because it begins like an image of a format other than raw, is left out,
+    /// and the other devices are served: see the log, or the attribute `refused`.
+    ///
     /// Exit status: 0 when it was ended by a signal; 2 for a wrong command line, or an invalid configuration;
-    /// 125 when a device cannot be served.
+    /// 125 when none of the devices can be used, or a network device or a socket cannot.
     Serve(ServeArguments),
     /// Serve one device to one front-end, by QEMU's conventions for vhost-user back-end programs.
     ///

@@ -175,10 +175,22 @@ fn a_command_line_needs_one_device_and_one_source_of_its_front_end() {
     assert!(refused(&["--type", "net", "--blk-file", disk, "--fd", "9"]).contains("--tap NAME"));
     assert!(refused(&["--type", "block", "--tap", "t0", "--fd", "9"]).contains("--blk-file"));
     assert!(refused(&["--tap", "t0", "--read-only", "--fd", "9"]).contains("--read-only"));
+    assert!(refused(&["--tap", "t0", "--format", "raw", "--fd", "9"]).contains("--format"));
     assert!(refused(&["--blk-file", disk, "--fd", "9", "--queues", "999"]).contains("999 queues"));
     let output = device(&["--blk-file", "/nowhere/disk", "--socket-path", "/tmp/x"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/disk"));
+    let image = directory.path().join("image");
+    std::fs::write(&image, b"QFI\xfb").unwrap();
+    let image = ["--blk-file", image.to_str().unwrap(), "--socket-path", "/nowhere/socket"];
+    let told = |arguments: &[&str]| {
+        let output = device(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(told(&image).contains("--format raw"));
+    let raw = told(&[&image[..], &["--format", "raw"]].concat());
+    assert!(raw.contains("/nowhere/socket") && !raw.contains("qcow2"), "{raw}");
 }
 
 #[test]

@@ -21,13 +21,14 @@ fn what_is_not_said_is_usual() {
 fn everything_can_be_said() {
     let text = "[workers]\narrangement = \"per-device\"\ncount = 3\ncpus = [\"2\", \"4-6,8\"]\npolling = \"always\"\n\
         longest-nap-us = 50\n[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/run/a\"\npath = \"/x\"\n\
-        read-only = true\nshare-rw = true\ndirect = true\nblock-size = 4096\nserial = \"s\"\nqueues = 4\nrequests-per-second = 5\nbytes-per-second = 6\n";
+        format = \"raw\"\nread-only = true\nshare-rw = true\ndirect = true\nblock-size = 4096\nserial = \"s\"\nqueues = 4\nrequests-per-second = 5\nbytes-per-second = 6\n";
     let config = Config::parse(text).unwrap();
     assert_eq!(config.workers.arrangement, Arrangement::PerDevice);
     assert_eq!(config.workers.worker(1).unwrap().cpus.to_string(), "4-6,8");
     assert_eq!(config.workers.polling(), Polling::Always);
     let block = config.devices[0].block();
-    assert!(block.read_only && block.direct && block.share_rw);
+    assert!(block.read_only && block.direct && block.raw && block.share_rw);
+    assert!(config.text().unwrap().contains("format = \"raw\"\n"));
     assert_eq!(
         (block.queues, block.requests_a_second, block.bytes_a_second, block.block_size),
         (4, 5, 6, 4096)
@@ -50,6 +51,8 @@ fn what_cannot_be_is_refused_by_name() {
     assert!(refused(&format!("{DISK}block-size = 8192")).contains("block-size = 8192"));
     assert!(refused(&format!("{DISK}serial = \"123456789012345678901\"")).contains("20 bytes"));
     assert!(refused(&format!("{DISK}path = \"/x\"\nnull-size-bytes = 1")).contains("null-size-bytes"));
+    assert!(refused(&format!("{DISK}path = \"/x\"\nformat = \"qcow2\"")).contains("qcow2"));
+    assert!(refused(&format!("{}format = \"raw\"", DISK.replace("block", "net"))).contains("leave out"));
     assert!(refused(&DISK.replace("block", "tape")).contains("tape"));
     let tap = |name: &str, numbers: &str| {
         let device = DISK.replace("\"a\"", &format!("{name:?}")).replace("/run/a", &format!("/run/{name}"));

@@ -30,6 +30,9 @@ pub struct DeviceConfig {
     /// A raw file or a block device. Without a path the disk is a null disk for benchmarks, which discards writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
+    /// The format of the file. If it is not set, what looks like an image of another format than `raw` is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<DiskFormat>,
     /// The size of a null disk, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub null_size_bytes: Option<u64>,
@@ -78,6 +81,14 @@ pub enum DeviceType {
     Net,
 }
 
+/// The format of a disk's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskFormat {
+    /// The blocks of the disk, and nothing else.
+    Raw,
+}
+
 const fn one() -> u16 {
     1
 }
@@ -94,6 +105,7 @@ impl DeviceConfig {
             socket_group: None,
             socket_mode: None,
             path: None,
+            format: None,
             null_size_bytes: None,
             read_only: false,
             share_rw: false,
@@ -179,6 +191,7 @@ impl DeviceConfig {
     fn check_kind(&self) -> Result<(), ConfigError> {
         let of_net = self.backend.is_some() || self.mac.is_some() || self.mtu.is_some();
         let of_block = self.path.is_some()
+            || self.format.is_some()
             || self.null_size_bytes.is_some()
             || self.read_only
             || self.share_rw
@@ -189,7 +202,7 @@ impl DeviceConfig {
         match self.kind {
             DeviceType::Block if of_net => invalid("a disk: leave out backend, mac and mtu"),
             DeviceType::Net if of_block => invalid(
-                "a network device: leave out path, null-size-bytes, read-only, share-rw, direct, block-size and serial",
+                "a network device: leave out path, format, null-size-bytes, read-only, share-rw, direct, block-size and serial",
             ),
             DeviceType::Net => self.net().map(drop),
             DeviceType::Block => Ok(()),
@@ -204,6 +217,7 @@ impl DeviceConfig {
             null_size: self.null_size_bytes.unwrap_or(1 << 30),
             read_only: self.read_only,
             direct: self.direct,
+            raw: self.format == Some(DiskFormat::Raw),
             share_rw: self.share_rw,
             block_size: self.block_size.unwrap_or(SECTOR as u32),
             serial: self.serial.clone(),

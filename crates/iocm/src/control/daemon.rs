@@ -23,6 +23,7 @@ impl FactSource for Daemon {
         DaemonFacts {
             pid: std::process::id(),
             ticks_per_second: self.loads.ticks_per_second(),
+            refused: self.refused().iter().map(|one| format!("{}: {}", one.config.name, one.why)).collect(),
             configuration: self.configuration_text(),
         }
     }
@@ -140,7 +141,9 @@ impl Daemon {
                 Polling::Never => PollingConfig::Never,
             };
         }
-        config.devices = self.endpoints().iter().map(|endpoint| current_config(endpoint)).collect();
+        let refused = self.refused().into_iter().map(|refused| refused.config);
+        config.devices =
+            self.endpoints().iter().map(|endpoint| current_config(endpoint)).chain(refused).collect();
         config
     }
 

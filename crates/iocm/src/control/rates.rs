@@ -13,6 +13,8 @@ pub struct Rates {
     pub workers: Vec<WorkerRates>,
     /// The rates of each device.
     pub devices: Vec<DeviceRates>,
+    /// The devices of the daemon's file that are not served, each with the reason.
+    pub refused: Vec<String>,
     /// The rates of each queue.
     pub queues: Vec<QueueRates>,
 }
@@ -167,7 +169,9 @@ impl Rates {
                 calls_saved_per_second: pair.rate("/calls_saved"),
             }
         });
-        Self { seconds, workers: workers.collect(), devices: devices.collect(), queues: queues.collect() }
+        let refused = now.value["refused"].as_array().into_iter().flatten().map(text).collect();
+        let (workers, devices, queues) = (workers.collect(), devices.collect(), queues.collect());
+        Self { seconds, workers, devices, refused, queues }
     }
 }
 
@@ -229,6 +233,7 @@ mod tests {
         };
         let value = json!({
             "ticks_per_second": 1_000_000,
+            "refused": ["db: its file is gone"],
             "workers": { "w.10": worker(0), "w.2": worker(useful), "create": null },
             "devices": { "d.0": {
                 "name": "web", "vm": "guest", "state": "connected", "worker": ["w.2"],
@@ -249,6 +254,7 @@ mod tests {
         assert_eq!((two.worker.as_str(), ten.worker.as_str()), ("w.2", "w.10"));
         assert_eq!((two.load_percent, two.awake_percent), (Some(25.0), Some(50.0)));
         assert_eq!((two.naps_per_second, two.queues), (Some(250.0), 1));
+        assert_eq!(rates.refused, ["db: its file is gone"]);
         let device = &rates.devices[0];
         assert_eq!((device.requests_per_second, device.bytes_per_second), (Some(2500.0), Some(10_240_000.0)));
         assert_eq!((device.kicks_per_second, device.in_flight), (None, 3));

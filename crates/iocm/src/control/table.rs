@@ -117,6 +117,14 @@ fn root() -> Vec<Attribute> {
             Reader::Daemon(|daemon| Value::Number(daemon.ticks_per_second)),
         ),
         attribute(
+            "refused",
+            "devices",
+            "The devices of the daemon's file that are not served because their disks cannot be used, one per line, each with \
+             the reason. Once that is repaired, a restart serves the device, and so does creating one with the same name."
+                .to_owned(),
+            Reader::Daemon(|daemon| Value::Names(daemon.refused.clone())),
+        ),
+        attribute(
             "configuration",
             "TOML",
             "The file for the daemon as it is now, with all devices, limits, sizes and CPUs. A file has one way of waiting for \

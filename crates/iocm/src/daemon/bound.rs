@@ -18,12 +18,23 @@ pub struct BoundDevices {
     pub(super) config: Config,
     pub(super) switches: Arc<Switches>,
     devices: VecDeque<(DeviceConfig, Box<dyn Device>, BoundEndpoint)>,
+    pub(super) refused: Vec<RefusedDevice>,
     /// They are added to a running daemon.
     late: bool,
 }
 
+/// A device that the daemon's file names, and that is not served because its disk cannot be used.
+#[derive(Debug, Clone)]
+pub(crate) struct RefusedDevice {
+    pub(crate) config: DeviceConfig,
+    /// The reason, in one line.
+    pub(crate) why: String,
+}
+
 impl BoundDevices {
-    /// Opens what a configuration names, with the sockets that were inherited.
+    /// Opens what a configuration names, with the sockets that were inherited. A disk that cannot be used is left out
+    /// beside other devices: a guest can write to its disk what makes it look like an image, and other guests do not pay
+    /// for that.
     ///
     /// # Errors
     ///
@@ -32,8 +43,22 @@ impl BoundDevices {
         let mut bound = Self::empty(config.clone(), Arc::default(), false);
         // Before any of them opens a tap: that could get the number of a descriptor that was not inherited.
         config.devices.iter().try_for_each(check_inherited)?;
+        let mut first = None;
         for device in &config.devices {
-            bound.add(device, inheritance)?;
+            match bound.add(device, inheritance) {
+                Err(DaemonError::Storage { name, source }) => {
+                    bound.refused.push(RefusedDevice { config: device.clone(), why: with_causes(&source) });
+                    first.get_or_insert(DaemonError::Storage { name, source });
+                }
+                outcome => outcome?,
+            }
+        }
+        match first {
+            Some(error) if bound.devices.is_empty() => return Err(error),
+            _ => {}
+        }
+        for RefusedDevice { config, why } in &bound.refused {
+            tracing::error!("Device {} is not served, but the others are: {why}", config.name);
         }
         Ok(bound)
     }
@@ -61,7 +86,7 @@ impl BoundDevices {
     }
 
     fn empty(config: Config, switches: Arc<Switches>, late: bool) -> Self {
-        Self { config, switches, devices: VecDeque::new(), late }
+        Self { config, switches, devices: VecDeque::new(), refused: Vec::new(), late }
     }
 
     /// No devices: one of a running daemon is added later. Its socket gets the mode of `[sockets]`, less the umask, but not
@@ -88,6 +113,12 @@ impl BoundDevices {
     pub(super) fn next(&mut self) -> Option<(DeviceConfig, Box<dyn Device>, BoundEndpoint)> {
         self.devices.pop_front()
     }
+}
+
+/// An error with the whole chain of its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Tests whether the descriptors that a device names are those of a tap.

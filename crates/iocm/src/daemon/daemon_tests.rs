@@ -95,6 +95,44 @@ fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
 }
 
 #[test]
+fn a_disk_that_a_guest_made_look_like_an_image_is_left_out_and_the_others_are_served() {
+    use crate::control::FactSource;
+    let directory = tempfile::tempdir().unwrap();
+    let device = |name: &str, more: &str| {
+        let (path, socket) = (directory.path().join(name), directory.path().join(format!("{name}.sock")));
+        std::fs::write(&path, if name == "image" { b"QFI\xfb" } else { b"data" }).unwrap();
+        format!("[[device]]\nname = {name:?}\ntype = \"block\"\nsocket = {socket:?}\npath = {path:?}\n{more}")
+    };
+    let both = |more: &str| {
+        let workers = "[workers]\narrangement = \"per-device\"\ncpus = [\"0\"]\n".to_owned();
+        Config::parse(&(workers + &device("image", more) + &device("disk", ""))).unwrap()
+    };
+    let daemon = Daemon::start(&both("")).unwrap();
+    assert_eq!(daemon.device_numbers(), [1], "its place in the file");
+    let cpus: Vec<_> = daemon.pool().workers().iter().map(|worker| worker.told_cpus()).collect();
+    assert_eq!(cpus, [host::CpuSet::default()], "the list is that of the first device");
+    let refused = FactSource::daemon(&daemon).refused;
+    assert!(matches!(&refused[..], [one] if one.starts_with("image: ") && one.contains("format = \"raw\"")));
+    let mut names: Vec<_> = daemon.configuration().devices.into_iter().map(|device| device.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["disk", "image"], "the next daemon knows both");
+    let mut again = both("").devices.remove(0);
+    assert!(matches!(daemon.add_device(&again), Err(DaemonError::Storage { .. })));
+    again.format = Some(crate::config::DiskFormat::Raw);
+    assert_eq!(daemon.add_device(&again).unwrap(), 2);
+    assert!(FactSource::daemon(&daemon).refused.is_empty());
+    drop(daemon);
+    let mut raw = both("format = \"raw\"\n");
+    raw.workers.cpus.clear();
+    let daemon = Daemon::start(&raw).unwrap();
+    assert_eq!((daemon.device_numbers(), daemon.refused().len()), (vec![0, 1], 0));
+    drop(daemon);
+    // Without any other device there is nothing to serve.
+    let alone = Config::parse(&device("image", "")).unwrap();
+    assert!(matches!(Daemon::start(&alone), Err(DaemonError::Storage { .. })));
+}
+
+#[test]
 fn the_descriptors_of_a_tap_are_those_that_the_daemon_inherited() {
     let directory = tempfile::tempdir().unwrap();
     let text = |device: &str, more: &str| {

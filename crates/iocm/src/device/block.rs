@@ -38,6 +38,8 @@ pub struct BlockOptions {
     pub read_only: bool,
     /// Bypass the host's page cache (`O_DIRECT`).
     pub direct: bool,
+    /// It is a raw disk, whatever its first bytes look like.
+    pub raw: bool,
     /// Others who also share it may write to the file meanwhile.
     pub share_rw: bool,
     /// The block size that the guest sees, bytes.
@@ -59,6 +61,7 @@ impl Default for BlockOptions {
             null_size: 1 << 30,
             read_only: false,
             direct: false,
+            raw: false,
             share_rw: false,
             block_size: SECTOR as u32,
             serial: String::new(),

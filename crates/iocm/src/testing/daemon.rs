@@ -43,7 +43,12 @@ impl MadeUpDaemon {
 
 impl FactSource for MadeUpDaemon {
     fn daemon(&self) -> DaemonFacts {
-        DaemonFacts { pid: 7, ticks_per_second: 2_000_000_000, configuration: "[workers]\n".to_owned() }
+        DaemonFacts {
+            pid: 7,
+            ticks_per_second: 2_000_000_000,
+            refused: vec!["web: its file is gone".to_owned()],
+            configuration: "[workers]\n".to_owned(),
+        }
     }
 
     fn workers(&self) -> Vec<u32> {

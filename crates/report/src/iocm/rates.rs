@@ -3,8 +3,8 @@
 use iocm::control::rates::{QueueRates, Rates};
 
 use crate::format::{NONE, count, per_second, share_of};
-use crate::terminal::NARROWEST;
 use crate::terminal::columns::{Column, drawn};
+use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
 
 /// The work of I/O workers, devices and queues between two readings. Queues that no worker serves are left out.
@@ -20,6 +20,9 @@ pub fn terminal(rates: &Rates, width: usize, colour: bool) -> String {
         text.push_str("No device.\n");
     } else {
         text.push_str(&drawn(devices(rates), width, false, colour));
+    }
+    for refused in &rates.refused {
+        text.push_str(&wrapped(&format!("Not served: {}", printable(refused)), width, "", "  "));
     }
     let served: Vec<&QueueRates> = rates.queues.iter().filter(|one| one.state != "idle").collect();
     if !served.is_empty() {
@@ -140,12 +143,17 @@ mod tests {
             calls_saved_per_second: None,
         };
         let idle = QueueRates { queue: "vq.0.1".to_owned(), state: "idle".to_owned(), ..queue.clone() };
-        let rates =
-            Rates { seconds: 1.0, workers: vec![worker], devices: vec![device], queues: vec![queue, idle] };
+        let rates = Rates {
+            seconds: 1.0,
+            workers: vec![worker],
+            devices: vec![device],
+            refused: vec![format!("db: \u{1b}{}", "its file is gone; ".repeat(9))],
+            queues: vec![queue, idle],
+        };
         let text = terminal(&rates, 80, false);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("20.5 MB/s") && text.contains("w.0, w.1") && text.contains("25"), "{text}");
-        assert!(!text.contains('\u{1b}'), "{text}");
+        assert!(text.contains("Not served: db: ") && !text.contains('\u{1b}'), "{text}");
         assert!(text.contains("vq.0.0") && text.contains("34.5") && !text.contains("vq.0.1"), "{text}");
         let wide = terminal(&rates, 200, false);
         assert!(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use iocm::config::{DeviceConfig, DeviceType, NetBackend};
+use iocm::config::{DeviceConfig, DeviceType, DiskFormat, NetBackend};
 use iocm::inherited::InheritedSocket;
 use iocm::running::{Ready, Running};
 use signal_hook::iterator::Signals;
@@ -36,6 +36,10 @@ pub(crate) struct DeviceArguments {
     /// The disk: a raw file or a block device.
     #[arg(long, value_name = "PATH")]
     blk_file: Option<PathBuf>,
+    /// The format of the disk. Without it, a file that looks like an image of another format is refused, even if a guest
+    /// made it so.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
     /// The guest may only read the disk.
     #[arg(long)]
     read_only: bool,
@@ -55,6 +59,13 @@ enum Kind {
     Block,
     /// A network device.
     Net,
+}
+
+/// The formats of disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The file holds the blocks of the disk and nothing else.
+    Raw,
 }
 
 /// Names of links to the program, each with the device type it stands for.
@@ -145,8 +156,8 @@ impl DeviceArguments {
                 return wrong("--blk-file is of a disk, and --tap of a network device: give one");
             }
         }
-        if self.read_only && kind == Kind::Net {
-            return wrong("--read-only is of a disk");
+        if (self.read_only || self.format.is_some()) && kind == Kind::Net {
+            return wrong("--read-only and --format are for disks");
         }
         if self.socket_path.is_some() == self.fd.is_some() {
             return wrong(
@@ -162,6 +173,7 @@ impl DeviceArguments {
         };
         let mut config = DeviceConfig::new("device", kind, self.socket_path.clone().unwrap_or_default());
         config.path.clone_from(&self.blk_file);
+        config.format = self.format.map(|Format::Raw| DiskFormat::Raw);
         config.read_only = self.read_only;
         config.backend =
             self.tap.as_ref().map(|tap| NetBackend { tap: Some(tap.clone()), ..NetBackend::default() });

@@ -57,8 +57,9 @@ pub enum StorageError {
     },
     /// It is an image of another format.
     #[error(
-        "{path} is an image of the format {format}, and only raw images are served: convert it with `qemu-img convert -O raw`, \
-         or serve a raw device above it"
+        "{path} begins as an image of the format {format}, and only raw images are served: convert it with `qemu-img convert -O \
+         raw`, or serve a raw device above it; if it is a raw disk on which a guest wrote this, set `format = \"raw\"` (`iocm \
+         device`: --format raw)"
     )]
     Format {
         /// The file.
@@ -126,7 +127,9 @@ impl Storage {
         let plain = opened(OFlags::RDONLY).map_err(cannot)?;
         let mut first = [0; 4096 + GPT.len()];
         rustix::io::pread(&plain, &mut first, 0).map_err(cannot)?;
-        if let Some((_, format)) = FORMATS.iter().find(|(begin, _)| first.starts_with(begin)) {
+        if !options.raw
+            && let Some((_, format)) = FORMATS.iter().find(|(begin, _)| first.starts_with(begin))
+        {
             return Err(StorageError::Format { path: path.to_owned(), format });
         }
         let partitioned = match [512, 4096].map(|size: usize| first[size..].starts_with(GPT)) {
@@ -379,6 +382,18 @@ mod tests {
         }
         file.as_file().set_len(4096).unwrap();
         assert_eq!(partitioned(), Some(512));
+    }
+
+    #[test]
+    fn an_image_is_refused_unless_its_format_is_said_to_be_raw() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4096).unwrap();
+        rustix::io::pwrite(file.as_file(), b"QFI\xfb", 0).unwrap();
+        let error = Storage::open(file.path(), &BlockOptions::default()).unwrap_err();
+        assert!(matches!(error, StorageError::Format { format: "qcow2", .. }), "{error}");
+        assert!(error.to_string().contains("format = \"raw\""), "{error}");
+        let raw = BlockOptions { raw: true, ..BlockOptions::default() };
+        assert!(Storage::open(file.path(), &raw).is_ok());
     }
 
     #[test]
