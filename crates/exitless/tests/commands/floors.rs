@@ -10,6 +10,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The packages of a workspace and their targets, as cargo lists them.
+pub(crate) fn metadata(manifest: &str) -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path", manifest])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 /// The floor of each crate, from rows like "| 1 | `host`, `domain` | does |".
 fn floors(contributing: &str) -> BTreeMap<String, u32> {
     let mut floors = BTreeMap::new();
@@ -57,13 +68,7 @@ fn faults(floors: &BTreeMap<String, u32>, uses: &BTreeMap<String, Vec<String>>) 
 fn crates_use_only_what_is_below_them() {
     let contributing = std::fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
     let floors = floors(&contributing);
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let uses = uses(&serde_json::from_slice(&output.stdout).unwrap());
+    let uses = uses(&metadata("Cargo.toml"));
     assert!(uses["exitless"].contains(&"report".to_owned()), "{uses:?}");
     let faults = faults(&floors, &uses);
     assert!(faults.is_empty(), "{}", faults.join("\n"));

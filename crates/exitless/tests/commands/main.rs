@@ -42,6 +42,7 @@ mod self_test;
 mod setup;
 #[path = "../shared/systemd.rs"]
 mod systemd;
+mod targets;
 mod top;
 mod vm_fix;
 mod xen;
