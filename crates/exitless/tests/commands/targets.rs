@@ -1,4 +1,4 @@
-//! Checks of `Cargo.toml`: which libraries have examples in their documentation.
+//! Checks of `Cargo.toml`: which libraries have unit tests, and which have examples in their documentation.
 
 use std::path::Path;
 
@@ -34,6 +34,22 @@ fn has_example(source: &str) -> bool {
         after_blank = text.trim().is_empty();
     }
     false
+}
+
+#[test]
+fn every_library_has_unit_tests_with_which_it_is_linted() {
+    for manifest in ["Cargo.toml", "fleet/Cargo.toml"] {
+        let metadata = metadata(manifest);
+        let libraries = libraries(&metadata);
+        assert!(!libraries.is_empty(), "{manifest}");
+        for library in libraries {
+            let name = &library["name"];
+            assert_eq!(
+                library["test"], true,
+                "{name} in {manifest}: remove test = false; .ci/rustc lints a library only with its unit tests"
+            );
+        }
+    }
 }
 
 #[test]
