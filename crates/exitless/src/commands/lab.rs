@@ -1,6 +1,6 @@
 //! `exitless lab`: list, kernels, build, run, shell, clean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -39,10 +39,11 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Prepare a lab: download packages, build its image and the guest image, test the emulator, save a snapshot.
+    /// Prepare labs: download packages, build their image and the guest image, test the emulator, save a snapshot of each.
     Build {
-        /// The lab's name.
-        name: String,
+        /// The labs' names.
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
     },
     /// Boot a lab, run a command in it, and return its exit status.
     ///
@@ -183,7 +184,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::List { json } => list(json),
         Command::Kernels { json } => list_kernels(json),
-        Command::Build { name } => build(&name),
+        Command::Build { names } => build(&names),
         Command::Run(arguments) => run_command(arguments),
         Command::Shell { name, machine } => shell(&name, machine),
         Command::SwitchCycles { cycles } => switch_cycles(cycles),
@@ -265,22 +266,43 @@ fn list_kernels(json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn build(name: &str) -> anyhow::Result<ExitCode> {
-    let lab = Lab::find(name)?;
+fn build(names: &[String]) -> anyhow::Result<ExitCode> {
+    let labs: Vec<&'static Lab> = names.iter().map(|name| Lab::find(name)).collect::<Result<_, _>>()?;
     let stop = interrupt::flag()?;
     let cache = Cache::of_user()?.stopped_by(Arc::clone(&stop));
+    let mut verified = BTreeSet::new();
+    for lab in labs {
+        build_lab(&cache, lab, &mut verified, &stop)?;
+    }
     let mut progress = BuildProgress::new();
-    let image = image(&cache, lab, &mut progress, &stop)?;
-    image.verify(&mut |step| progress.show(step))?;
-    let laboratory = open(&cache, lab, &image, &mut progress, Arc::clone(&stop))?;
-    if let Some(xen) = laboratory.xen_image() {
-        xen.verify(&mut |step| progress.show(step))?;
-    }
-    if let Some(emulator) = BuiltEmulator::find(&cache, lab.emulator)? {
-        emulator.verify(&mut |step| progress.show(step))?;
-    }
     let guest_image = super::guest::image(&mut progress, &stop)?;
     guest_image.verify(&mut |step| progress.show(step))?;
+    drop(progress);
+    writeln!(std::io::stdout(), "{}", super::guest::ready(&guest_image))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds a lab. Verifies its images and its emulator unless `verified` names them: labs share them, and an image has a
+/// gigabyte.
+fn build_lab(
+    cache: &Cache,
+    lab: &'static Lab,
+    verified: &mut BTreeSet<&'static str>,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    let mut progress = BuildProgress::new();
+    let image = image(cache, lab, &mut progress, stop)?;
+    if verified.insert("image") {
+        image.verify(&mut |step| progress.show(step))?;
+    }
+    let laboratory = open(cache, lab, &image, &mut progress, Arc::clone(stop))?;
+    if let Some(xen) = laboratory.xen_image().filter(|_| verified.insert("image of Xen")) {
+        xen.verify(&mut |step| progress.show(step))?;
+    }
+    let emulator = BuiltEmulator::find(cache, lab.emulator)?;
+    if let Some(emulator) = emulator.filter(|_| verified.insert(lab.emulator.name())) {
+        emulator.verify(&mut |step| progress.show(step))?;
+    }
     laboratory.save(&Request::new([""; 0]), &mut |step| progress.show(step))?;
     drop(progress);
     let of_xen = laboratory.xen_image().map(XenImage::drift).unwrap_or_default();
@@ -290,7 +312,8 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     }
     writeln!(
         std::io::stdout(),
-        "{name} is ready: Linux {}, {}, {} packages, {} MiB",
+        "{} is ready: Linux {}, {}, {} packages, {} MiB",
+        lab.name,
         image.manifest().kernel_release,
         laboratory.emulator_name(),
         image.manifest().packages.len(),
@@ -306,8 +329,7 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
             xen.disk_usage() >> 20
         )?;
     }
-    writeln!(std::io::stdout(), "{}", super::guest::ready(&guest_image))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {

@@ -20,3 +20,13 @@ fn what_no_lab_can_do_is_a_wrong_command_line() {
         assert!(err(&output).contains(why), "{line}: {}", err(&output));
     }
 }
+
+#[test]
+fn a_lab_that_does_not_exist_is_refused_before_any_is_built() {
+    let nothing = tempfile::tempdir().unwrap();
+    let output =
+        command(&["lab", "build", "amd-svm", "vax"]).env("XDG_CACHE_HOME", nothing.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    assert!(err(&output).contains("vax") && err(&output).contains("xen-apicv"), "{}", err(&output));
+    assert_eq!(std::fs::read_dir(nothing.path()).unwrap().count(), 0);
+}
