@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::command::{LIMIT, bare, probe_with, quick_boot, run};
+use crate::command::{bare, probe_with, run};
 use crate::top::Typist;
 
 #[test]
@@ -179,22 +179,6 @@ fn opening_the_node_of_a_device_loads_its_module() {
 }
 
 #[test]
-fn a_nested_linux_guest_boots_and_exits_are_recorded() {
-    let qemu = concat!(
-        "qemu-system-x86_64 -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split \
-         -cpu host -smp 2 -m 256 -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
-         -append 'console=ttyS0 panic=-1 reboot=t quiet ",
-        quick_boot!(),
-        "' -nographic -no-reboot -nodefaults -no-user-config -serial stdio"
-    );
-    let script =
-        format!("trace-cmd record -q -o /tmp/trace.dat -e kvm:kvm_exit {qemu} && ls -s /tmp/trace.dat");
-    let said = run(&["lab", "run", "amd-svm", "--timeout", LIMIT, "--", "sh", "-c", &script]);
-    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
-    assert!(said.out.contains("exitless guest up after"), "{}", said.out);
-}
-
-#[test]
 fn a_host_without_avic_gives_one_arm_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().to_str().unwrap();
@@ -216,65 +200,4 @@ fn the_payload_runs_in_every_mode_on_a_real_svm() {
         let all = probe_with("amd-svm", apic, irqchip, "1");
         assert_eq!(all["recording"]["plan"]["apic"], apic);
     }
-}
-
-/// A QEMU guest that boots, powers off and stays in that state, so that its counters no longer change.
-pub(crate) const STILL_GUEST: &str = concat!(
-    "qemu-system-x86_64 -name guest=web,,1,debug-threads=on \
-     -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split -cpu host -smp 2 -m 256 \
-     -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
-     -append 'console=ttyS0 panic=-1 reboot=t quiet ",
-    quick_boot!(),
-    "' -nographic -nodefaults -no-user-config -no-shutdown \
-     -object iothread,id=iothread1 -qmp unix:/tmp/qmp,server=on,wait=off -serial file:/tmp/serial & QEMU=$!; \
-     until grep -q 'Power down' /tmp/serial; do sleep 1; done; sleep 2"
-);
-
-#[test]
-fn a_vm_is_found_and_its_counters_are_the_kernels_from_every_source() {
-    // A machine without devices, which only holds the connection.
-    let hold = "qemu-system-x86_64 -M none -accel tcg -nodefaults -display none \
-                -chardev socket,id=holder,path=/tmp/qmp & HOLD=$!; sleep 2";
-    let script = format!(
-        "{STILL_GUEST}; exitless vms --statistics --json > qmp.json && {hold}; \
-         exitless vms --statistics --json > taken.json || exit 9; kill $HOLD; \
-         exitless vms --vm nobody; echo status $?; cat /sys/kernel/debug/kvm/$QEMU-*/exits > debugfs; \
-         exitless vms --vm web,1 --statistics; kill $QEMU; wait $QEMU; exitless vms"
-    );
-    let folder = tempfile::tempdir().unwrap();
-    let output = folder.path().to_str().unwrap();
-    let files = ["--get", "qmp.json", "taken.json", "debugfs", "--output", output];
-    let command =
-        [&["lab", "run", "amd-svm", "--timeout", LIMIT][..], &files, &["--", "sh", "-c", &script]].concat();
-    let said = run(&command);
-    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
-
-    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    let json = |name: &str| serde_json::from_str::<serde_json::Value>(&text(name)).unwrap();
-    let exits: u64 = text("debugfs").trim().parse().unwrap();
-    assert!(exits > 1000, "{exits}");
-    for (name, origin, failures) in [("qmp.json", "qmp", 0), ("taken.json", "descriptors", 1)] {
-        let document = json(name);
-        let vm = &document["vms"][0];
-        assert_eq!(document["vms"].as_array().unwrap().len(), 1);
-        assert_eq!((&vm["name"], &vm["vmm"]), (&"web,1".into(), &"qemu".into()));
-        assert_eq!(vm["vcpus"].as_array().unwrap().len(), 2);
-        assert_eq!(vm["iothreads"][0]["name"], "iothread1");
-        let statistics = &vm["statistics"];
-        assert_eq!(statistics["origin"], origin, "{statistics}");
-        assert_eq!(statistics["failures"].as_array().unwrap().len(), failures, "{statistics}");
-        assert_eq!(statistics["total"]["exits"], exits, "by {origin}");
-        let of_vcpus: u64 =
-            ["0", "1"].iter().map(|one| statistics["vcpus"][one]["exits"].as_u64().unwrap()).sum();
-        assert_eq!(of_vcpus, exits, "by {origin}");
-    }
-    let taken = json("taken.json")["vms"][0]["statistics"]["failures"][0]["cause"].to_string();
-    assert!(taken.contains("another program is connected"), "{taken}");
-    assert!(said.out.contains("status 2") && said.err.contains("running: web,1 ("), "{}", said.err);
-    assert!(
-        said.out.contains("KVM's counters by QMP") && said.out.ends_with("No VM was found.\n"),
-        "{}",
-        said.out
-    );
-    assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
 }

@@ -10,7 +10,6 @@ mod devices;
 mod doctor;
 mod enable;
 mod experiment;
-mod exporter;
 mod faults;
 mod guests;
 mod held;
@@ -27,6 +26,7 @@ mod repeat;
 mod snapshot;
 mod speed;
 mod stat;
+mod still_guest;
 #[path = "../shared/systemd.rs"]
 mod systemd;
 mod top;
