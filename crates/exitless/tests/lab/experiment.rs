@@ -106,14 +106,14 @@ fn a_suite_makes_its_studies_on_their_targets_and_compares_them_with_published_f
     }
 }
 
-/// Both plans of IOzone, reduced to fit a test.
-fn small_iozone(plan: &str, guests: &str, folder: &Path) -> PathBuf {
+/// Both plans of IOzone, reduced to fit a test, with further changes.
+fn small_iozone(plan: &str, guests: &str, more: &[(&str, &str)], folder: &Path) -> PathBuf {
     let changes = [
         ("repeats = 2", "repeats = 1"),
         ("counts = [1, 2]", guests),
         ("file_size = \"4M\"", "file_size = \"1M\""),
     ];
-    shortened(plan, &changes, folder)
+    shortened(plan, &[&changes[..], more].concat(), folder)
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_plan_whose_programs_a_laboratory_lacks_is_refused_before_anything_boots() {
 fn iozone_in_two_guests_on_emulated_amd() {
     let folder = tempfile::tempdir().unwrap();
     let plan = include_str!("../../../../plans/iozone-irqchip-lab.toml");
-    let plan = small_iozone(plan, "counts = [2]", folder.path());
+    let plan = small_iozone(plan, "counts = [2]", &[], folder.path());
     let findings = study(plan.to_str().unwrap(), "amd-svm", 2, folder.path());
     for test in ["random-read", "random-write", "pread", "pwrite", "fread", "fwrite"] {
         for arm in ["kernel", "split"] {
@@ -145,12 +145,19 @@ fn iozone_in_two_guests_on_emulated_amd() {
     }
 }
 
+/// Both plans have the same arms and nearly the same guest, so one guest in each arm is enough.
 #[test]
-fn iozone_in_both_apicv_arms_on_emulated_intel() {
+fn iozone_and_sysbench_in_both_apicv_arms_on_emulated_intel() {
     let folder = tempfile::tempdir().unwrap();
+    let threads = include_str!("../../../../plans/sysbench-threads-lab.toml");
+    let end = "[samples]";
+    let (_, threads) = threads.split_once("[[workloads]]").unwrap();
+    let (threads, _) = threads.split_once(end).unwrap();
+    let both = format!("[[workloads]]{threads}{end}");
     let plan = include_str!("../../../../plans/iozone-apicv-lab.toml");
-    let plan = small_iozone(plan, "counts = [1]", folder.path());
-    let findings = study(plan.to_str().unwrap(), "intel-apicv", 2, folder.path());
+    let more = [("vcpus = 1", "vcpus = 2"), (end, both.as_str())];
+    let plan = small_iozone(plan, "counts = [1]", &more, folder.path());
+    let findings = study(plan.to_str().unwrap(), "intel-apicv", 4, folder.path());
     for arm in ["off", "on"] {
         let throughput = figure(&findings, "iozone", "fwrite.throughput", arm, 1);
         assert!(throughput.is_some_and(|bytes| bytes > 1e5), "{arm}: {throughput:?}");
@@ -158,12 +165,7 @@ fn iozone_in_both_apicv_arms_on_emulated_intel() {
     let windows = |arm| figure(&findings, "iozone", "exits.INTERRUPT_WINDOW", arm, 1);
     assert!(windows("off").is_some_and(|rate| rate > 0.0), "{:?}", windows("off"));
     assert_eq!(windows("on"), Some(0.0), "APICv opens no windows");
-}
 
-#[test]
-fn sysbench_in_both_apicv_arms_on_emulated_intel() {
-    let folder = tempfile::tempdir().unwrap();
-    let findings = study("sysbench-threads-lab", "intel-apicv", 2, folder.path());
     let exits = |reason: &str, arm| figure(&findings, "threads", &format!("exits.{reason}"), arm, 1);
     let off = exits("INTERRUPT_WINDOW", "off");
     assert!(off.is_some_and(|rate| rate > 10.0), "without APICv no interrupt waited for its window: {off:?}");
