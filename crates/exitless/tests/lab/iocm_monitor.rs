@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::command::{Said, run};
 
-/// The common part of the scripts: a guest with vhost-net, its threads, and a monitor that needs an I/O core.
+/// The common part of the scripts: the threads of a guest with vhost-net, and a monitor that needs an I/O core.
 const COMMON: &str = r#"
 echo 'least-cores = 1' > /tmp/settings
 wait_for() { # seconds, then a command
@@ -21,9 +21,7 @@ threads() {
     vcpu=$(grep -ls '^CPU 0/KVM' /proc/[0-9]*/task/[0-9]*/comm | head -n 1)
     [ -n "$thread" ] && [ -n "$vcpu" ]
 }
-guest() {
-    exitless guest run --set 'memory = "256M"
-net = { backend = "vhost" }' -- 'sleep 1000' > /tmp/guest 2>&1 &
+started() {
     wait_for 120 threads
     process=${vcpu#/proc/}; process=${process%%/*}
 }
@@ -46,12 +44,36 @@ placed() { monitor "$@" --apply; wait_for 60 grep '"add"' "/tmp/said-$1"; sleep 
 end() { kill "-$1" $monitor; wait $monitor || true; }
 "#;
 
-/// Runs a script in a host with `cpus` CPUs.
-fn in_host(cpus: &str, script: &str) -> Said {
-    let built = run(&["guest", "build"]);
-    assert_eq!(built.status, 0, "{}", built.err);
-    let script = format!("{COMMON}\n{script}");
-    let said = run(&["lab", "run", "amd-svm", "--guest-image", "--cpus", cpus, "--", "sh", "-c", &script]);
+/// A Linux guest.
+const LINUX: &str = r#"
+guest() {
+    exitless guest run --set 'memory = "256M"
+net = { backend = "vhost" }' -- 'sleep 1000' > /tmp/guest 2>&1 &
+    started
+}
+"#;
+
+/// A guest that finds nothing to boot. The thread of vhost exists as soon as QEMU has started; booting Linux would
+/// only take time.
+const FIRMWARE: &str = r#"
+guest() {
+    taps=$((taps + 1))
+    qemu-system-x86_64 -name web,debug-threads=on -accel kvm -cpu host -M q35 -m 64 -display none -nodefaults -no-user-config \
+        -netdev tap,id=net,ifname=tap$taps,script=no,downscript=no,vhost=on -device virtio-net-pci,netdev=net,romfile= \
+        < /dev/null > /tmp/guest 2>&1 &
+    started
+}
+"#;
+
+/// Runs a script in a host with three CPUs, where `guest` starts [`FIRMWARE`].
+fn with_firmware(script: &str) -> Said {
+    in_host(&["--cpus", "3"], FIRMWARE, script)
+}
+
+/// Runs a script with the function `guest` in an emulated host.
+fn in_host(options: &[&str], guest: &str, script: &str) -> Said {
+    let script = format!("{COMMON}\n{guest}\n{script}");
+    let said = run(&[&["lab", "run", "amd-svm"][..], options, &["--", "sh", "-c", &script]].concat());
     assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
     said
 }
@@ -97,7 +119,9 @@ sed 's/^/err /' /tmp/err-applied
 /// Emulated AMD with Linux 6.12, where each vhost device has a thread in QEMU's process.
 #[test]
 fn threads_of_vhost_are_placed_and_put_back_however_the_monitor_ends() {
-    let said = in_host("2", HOWEVER_IT_ENDS);
+    let built = run(&["guest", "build"]);
+    assert_eq!(built.status, 0, "{}", built.err);
+    let said = in_host(&["--guest-image"], LINUX, HOWEVER_IT_ENDS);
     let before = of(&said, "before");
     assert_eq!(before.len(), 2, "{}", said.out);
     assert_eq!(before[0], before[1], "{}", said.out);
@@ -176,7 +200,7 @@ sed 's/^/narrow /' /tmp/said-narrow
 
 #[test]
 fn threads_are_placed_by_their_control_groups_and_what_groups_forbid_is_left_alone() {
-    let said = in_host("3", GROUPS);
+    let said = with_firmware(GROUPS);
     let before = of(&said, "before");
     for word in ["ended", "restored", "unpinned"] {
         assert_eq!(of(&said, word), before, "{word}: {}", said.out);
@@ -221,7 +245,7 @@ where without-cpu
 echo 1 > $cpu
 sleep 3
 where with-cpu-again
-kill -KILL $process
+kill -KILL $process; wait $process
 wait_for 60 sh -c 'tail -n 1 /tmp/said-watch | grep "no VM that may be placed"'
 guest
 one_cpu() { moved 1 || moved 2; }
@@ -241,7 +265,7 @@ sed 's/^/err /' /tmp/err-watch
 
 #[test]
 fn cpus_and_vms_come_and_go_while_the_monitor_runs() {
-    let said = in_host("3", COMING_AND_GOING);
+    let said = with_firmware(COMING_AND_GOING);
     for word in ["with-cpu", "without-cpu", "with-cpu-again", "next-vm"] {
         is_apart(&said, word);
     }
