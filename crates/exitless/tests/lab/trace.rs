@@ -159,7 +159,11 @@ qemu-system-x86_64 -name guest=web,debug-threads=on -M pc,accel=kvm -cpu host -s
     -append 'console=ttyS0 panic=-1 reboot=t quiet "#,
         quick_boot!(),
         r#"' -nographic -no-reboot -nodefaults -no-user-config \
-    -serial stdio > qemu.out 2>&1 < /dev/null
+    -serial stdio > qemu.out 2>&1 < /dev/null & QEMU=$!
+# All of it comes before user space, while the PIC delivers the timer.
+seen() { grep -q 'cleared IRQWIN' web.out && grep -q 'irq-window .*vintr' web.out && grep -q '"changed":false' lines.out; }
+until seen || ! kill -0 $QEMU; do sleep 0.2; done
+kill $QEMU; wait $QEMU
 ended web; ended lines; ended other
 "#
     );
