@@ -1,7 +1,7 @@
 //! Bochs with APICv: properties that hold with any correct KVM.
 
 use crate::arms::{exits, measure, median, near};
-use crate::command::{probe_with, run};
+use crate::command::{bare, probe_with, run};
 
 #[test]
 fn apicv_takes_away_the_exits_of_interrupts_and_no_others() {
@@ -66,26 +66,9 @@ fn xapic_registers_are_virtualized_too_and_three_vcpus_answer() {
 
 #[test]
 fn apicv_switched_off_by_the_module_leaves_one_arm() {
-    let said = run(&[
-        "lab",
-        "run",
-        "intel-apicv",
-        "--bare",
-        // No other test could use the snapshot.
-        "--boot",
-        "--kernel-argument",
-        "kvm_intel.enable_apicv=N",
-        "--",
-        "exitless",
-        "probe",
-        "--json",
-        "--measure",
-        "eoi",
-        "--samples",
-        "40",
-        "--blocks",
-        "1",
-    ]);
+    let script = "rmmod kvm_intel; insmod /exitless/modules/kvm-intel.ko enable_apicv=N; \
+                  exitless probe --json --measure eoi --samples 40 --blocks 1";
+    let said = bare("intel-apicv", script);
     assert_eq!(said.status, 0, "{}", said.err);
     let arms = said.json()["result"]["arms"].to_string();
     assert!(arms.contains("enable_apicv is N"), "{arms}");
