@@ -214,15 +214,20 @@ impl Cache {
     /// Fails if less than `needed_mib` MiB are free.
     pub(crate) fn require_space(&self, needed_mib: u64) -> Result<(), Error> {
         fs::create_dir_all(&self.root).map_err(Error::file("Could not make the cache folder", &self.root))?;
-        let status = statvfs(&self.root)
-            .map_err(std::io::Error::from)
-            .map_err(Error::file("Could not ask for the free space of", &self.root))?;
-        let free_mib = status.f_bavail.saturating_mul(status.f_frsize) >> 20;
+        let free_mib = free_mib(&self.root)?;
         if free_mib < needed_mib {
             return Err(Error::NoSpace { path: self.root.clone(), free_mib, needed_mib });
         }
         Ok(())
     }
+}
+
+/// The free space of a folder's file system, in MiB.
+pub(crate) fn free_mib(folder: &Path) -> Result<u64, Error> {
+    let status = statvfs(folder)
+        .map_err(std::io::Error::from)
+        .map_err(Error::file("Could not ask for the free space of", folder))?;
+    Ok(status.f_bavail.saturating_mul(status.f_frsize) >> 20)
 }
 
 fn folders(runs: &Path) -> impl Iterator<Item = PathBuf> {

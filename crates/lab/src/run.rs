@@ -33,7 +33,7 @@ use crate::request::{Finished, Happening, Put, Request, Timings};
 use crate::snapshot::{Shape, Snapshot, agent_identity};
 use crate::speed::Speed;
 use crate::terminal::Bridge;
-use crate::watch::Watch;
+use crate::watch::{FULL_MIB, Watch};
 use crate::xen_image::XenImage;
 
 /// The start of the clock in runs with a seed, in nanoseconds since 1970: 2026-01-01 00:00:00 UTC.
@@ -121,7 +121,7 @@ impl Laboratory<'_> {
         let files = folder.path().join("files.tar");
         let out = File::options().read(true).write(true).create_new(true).open(&files);
         let out = out.map_err(Error::file("Could not write", &files))?;
-        let mut watch = self.watch(request, begun, out);
+        let mut watch = self.watch(request, begun, out, folder.path());
         // Must be dropped after the emulator, which has the other end open.
         let mut connected = None;
         let mut process = Process::start(&power_on, folder.path())?;
@@ -140,6 +140,14 @@ impl Laboratory<'_> {
             connected = Some(bridge.connect()?);
             watch.follow(&mut process, on_happening)
         });
+        watch.look_for_space();
+        if machine.with_disk && watch.full {
+            tracing::warn!(
+                "less than {FULL_MIB} MiB were free in {}, where the changes to the host's disk are kept during \
+                 a run. If the host could not write, free some space and repeat the run",
+                self.cache.root().display()
+            );
+        }
         let ending = match (followed, snapshot) {
             (Err(error), Some(snapshot)) => return Err(watch.restore_failed(error, snapshot)),
             (followed, _) => followed?,
@@ -155,7 +163,7 @@ impl Laboratory<'_> {
         Ok(Finished { ending, timings: watch.timings, warnings: watch.warnings, files: brought })
     }
 
-    fn watch<'w>(&'w self, request: &'w Request, begun: Instant, files: File) -> Watch<'w> {
+    fn watch<'w>(&'w self, request: &'w Request, begun: Instant, files: File, folder: &'w Path) -> Watch<'w> {
         Watch {
             lab: self.lab.name,
             stop: &self.stop,
@@ -172,6 +180,8 @@ impl Laboratory<'_> {
             sent: 0,
             warnings: Vec::new(),
             files,
+            folder,
+            full: false,
         }
     }
 
@@ -242,7 +252,7 @@ impl Laboratory<'_> {
             let power_on = self.prepare_boot(request, machine, folder.path(), Some(saved))?;
             let saving = machine.saving(folder.path(), saved);
             let none = File::open("/dev/null").map_err(Error::file("Could not open", "/dev/null"))?;
-            let mut watch = self.watch(request, begun, none);
+            let mut watch = self.watch(request, begun, none, folder.path());
             let mut process = Process::start(&power_on, folder.path())?;
             saving.begin(&mut process, &watch)?;
             watch.until(&mut process, "waiting", &mut |_| ())?;

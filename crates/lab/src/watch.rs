@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::cache::free_mib;
 use crate::error::Error;
 use crate::frames::{Ending, Frame, Moment};
 use crate::process::{Event, Process};
@@ -12,6 +14,10 @@ use crate::request::{Happening, Request, Timings};
 use crate::snapshot::Snapshot;
 
 const TICK: Duration = Duration::from_millis(100);
+
+/// If a file system had less free space than this during a run, in MiB, then what the host wrote to its disk
+/// may not have fitted.
+pub(crate) const FULL_MIB: u64 = 16;
 
 /// The state of a run.
 pub(crate) struct Watch<'a> {
@@ -37,6 +43,10 @@ pub(crate) struct Watch<'a> {
     pub(crate) sent: u64,
     pub(crate) warnings: Vec<String>,
     pub(crate) files: File,
+    /// The run's folder, which has the changes to the host's disk.
+    pub(crate) folder: &'a Path,
+    /// Less than [`FULL_MIB`] were free there.
+    pub(crate) full: bool,
 }
 
 impl Watch<'_> {
@@ -159,6 +169,7 @@ impl Watch<'_> {
 
     fn check_limits(&mut self, process: &Process) -> Result<(), Error> {
         process.keep_end_of_console();
+        self.look_for_space();
         if process.panicked() {
             // Wait for the backtrace that follows the first line of a panic.
             std::thread::sleep(TICK * 3);
@@ -174,6 +185,12 @@ impl Watch<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Notes if there is little space left for the changes to the disk. The emulator's end, which may come of
+    /// that, frees what they take.
+    pub(crate) fn look_for_space(&mut self) {
+        self.full |= free_mib(self.folder).is_ok_and(|free| free < FULL_MIB);
     }
 
     /// Fails if the agent has been silent for too long.
@@ -275,7 +292,23 @@ mod tests {
             sent: 0,
             warnings: Vec::new(),
             files: tempfile::tempfile().unwrap(),
+            folder: Path::new("/"),
+            full: false,
         }
+    }
+
+    #[test]
+    fn a_lack_of_space_is_seen_though_the_emulator_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = started(folder.path(), "true", &[]);
+        let (stop, request) = (AtomicBool::new(false), Request::new(["true"]));
+        let mut watch = watch(&stop, &request, Duration::from_secs(60));
+        // No space is ever free there.
+        watch.folder = Path::new("/proc");
+        watch.checked = Instant::now().checked_sub(TICK).unwrap();
+        let ended = watch.follow(&mut process, &mut |_| ());
+        assert!(matches!(ended, Err(Error::EmulatorEnded { .. })), "{ended:?}");
+        assert!(watch.full);
     }
 
     #[test]

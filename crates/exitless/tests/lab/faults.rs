@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::command::{bare, exitless, run, said};
+use crate::command::{LIMIT, bare, exitless, run, said};
 
 /// The folders of runs in the cache that this process uses.
 fn run_folders() -> Vec<PathBuf> {
@@ -129,6 +129,33 @@ fn output_that_cannot_be_written_is_told_after_the_command() {
         "{}",
         said.err
     );
+}
+
+/// The folder with the changes to the disk is a file system of 24 MiB, which only this run sees.
+#[test]
+fn a_host_whose_changes_to_the_disk_do_not_fit_gets_an_error() {
+    let unshare = || std::process::Command::new("unshare");
+    let tried = unshare().args(["--mount", "true"]).stderr(Stdio::null()).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        println!("not tested: this needs root who may mount, which a container's root may not");
+        return;
+    }
+    // Makes the snapshot, if it is missing, for which there would not be enough space.
+    assert_eq!(run(&["lab", "run", "amd-svm", "--", "true"]).status, 0);
+    let runs = lab::Cache::of_user().unwrap().root().join("runs");
+    let mount = "mount -t tmpfs -o size=24M runs \"$0\" && exec \"$@\"";
+    let writes = "dd if=/dev/zero of=/root/large bs=1M count=100 conv=fsync 2>/dev/null; echo dd $?";
+    let output = unshare()
+        .args(["--mount", "sh", "-c", mount])
+        .arg(&runs)
+        .arg(env!("CARGO_BIN_EXE_exitless"))
+        .args(["lab", "run", "amd-svm", "--timeout", LIMIT, "--", "sh", "-c", writes])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert_eq!((said.status, said.out.as_str()), (0, "dd 1\n"), "{}", said.err);
+    assert!(said.err.contains("free some space and repeat the run"), "{}", said.err);
 }
 
 #[test]

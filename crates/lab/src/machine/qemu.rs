@@ -216,9 +216,7 @@ impl Machine<'_> {
         for ((name, slot), (file, options)) in
             [("disk", 8), ("guest", 9)].into_iter().zip([own].into_iter().chain(guest))
         {
-            // QEMU reads a doubled comma as one comma.
-            let file = file.display().to_string().replace(',', ",,");
-            invocation.arg("-drive").arg(format!("file={file},if=none,{options}"));
+            invocation.arg("-drive").arg(drive(file, &options));
             // Without an ioeventfd, the CPU that kicks submits the request itself. The main loop would do it
             // at a time that depends on the host.
             invocation.arg("-device").arg(format!(
@@ -226,6 +224,15 @@ impl Machine<'_> {
             ));
         }
     }
+}
+
+/// The value of `-drive` for a disk.
+fn drive(file: &Path, options: &str) -> String {
+    // QEMU reads a doubled comma as one comma.
+    let file = file.display().to_string().replace(',', ",,");
+    // If the cache's file system is full, the emulated host gets an error. By default QEMU would stop the host
+    // until somebody tells it to go on, and nobody would.
+    format!("file={file},if=none,werror=report,{options}")
 }
 
 impl Saving {
@@ -434,6 +441,12 @@ mod tests {
 
     use super::*;
     use crate::process::started;
+
+    #[test]
+    fn a_disk_reports_to_the_host_that_a_write_failed() {
+        let drive = drive(Path::new("/a,b/disk"), "id=disk,format=raw");
+        assert_eq!(drive, "file=/a,,b/disk,if=none,werror=report,id=disk,format=raw");
+    }
 
     #[test]
     fn a_qemu_that_ends_before_it_listens_is_not_waited_for() {
