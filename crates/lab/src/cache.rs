@@ -125,23 +125,34 @@ impl Cache {
     /// Removes a folder in the background, because deleting thousands of files can take a minute. Renames it
     /// first, so that it is gone at once; if the machine stops meanwhile, the next removal deletes the rest.
     pub(crate) fn discard(&self, folder: &Path) -> Result<(), Error> {
+        self.move_away(folder)?;
+        let mut rm = std::process::Command::new("rm");
+        rm.args(["-rf", "--"]).args(self.moved_away()).stdin(std::process::Stdio::null());
+        rm.spawn().map(drop).map_err(Error::file("Could not start", "rm"))
+    }
+
+    /// Renames a folder, if it exists, to one that is being removed.
+    fn move_away(&self, folder: &Path) -> Result<(), Error> {
         let away = tempfile::Builder::new()
             .prefix(REMOVED_PREFIX)
             .tempdir_in(&self.root)
             .map_err(Error::file("Could not make a folder in", &self.root))?
             .keep();
-        match fs::rename(folder, away.join("removed")) {
+        // Replaces the empty folder. Another process may have removed that meanwhile, so nothing may be moved
+        // into it: an error that it is missing would look like one that `folder` is.
+        match fs::rename(folder, &away) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::file("Could not remove", folder)(error));
+                Err(Error::file("Could not remove", folder)(error))
             }
-            _ => {}
+            _ => Ok(()),
         }
+    }
+
+    fn moved_away(&self) -> impl Iterator<Item = PathBuf> {
         let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
-        let leftovers =
-            entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(REMOVED_PREFIX));
-        let mut rm = std::process::Command::new("rm");
-        rm.args(["-rf", "--"]).args(leftovers.map(|entry| entry.path())).stdin(std::process::Stdio::null());
-        rm.spawn().map(drop).map_err(Error::file("Could not start", "rm"))
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(REMOVED_PREFIX))
+            .map(|entry| entry.path())
     }
 
     pub(crate) fn snapshots(&self) -> PathBuf {
@@ -365,6 +376,27 @@ mod tests {
         drop(in_use);
         cache.remove_others("image-", &new);
         assert!(!used.exists() && new.exists());
+    }
+
+    #[test]
+    fn a_folder_is_discarded_while_another_process_removes_what_was() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let folder = root.path().join("image-1");
+        let done = AtomicBool::new(false);
+        let gone = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    cache.moved_away().for_each(|leftover| drop(fs::remove_dir_all(leftover)));
+                }
+            });
+            let gone = (0..1000).all(|_| {
+                fs::create_dir(&folder).is_ok() && cache.move_away(&folder).is_ok() && !folder.exists()
+            });
+            done.store(true, Ordering::Relaxed);
+            gone
+        });
+        assert!(gone);
     }
 
     #[test]
