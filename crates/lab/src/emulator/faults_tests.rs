@@ -52,6 +52,19 @@ const IOMMU: [&str; 2] = ["-device", "amd-iommu,intremap=on,gapic=on,irte-cache=
 const CARD: [&str; 4] = ["-device", "pcie-root-port,id=bridge", "-device", "e1000e,bus=bridge,romfile="];
 const NVME: [&str; 4] =
     ["-blockdev", "driver=null-co,node-name=disk,size=1048576", "-device", "nvme,serial=1,drive=disk"];
+/// CPUs whose clocks may be as far apart as in the labs.
+const LONG_TURNS: [&str; 6] = ["-cpu", "EPYC,+svm", "-smp", "2", "-icount", "shift=3,sleep=off,quantum=512"];
+/// A port like the one at which a lab stops to be saved.
+const STOP_PORT: [&str; 6] = [
+    "-device",
+    "virtio-serial-pci,ioeventfd=off,disable-legacy=off",
+    "-chardev",
+    "null,id=stop",
+    "-device",
+    "virtconsole,chardev=stop",
+];
+/// The machine stops there until a byte comes, and none does.
+const STOPS: [&str; 2] = ["-global", "virtconsole.expected-input=1"];
 const WITHOUT_AVIC: [&str; 4] = ["-cpu", "EPYC,+svm", "-icount", "shift=3,sleep=off"];
 /// The exit statuses by which QEMU's isa-debug-exit reports 0 and 1.
 const PASSED: i32 = 1;
@@ -117,6 +130,11 @@ fn ours() -> Option<(Image, BuiltEmulator)> {
 /// Runs a test that prints `migrate` and then waits for a byte, and migrates it to another QEMU. Returns the
 /// complete output.
 fn run_migrated(machine: &[&str], tests: &str) -> Option<String> {
+    run_migrated_from(machine, &[], tests)
+}
+
+/// [`run_migrated`] with arguments for the first QEMU only.
+fn run_migrated_from(machine: &[&str], first: &[&str], tests: &str) -> Option<String> {
     const LIMIT: Duration = Duration::from_secs(120);
     let (image, built) = ours()?;
     let folder = tempfile::tempdir().unwrap();
@@ -132,7 +150,7 @@ fn run_migrated(machine: &[&str], tests: &str) -> Option<String> {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let begun = Instant::now();
-    let mut source = start(&["-serial", "null"]);
+    let mut source = start(&[&["-serial", "null"][..], first].concat());
     while !printed().contains("migrate\n") && begun.elapsed() < LIMIT {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -205,6 +223,19 @@ fn guests_with_avic_go_on_when_their_host_is_migrated() {
 fn a_processor_that_is_to_start_starts_when_its_machine_is_migrated() {
     let Some(printed) = run_migrated(&WITH_AVIC, "started") else { return };
     assert!(printed.starts_with("migrate\nok started: "), "{printed}");
+}
+
+#[test]
+fn a_timer_of_a_cpu_that_was_ahead_when_all_began_to_wait_is_not_late() {
+    pass_in_ours(&LONG_TURNS, "jump cpus=2", 1);
+}
+
+#[test]
+fn no_tsc_goes_back_when_a_machine_is_saved_in_the_middle_of_a_turn() {
+    let machine = [&LONG_TURNS[..], &STOP_PORT].concat();
+    let Some(printed) = run_migrated_from(&machine, &STOPS, "resumed cpus=2") else { return };
+    let passed = printed.lines().filter(|line| line.starts_with("ok resumed: ")).count();
+    assert!(passed == 2 && !printed.contains("FAIL"), "{printed}");
 }
 
 #[test]

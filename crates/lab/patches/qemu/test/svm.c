@@ -10,7 +10,9 @@
  * Prints a line for each test of the command line: `ok NAME`, `FAIL NAME: ...` or figures. Ends by isa-debug-exit: QEMU's
  * status is 1 if all passed, else 3. Entered by PVH (the note below), switches to long mode, and maps the first 4 GiB.
  *
- * `moved`, `started` and `migrated` print `migrate`, and go on when a byte comes in at the first serial port (0x3f8).
+ * `moved`, `started` and `migrated` print `migrate`, and go on when a byte comes in at the first serial port (0x3f8). `resumed`
+ * prints it too, and then stops at -device virtio-serial-pci,ioeventfd=off -device virtconsole,chardev=...,expected-input=1 until
+ * it goes on in a machine without that input. `jump` and `resumed` want -icount sleep=off,quantum=512 and two processors.
  *
  * `disk` reads from -blockdev null-co,node-name=disk,latency-ns=100000000 -device virtio-blk-pci,drive=disk,disable-legacy=off.
  *
@@ -296,8 +298,18 @@ static void test_tlb(void)
 
 /* Other processors */
 static volatile u32 running, order;
-enum { IDLE, BUSY, GUEST };
+enum { IDLE, BUSY, GUEST, JUMP, WATCH };
 static void other_guest(void);
+static void other_jumps(void);
+
+/* The TSC as this processor read it last, and how far behind that it has been since. */
+static volatile u64 latest, back;
+static void watch(void)
+{
+    u64 now = rdtsc();
+    if (now < latest && latest - now > back) back = latest - now;
+    latest = now;
+}
 
 static void copy_trampoline(void)
 {
@@ -331,6 +343,8 @@ static void other(void)
             other_guest();
             while (order == GUEST) asm volatile("pause");
         }
+        if (order == JUMP) other_jumps();
+        while (order == WATCH) watch();
         while (order == BUSY) for (volatile u32 i = 0; i < 1000; i++) ;
     }
 }
@@ -399,19 +413,53 @@ static void test_pause(void)
     put("pause: 10 million in "); number(rdtsc() - start, 10); put(" ticks\n");
 }
 
+/*
+ * Patch 08: both processors wait, and the time goes to the timer of the one that may have been ahead. By how much it was depends
+ * on when in its turn it began to wait, which each round does some 50 instructions later.
+ */
+#define ROUNDS 64
+#define AHEAD 800000 /* ns, 100,000 instructions */
+static volatile u32 turn, waiting;
+static volatile u64 most_late;
+static void other_jumps(void)
+{
+    for (u32 at = 1; at <= ROUNDS; at++) {
+        while (turn != at) asm volatile("pause");
+        for (volatile u32 i = 0; i < 8 * at; i++) ;
+        u64 due = rdtsc() + AHEAD;
+        timer(TICK, AHEAD);
+        waiting = at;
+        asm volatile("sti\nhlt\ncli" ::: "memory");
+        u64 late = rdtsc() - due;
+        timer_off();
+        if (late > most_late) most_late = late;
+        APIC(0x300) = 0xc4000 | TICK; /* all but self */
+    }
+    while (order == JUMP) asm volatile("sti\npause");
+}
+static void test_jump(void)
+{
+    give(JUMP);
+    for (u32 at = 1; at <= ROUNDS; at++) {
+        turn = at;
+        while (waiting != at) asm volatile("pause");
+        asm volatile("sti\nhlt\ncli" ::: "memory");
+    }
+    give(IDLE);
+    check("jump: a timer is not late by what its processor was ahead when all began to wait", most_late < 300 * 8,
+          "ns late", most_late, 300 * 8);
+}
+
 /* Patch 09: a disk that takes 100 ms of the host, read while the CPU halts and a timer ticks. */
 static struct descriptor { u64 address; u32 length; u16 flags, next; } queue[4096] PAGE;
+static volatile u16 *available, *used;
 static u32 config_read(u32 at) { out32(0xcf8, VALID | at); return in32(0xcfc); }
-static void test_disk(void)
+/* Starts the device with its first queue. Returns its ports, or 0 if there is none. */
+static u32 virtio(u32 identity)
 {
-    static struct { u32 type, reserved; u64 sector; } header;
-    static u8 data[512], status;
     u32 slot = 0;
-    while (slot < 32 && config_read(slot << 11) != 0x10011af4) slot++;
-    if (slot == 32) {
-        check("disk: there is one", 0, "slots", slot, 0);
-        return;
-    }
+    while (slot < 32 && config_read(slot << 11) != identity) slot++;
+    if (slot == 32) return 0;
     u32 port = config_read(slot << 11 | 0x10) & ~3u;
     out8(port + 18, 0);
     out32(0xcf8, VALID | slot << 11 | 4);
@@ -420,9 +468,21 @@ static void test_disk(void)
     out32(port + 4, 0);
     out16(port + 14, 0);
     u64 size = in16(port + 12);
-    volatile u16 *available = (u16 *)(queue + size), *used = (u16 *)(((u64)(available + size + 3) + 4095) & ~4095ul);
+    available = (u16 *)(queue + size);
+    used = (u16 *)(((u64)(available + size + 3) + 4095) & ~4095ul);
     out32(port + 8, (u64)queue >> 12);
     out8(port + 18, 7); /* DRIVER_OK */
+    return port;
+}
+static void test_disk(void)
+{
+    static struct { u32 type, reserved; u64 sector; } header;
+    static u8 data[512], status;
+    u32 port = virtio(0x10011af4);
+    if (!port) {
+        check("disk: there is one", 0, "ports", port, 0);
+        return;
+    }
     queue[0] = (struct descriptor){ (u64)&header, 16, 1, 1 };
     queue[1] = (struct descriptor){ (u64)data, 512, 3, 2 };
     queue[2] = (struct descriptor){ (u64)&status, 1, 2, 0 };
@@ -434,6 +494,27 @@ static void test_disk(void)
     u64 taken = rdtsc() - start;
     timer_off();
     check("disk: a read takes no longer than three ticks of a timer of 1 ms", used[1] && taken < 3500000, "ns", taken, 3000000);
+}
+
+/* Patch 08: a machine that is saved in the middle of a turn, as by patch 27, while its other processor is ahead. */
+static void test_resumed(void)
+{
+    static u8 data;
+    u32 port = virtio(0x10031af4);
+    if (!port) {
+        check("resumed: there is a port", 0, "ports", port, 0);
+        return;
+    }
+    queue[0] = (struct descriptor){ (u64)&data, 1, 2, 0 };
+    available[1] = 1;
+    give(WATCH);
+    put("migrate\n");
+    u64 before = rdtsc();
+    out16(port + 16, 0);
+    u64 after = rdtsc();
+    give(IDLE);
+    check("resumed: the TSC of the processor that ran goes on", after > before, "TSC", after, before);
+    check("resumed: the TSC of the processor that was ahead goes on", latest && !back, "ns back", back, 0);
 }
 #include "avic.c"
 #include "iommu.c"
@@ -482,7 +563,9 @@ void entered(u32 cpu)
     if (asked(line, "tlb")) test_tlb();
     if (asked(line, "pause")) test_pause();
     if (asked(line, "clock")) test_clock(cpus);
+    if (asked(line, "jump")) test_jump();
     if (asked(line, "disk")) test_disk();
+    if (asked(line, "resumed")) test_resumed();
     if (asked(line, "avic")) test_avic(cpus);
     if (asked(line, "moved")) test_moved(asked(line, "moved=x2apic"));
     if (asked(line, "started")) test_started();
