@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -83,6 +84,9 @@ impl Process {
         let mut child = power_on
             .invocation
             .command_under(&wrapper)
+            // The terminal's signals are for this program, which ends the emulator, or goes on under nohup(1): QEMU ends
+            // on a hang-up even if that is ignored when it starts.
+            .process_group(0)
             // Stays open to the end: QEMU treats end of input as a hangup.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -279,6 +283,20 @@ mod tests {
             }
         };
         assert!(failure.to_string().ends_with("log"), "{failure}");
+    }
+
+    #[test]
+    fn a_signal_of_the_terminal_does_not_reach_the_emulator() {
+        let folder = tempfile::tempdir().unwrap();
+        // proc_pid_stat(5): the ID, the command's name, the state, the parent, the process group.
+        let script = "read -r _ _ _ _ group _ </proc/$$/stat; [ $group = $$ ]";
+        let mut process = started(folder.path(), "sh", &["-c", script]);
+        let status = loop {
+            if let Event::Ended(status) = process.next(Duration::from_millis(20)).unwrap() {
+                break status;
+            }
+        };
+        assert!(status.success(), "{status}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Child processes that end with this program, even if it is killed.
 
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
@@ -10,7 +11,10 @@ type Order = (Command, Sender<io::Result<Child>>);
 /// Starts a command that runs under `setpriv --pdeathsig`, so that the kernel kills it when this program ends. The
 /// signal is sent when the thread that started the process exits (PR_SET_PDEATHSIG), so all processes are started by
 /// one thread that never exits.
-pub(super) fn spawn(command: Command) -> io::Result<Child> {
+///
+/// The process has a group of its own, so that the terminal's signals reach only this program, which ends its guests in
+/// order, or goes on under nohup(1): QEMU ends on a hang-up even if that is ignored when it starts.
+pub(super) fn spawn(mut command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<Sender<Order>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
         let (sender, orders) = channel::<Order>();
@@ -23,6 +27,21 @@ pub(super) fn spawn(command: Command) -> io::Result<Child> {
         sender
     });
     let (sender, answer) = channel();
+    command.process_group(0);
     spawner.send((command, sender)).map_err(io::Error::other)?;
     answer.recv().map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_of_the_terminal_does_not_reach_a_guest() {
+        // proc_pid_stat(5): the ID, the command's name, the state, the parent, the process group.
+        let script = "read -r _ _ _ _ group _ </proc/$$/stat; [ $group = $$ ]";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        assert!(spawn(command).unwrap().wait().unwrap().success());
+    }
 }
