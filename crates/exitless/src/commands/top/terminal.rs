@@ -1,8 +1,10 @@
 //! The terminal: taken over for the page, and always restored.
 
 use std::io::{Stdout, stdout};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use ratatui_core::terminal::Terminal;
@@ -13,8 +15,12 @@ use ratatui_crossterm::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use report::top::{Look, Top, draw};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_current_process_group};
 use signal_hook::consts::{SIGCONT, SIGSTOP, SIGTSTP};
+
+/// The interval at which to check for the terminal's hang-up.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Set while the terminal is taken over and must be restored.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
@@ -55,6 +61,7 @@ impl Screen {
     /// Takes over the terminal with an empty screen; at the end the previous one is restored.
     pub(super) fn take_over() -> anyhow::Result<Self> {
         give_back_before_a_panic_is_told();
+        end_on_hang_up();
         let terminal =
             Terminal::new(CrosstermBackend::new(stdout())).context("Could not use the terminal")?;
         let mut screen = Self { terminal };
@@ -116,6 +123,24 @@ fn give_back() -> anyhow::Result<()> {
     screen.context("Could not restore the terminal")
 }
 
+/// Ends the process soon after the terminal hangs up. Reads of the terminal then return no bytes, and crossterm repeats
+/// them until there are some: no signal would end its wait. The kernel removes the programs that count exits.
+fn end_on_hang_up() {
+    std::thread::spawn(|| {
+        while !has_hung_up(&stdout()) {
+            std::thread::sleep(LOOK);
+        }
+        std::process::exit(0);
+    });
+}
+
+fn has_hung_up(terminal: &impl AsFd) -> bool {
+    // Hang-ups and errors are reported even if nothing is asked for (poll(2)).
+    let mut polled = [PollFd::new(terminal, PollFlags::empty())];
+    let found = poll(&mut polled, Some(&Timespec::default()));
+    found.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
 /// Restores the terminal before a panic is reported, because the message would vanish with the alternate
 /// screen.
 fn give_back_before_a_panic_is_told() {
@@ -127,4 +152,25 @@ fn give_back_before_a_panic_is_told() {
             tell(panic);
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    #[test]
+    fn a_terminal_whose_other_end_is_closed_has_hung_up() {
+        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&near).unwrap();
+        unlockpt(&near).unwrap();
+        let name = ptsname(&near, Vec::new()).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let terminal = open(name.as_c_str(), flags, Mode::empty()).unwrap();
+        assert!(!has_hung_up(&terminal));
+        drop(near);
+        assert!(has_hung_up(&terminal));
+    }
 }
