@@ -14,7 +14,7 @@ pub(crate) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     let [stop, asked] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     for signal in signals() {
         // A hang-up neither sets `asked` nor ends the process: the kernel and the shell may both send one, and a session
-        // manager sends SIGTERM too. None of them asks to leave out the cleaning up.
+        // manager also sends SIGTERM. None of these signals is a request to skip the cleanup.
         if signal != SIGHUP {
             let status = i32::from(crate::status::INTERRUPTED);
             signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&asked))
@@ -26,15 +26,15 @@ pub(crate) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// The same flag for studies, whose guests may take minutes to end: the first signal is answered with what is waited for.
+/// The same flag for studies, whose guests may take minutes to stop: after the first signal, a message says what happens.
 pub(crate) fn answered_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = flag()?;
     let mut signals = Signals::new(signals()).context("Could not catch signals")?;
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             console::say(
-                "Interrupted: guests end, and changes of the host are undone; a second Ctrl-C ends this at once and \
-                 leaves the rest",
+                "Interrupted: stopping guests and undoing changes of the host; a second Ctrl-C ends this at once and \
+                 leaves the rest as it is",
             );
         }
     });

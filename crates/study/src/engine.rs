@@ -72,8 +72,8 @@ pub enum EngineError {
     },
     /// Another study holds the [`HostLock`].
     #[error(
-        "Another study uses this host, that of {holder}, and they would measure each other's settings and guests; \
-         wait until it has ended, then give the same command"
+        "Another study uses this host: {holder}. Each would measure the settings and guests of the other; wait until it has \
+         ended, then give the same command"
     )]
     OtherStudy {
         /// The process that holds the lock.
@@ -81,7 +81,7 @@ pub enum EngineError {
     },
     /// The study ended early, and changes of the host could not be undone.
     #[error(
-        "{why}. Changes of the host are still in force, too: {}; run `exitless restore` on the target, then the same \
+        "{why}. Changes of the host are also still in force: {}; run `exitless restore` on the target, then the same \
          command", what.join("; ")
     )]
     NotUndone {

@@ -57,9 +57,9 @@ pub enum StorageError {
     },
     /// It is an image of another format.
     #[error(
-        "{path} begins as an image of the format {format}, and only raw images are served: convert it with `qemu-img convert -O \
-         raw`, or serve a raw device above it; if it is a raw disk on which a guest wrote this, set `format = \"raw\"` (`iocm \
-         device`: --format raw)"
+        "{path} begins like an image of the format {format}, and only raw images are served: convert it with `qemu-img \
+         convert -O raw`, or serve a raw device above it; if it is a raw disk on which a guest wrote this, set \
+         `format = \"raw\"` (`iocm device`: --format raw)"
     )]
     Format {
         /// The file.
@@ -282,7 +282,7 @@ impl Storage {
 }
 
 /// The byte that QEMU locks in a file that it writes (block/file-posix.c: `RAW_LOCK_PERM_BASE`, and the bit
-/// `BLK_PERM_WRITE`). All its locks are shared ones: whoever has taken one looks for those of others.
+/// `BLK_PERM_WRITE`). All its locks are shared ones: a program takes one, then looks for those of others.
 const WRITES: i64 = 101;
 /// The byte that it locks in a file that nobody else may write (`RAW_LOCK_SHARED_BASE`).
 const EXCLUDES_WRITES: i64 = 201;
