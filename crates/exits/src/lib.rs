@@ -59,7 +59,9 @@ pub use profile::{Exits, Profile, Span, Vcpu, VcpuExits};
 pub use reason::{ExitReason, UnknownReason};
 pub use selection::{NotThere, Selection};
 pub use table::{Order, Rest, Row, Table, UnknownOrder};
-pub use text::{agree, counted, csv_cell, grouped, is_harmful, printable};
+pub use text::{
+    agree, counted, csv_cell, grouped, is_harmful, printable, with_causes, with_causes_in_brackets,
+};
 pub use timeline::{SeriesIndex, SeriesKey, Slice, Timeline};
 pub use timeline_rows::{Column, TimelineFigure, TimelineRest, TimelineRow, TimelineRows};
 pub use xen_guest_type::XenGuestType;

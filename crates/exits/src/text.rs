@@ -48,6 +48,27 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
+/// An error with its causes on one line, "a: b: c". A cause that the text has already is left out: some libraries repeat it
+/// in their message.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    joined(error, |text, cause| format!("{text}: {cause}"))
+}
+
+/// As [`with_causes`], but "a (b) (c)", for the end of a sentence.
+#[must_use]
+pub fn with_causes_in_brackets(error: &dyn std::error::Error) -> String {
+    joined(error, |text, cause| format!("{text} ({cause})"))
+}
+
+fn joined(error: &dyn std::error::Error, join: impl Fn(&str, &str) -> String) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        if text.contains(&cause) { text } else { join(&text, &cause) }
+    })
+}
+
 /// The word that agrees with a number: "1 has", "0 have".
 #[must_use]
 pub fn agree<'a>(number: u64, of_one: &'a str, of_others: &'a str) -> &'a str {
@@ -62,6 +83,23 @@ mod tests {
     fn one_is_not_many() {
         assert_eq!([0, 1, 2].map(|number| counted(number, "exit")), ["0 exits", "1 exit", "2 exits"]);
         assert_eq!([0, 1, 2].map(|number| agree(number, "has", "have")), ["have", "has", "have"]);
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Told(&'static str, #[source] Option<Box<Told>>);
+
+    #[test]
+    fn errors_are_told_with_all_causes_and_each_once() {
+        let caused = |text, cause| Told(text, Some(Box::new(cause)));
+        let error =
+            caused("cannot start", caused("cannot open disk: no such file", Told("no such file", None)));
+        assert_eq!(with_causes(&error), "cannot start: cannot open disk: no such file");
+        assert_eq!(with_causes_in_brackets(&error), "cannot start (cannot open disk: no such file)");
+        let error = caused("cannot start", caused("cannot open disk", Told("no such file", None)));
+        assert_eq!(with_causes(&error), "cannot start: cannot open disk: no such file");
+        assert_eq!(with_causes_in_brackets(&error), "cannot start (cannot open disk) (no such file)");
+        assert_eq!(with_causes(&Told("alone", None)), "alone");
     }
 
     #[test]

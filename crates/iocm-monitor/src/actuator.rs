@@ -100,15 +100,6 @@ impl Trouble {
     /// The message with its causes.
     #[must_use]
     pub fn told(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            let cause_text = cause.to_string();
-            if !text.contains(&cause_text) {
-                text = format!("{text} ({cause_text})");
-            }
-            source = cause.source();
-        }
-        text
+        exits::with_causes_in_brackets(self)
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use exits::{LongExit, LongOptions, Losses};
+use exits::{LongExit, LongOptions, Losses, with_causes};
 use tracing::debug;
 
 use crate::inhibit::number_field;
@@ -80,12 +80,6 @@ impl Refusals {
             self.given_up = Some(with_causes(error));
         }
     }
-}
-
-/// An error with its causes.
-fn with_causes(error: &Error) -> String {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
 
 /// The events besides the scheduler's, with the step that each means.

@@ -134,17 +134,6 @@ impl Found {
     }
 }
 
-/// An error with its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text += &format!(" ({next})");
-        cause = next.source();
-    }
-    text
-}
-
 #[cfg(test)]
 #[path = "statistics_tests.rs"]
 mod tests;

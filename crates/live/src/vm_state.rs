@@ -14,12 +14,12 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use aya::programs::{Iter, ProgramError};
 use aya::{Btf, Pod};
 use conclusions::activation::{Controls, Irqchip, VcpuState, VmState};
-use exits::Isa;
+use exits::{Isa, with_causes};
 
 use self::paths::{Layout, What};
 use crate::Error;
 use crate::collector::programs::Aligned;
-use crate::collector::refusal::{chain, not_loaded, rejected};
+use crate::collector::refusal::{not_loaded, rejected};
 use crate::collector::waiting;
 
 static STATE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/state.o")));
@@ -142,7 +142,7 @@ impl StateReader {
         })?;
         let iterator: &mut Iter = program.try_into().map_err(|error| rejected("state", &error))?;
         let types = Btf::from_sys_fs().map_err(|error| Error::Load {
-            cause: chain(&error),
+            cause: with_causes(&error),
             next: "a kernel with CONFIG_DEBUG_INFO_BTF is needed",
         })?;
         iterator.load("task_file", &types).map_err(|error| rejected("state", &error))?;
@@ -199,7 +199,7 @@ impl StateReader {
 
     fn run(&mut self) -> Result<(), Error> {
         let attach =
-            |error: &dyn std::error::Error| Error::Attach { event: "task_file", cause: chain(error) };
+            |error: &dyn std::error::Error| Error::Attach { event: "task_file", cause: with_causes(error) };
         let program = self.ebpf.program_mut("state").ok_or(ProgramError::NotLoaded);
         let program = program.map_err(|error| attach(&error))?;
         let iterator: &mut Iter = program.try_into().map_err(|error: ProgramError| attach(&error))?;

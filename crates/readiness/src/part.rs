@@ -1,8 +1,8 @@
 //! Parts of the host that commands use, and the check of each.
 
-use std::error::Error;
 use std::path::Path;
 
+use exits::with_causes_in_brackets;
 use host::Root;
 use host::vms::Vms;
 use hotspots::KernelSymbols;
@@ -103,11 +103,13 @@ impl Part {
         let host = Path::new(HOST);
         match self {
             Self::Device => host::kvm::usable(host).access.map_err(|obstacle| obstacle.to_string()),
-            Self::MicroVm => MicroVm::new(&probe::Config::default()).map(drop).map_err(|error| said(&error)),
+            Self::MicroVm => MicroVm::new(&probe::Config::default())
+                .map(drop)
+                .map_err(|error| with_causes_in_brackets(&error)),
             Self::Programs => taken(Collector::attach_to_system_calls(&Watch::default())),
             Self::Exits => taken(Collector::attach(host, &Watch { accesses: true, ..Watch::default() })),
             Self::Types => live::type_information(host),
-            Self::PerfEvents => perf_events(host).map_err(|error| said(&error)),
+            Self::PerfEvents => perf_events(host).map_err(|error| with_causes_in_brackets(&error)),
             Self::Sampling => {
                 taken(Profiler::attach_to_system_calls(&Watch::default(), &Sampling::default()))
             }
@@ -117,7 +119,7 @@ impl Part {
             Self::IoUring => iocm::worker::io_uring().map_err(|error| {
                 format!("{error}; threads do the disk I/O instead (kernel.io_uring_disabled, seccomp)")
             }),
-            Self::Tree => iocm::control::mount::can_mount().map_err(|error| said(&error)),
+            Self::Tree => iocm::control::mount::can_mount().map_err(|error| with_causes_in_brackets(&error)),
             Self::Root => match rustix::process::geteuid().is_root() {
                 true => Ok(()),
                 false => {
@@ -129,21 +131,7 @@ impl Part {
 }
 
 fn taken<T>(outcome: Result<T, live::Error>) -> Result<(), String> {
-    outcome.map(drop).map_err(|error| said(&error))
-}
-
-/// An error with its causes, in a line.
-fn said(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text += &format!(" ({cause_text})");
-        }
-        source = cause.source();
-    }
-    text
+    outcome.map(drop).map_err(|error| with_causes_in_brackets(&error))
 }
 
 /// Opens an event that every kernel has, on this process's main thread.
@@ -165,7 +153,7 @@ fn symbols(host: &Path) -> Result<(), String> {
 }
 
 fn processes(host: &Path) -> Result<(), String> {
-    let found = Vms::discover(host).map_err(|error| said(&error))?;
+    let found = Vms::discover(host).map_err(|error| with_causes_in_brackets(&error))?;
     match found.unreadable {
         0 => Ok(()),
         number => Err(format!(

@@ -20,7 +20,7 @@ pub use past::{Past, Tried};
 pub use progress::{Phase, StudyProgress};
 pub use rig::{Kept, Rig, Sampling, Sink};
 
-use exits::counted;
+use exits::{counted, with_causes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -32,7 +32,6 @@ use super::plan::Plan;
 use super::schedule::{ArmRuns, Enough, Schedule, Slot};
 use super::store::StoreError;
 use super::workload::Workload;
-use crate::with_cause::with_cause;
 use attempt::Ending;
 use guests::Guest;
 
@@ -145,7 +144,7 @@ pub fn carry_out(
     let conclusion = engine.conclusion;
     match ended {
         Err(error) if !conclusion.not_undone.is_empty() => {
-            Err(EngineError::NotUndone { why: with_cause(&error), what: conclusion.not_undone })
+            Err(EngineError::NotUndone { why: with_causes(&error), what: conclusion.not_undone })
         }
         ended => ended.map(|()| conclusion),
     }

@@ -14,7 +14,6 @@ pub mod stream;
 pub mod suite;
 pub mod target;
 pub mod tuning;
-mod with_cause;
 pub mod workload;
 
 pub use guests::Span;

@@ -1,12 +1,13 @@
 //! A short run of a micro VM, which shows whether a new VM on this host gets interrupt virtualization.
 
 use conclusions::activation::Status;
+use exits::with_causes;
 use probe::measure::Measure;
 use probe::run::Arm;
 use probe::{Agreement, Arms};
 
 use super::Provoked;
-use prove::{ArmPair, CollectError, Plan, Recording, analyse, collect, gravest};
+use prove::{ArmPair, Plan, Recording, analyse, collect, gravest};
 
 /// A few hundred IPIs and EOIs, which take less than a second on hardware.
 fn plan() -> Plan {
@@ -28,7 +29,7 @@ pub fn provoke() -> Provoked {
         Ok(recording) => judge(&recording),
         Err(error) => Provoked {
             status: Status::Unknown,
-            why: Some(in_one_line(&error)),
+            why: Some(with_causes(&error)),
             exits_per_eoi: ArmPair { off: None, on: None },
             exits_per_ipi: ArmPair { off: None, on: None },
             checks: Vec::new(),
@@ -63,17 +64,6 @@ fn judge(recording: &Recording) -> Provoked {
         exits_per_ipi: ArmPair::each(per_ipi),
         checks: recording.arm_checks.clone(),
     }
-}
-
-fn in_one_line(error: &CollectError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        cause = source.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Executes a plan.
 
 use super::plan::{Plan, Step};
+use exits::with_causes_in_brackets;
 use host::switch;
 use knobs::{Actions, After, Before, Change, Changes, Error, Lasting, Made, Outcome};
 use serde::Serialize;
@@ -96,7 +97,7 @@ fn make<A: Actions>(
                 made.push(*entry);
                 took
             }
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(with_causes_in_brackets(&error)),
         };
         let Err(mut why) = so_far else { continue };
         // A step is made completely or not at all: undo its changes.
@@ -105,10 +106,10 @@ fn make<A: Actions>(
                 Ok(Outcome::ChangedSince { what }) => format!("others changed it since: {what}"),
                 Ok(_) => continue,
                 Err(error @ Error::JournalUndone { .. }) => {
-                    why = format!("{why}; {}", told(&error));
+                    why = format!("{why}; {}", with_causes_in_brackets(&error));
                     continue;
                 }
-                Err(error) => told(&error),
+                Err(error) => with_causes_in_brackets(&error),
             };
             why = format!("{why}; and what it had changed is left, run `exitless restore`: {left}");
         }
@@ -139,14 +140,4 @@ fn took(plan: &Plan, before: &Before, after: Option<&After>, applied: &mut Appli
         }
     }
     Ok(())
-}
-
-fn told(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        text = format!("{text} ({source})");
-        cause = source.source();
-    }
-    text
 }

@@ -83,13 +83,7 @@ impl ControlError {
 
     /// An error of this kind, whose message has the whole chain of causes.
     pub(super) fn of(errno: Errno, error: &(dyn Error + 'static)) -> Self {
-        let mut message = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            message = format!("{message}: {error}");
-            cause = error.source();
-        }
-        Self { errno, message }
+        Self { errno, message: exits::with_causes(error) }
     }
 }
 

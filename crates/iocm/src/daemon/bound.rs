@@ -9,6 +9,7 @@ use crate::device::net::{LinkOptions, NetDevice};
 use crate::endpoint::{BoundEndpoint, Endpoint};
 use crate::inherited::{Inheritance, InheritedSocket};
 use crate::socket_file::SocketAccess;
+use exits::with_causes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -113,12 +114,6 @@ impl BoundDevices {
     pub(super) fn next(&mut self) -> Option<(DeviceConfig, Box<dyn Device>, BoundEndpoint)> {
         self.devices.pop_front()
     }
-}
-
-/// An error with the whole chain of its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Tests whether the descriptors that a device names are those of a tap.

@@ -8,10 +8,10 @@ use aya::programs::perf_event::PerfEventLink;
 use aya::programs::raw_trace_point::RawTracePointLink;
 use aya::programs::trace_point::TracePointLink;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
-use exits::Isa;
+use exits::{Isa, with_causes};
 
 use super::layout::Layout;
-use super::refusal::{chain, not_loaded, rejected};
+use super::refusal::{not_loaded, rejected};
 use super::{map_error, scheduler, waiting};
 use crate::tracefs::offset;
 use crate::{Error, EventFormat, Tracefs, monotonic_ns};
@@ -268,7 +268,7 @@ impl Attached {
                 Err(error) if is_optional(event) => {
                     self.missing.push(format!("kvm:{} could not be attached: {error}", event.name));
                 }
-                Err(error) => return Err(Error::Attach { event: event.name, cause: chain(&error) }),
+                Err(error) => return Err(Error::Attach { event: event.name, cause: with_causes(&error) }),
                 Ok(link) => self.links.push(link),
             }
         }

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use aya::EbpfError;
 use aya::programs::ProgramError;
-use exits::KernelVersion;
+use exits::{KernelVersion, with_causes};
 
 use crate::Error;
 
 pub(crate) fn not_loaded(error: &EbpfError) -> Error {
-    Error::Load { cause: chain(error), next: what_next(error, kernel()) }
+    Error::Load { cause: with_causes(error), next: what_next(error, kernel()) }
 }
 
 /// The error with the reason in one line; the verifier's log is saved to a file.
 pub(crate) fn rejected(program: &str, error: &ProgramError) -> Error {
     let ProgramError::LoadError { io_error, verifier_log } = error else {
         return Error::Load {
-            cause: format!("{program}: {}", chain(error)),
+            cause: format!("{program}: {}", with_causes(error)),
             next: what_next(error, kernel()),
         };
     };
@@ -84,19 +84,6 @@ fn what_next(error: &(dyn std::error::Error + 'static), kernel: Option<KernelVer
         source = error.source();
     }
     "see the kernel's log"
-}
-
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

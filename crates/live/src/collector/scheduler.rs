@@ -5,9 +5,9 @@ use std::path::Path;
 use aya::Ebpf;
 use aya::programs::trace_point::TracePointLink;
 use aya::programs::{ProgramError, TracePoint};
-use exits::Isa;
+use exits::{Isa, with_causes};
 
-use super::refusal::{chain, rejected};
+use super::refusal::rejected;
 use crate::tracefs::offset;
 use crate::{Error, Tracefs};
 
@@ -50,7 +50,7 @@ pub(super) fn attach(ebpf: &mut Ebpf, root: &Path) -> Result<Vec<TracePointLink>
         let program: &mut TracePoint = program.try_into().map_err(refused)?;
         program.load().map_err(refused)?;
         let link = program.attach("sched", event).and_then(|link| program.take_link(link));
-        links.push(link.map_err(|error| Error::Attach { event, cause: chain(&error) })?);
+        links.push(link.map_err(|error| Error::Attach { event, cause: with_causes(&error) })?);
     }
     Ok(links)
 }

@@ -1,6 +1,7 @@
 //! Reads VMs, each from the first source that works for it.
 
-use super::{Failure, Found, Missing, Origin, VmStatistics, chain, debugfs, descriptors, query};
+use super::{Failure, Found, Missing, Origin, VmStatistics, debugfs, descriptors, query};
+use exits::with_causes_in_brackets;
 use host::scheduling::ThreadId;
 use host::vms::Vm;
 use std::path::{Path, PathBuf};
@@ -116,9 +117,9 @@ impl Watched {
 
 fn attempt(origin: Origin, root: &Path, vm: &Vm, timeout: Duration) -> Result<Found, String> {
     let found = match origin {
-        Origin::Qmp => query::read(root, vm, timeout).map_err(|error| chain(&error)),
-        Origin::Descriptors => descriptors::read(vm).map_err(|error| chain(&error)),
-        Origin::Debugfs => debugfs::read(root, vm).map_err(|error| chain(&error)),
+        Origin::Qmp => query::read(root, vm, timeout).map_err(|error| with_causes_in_brackets(&error)),
+        Origin::Descriptors => descriptors::read(vm).map_err(|error| with_causes_in_brackets(&error)),
+        Origin::Debugfs => debugfs::read(root, vm).map_err(|error| with_causes_in_brackets(&error)),
     }?;
     // Checked last: if the process is the VM's now, it was so during the reading.
     match is_of_another(root, vm) {

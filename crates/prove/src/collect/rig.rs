@@ -1,8 +1,8 @@
 //! The micro VM and the tracepoints on its threads, driven by the schedule.
 
-use std::error::Error;
 use std::path::Path;
 
+use exits::with_causes;
 use live::{ExitCounter, Options, Tracefs};
 use probe::measure::Measure;
 use probe::run::{Arm, Run};
@@ -41,7 +41,7 @@ impl Rig {
         let operations = plan.warm_up.saturating_add(plan.counted_samples) as usize;
         let options =
             Options { exits_per_thread: operations.saturating_mul(EXITS_PER_OPERATION) + SPARE_EXITS };
-        let tracefs = Tracefs::find(root).map_err(|error| chain(&error));
+        let tracefs = Tracefs::find(root).map_err(|error| with_causes(&error));
         Ok(Self { config, vm, stopped: false, tracefs, options, counter: None })
     }
 
@@ -76,7 +76,9 @@ impl Rig {
             let check = self.vm.switch(arm).and_then(|()| self.vm.verify_arm());
             match check {
                 Ok(check) => checks.push(check),
-                Err(error) => tracing::warn!(?arm, error = chain(&error), "the arm could not be checked"),
+                Err(error) => {
+                    tracing::warn!(?arm, error = with_causes(&error), "the arm could not be checked")
+                }
             }
         }
         checks
@@ -86,7 +88,7 @@ impl Rig {
         let tracefs = self.tracefs.as_ref().map_err(String::clone)?;
         let mut threads = self.vm.vcpu_threads().to_vec();
         threads.push(self.vm.control_thread());
-        ExitCounter::attach_with(tracefs, &threads, self.options).map_err(|error| chain(&error))
+        ExitCounter::attach_with(tracefs, &threads, self.options).map_err(|error| with_causes(&error))
     }
 
     fn counter(&mut self) -> Result<&mut ExitCounter, String> {
@@ -96,7 +98,7 @@ impl Rig {
 
 impl Machine for Rig {
     fn switch(&mut self, arm: Arm) -> Result<(), String> {
-        self.vm.switch(arm).map_err(|error| chain(&error))
+        self.vm.switch(arm).map_err(|error| with_causes(&error))
     }
 
     fn run(
@@ -110,13 +112,13 @@ impl Machine for Rig {
             // These errors are returned before the guest runs, so it is still usable.
             let refused = matches!(error, probe::Error::Unsupported { .. } | probe::Error::TooFewCpus { .. });
             self.stopped |= !refused;
-            chain(&error)
+            with_causes(&error)
         })
     }
 
     fn renew(&mut self) -> Result<(), String> {
         if self.stopped {
-            self.vm = MicroVm::new(&self.config).map_err(|error| chain(&error))?;
+            self.vm = MicroVm::new(&self.config).map_err(|error| with_causes(&error))?;
             self.stopped = false;
         }
         Ok(())
@@ -127,7 +129,7 @@ impl Machine for Rig {
             return Ok(false);
         }
         let mut counter = self.attach()?;
-        counter.enable().map_err(|error| chain(&error))?;
+        counter.enable().map_err(|error| with_causes(&error))?;
         self.counter = Some(counter);
         Ok(true)
     }
@@ -135,9 +137,9 @@ impl Machine for Rig {
     fn take(&mut self) -> Result<Seen, String> {
         let counter = self.counter()?;
         // The count of lost events is only exact while no events are written.
-        counter.disable().map_err(|error| chain(&error))?;
-        let threads = counter.drain().map_err(|error| chain(&error))?;
-        counter.enable().map_err(|error| chain(&error))?;
+        counter.disable().map_err(|error| with_causes(&error))?;
+        let threads = counter.drain().map_err(|error| with_causes(&error))?;
+        counter.enable().map_err(|error| with_causes(&error))?;
         let mut seen = Seen::default();
         for thread in threads {
             seen.exits.merge(&thread.counts);
@@ -153,16 +155,4 @@ impl Machine for Rig {
         // Closing the events ends the tracing, so this cannot fail.
         self.counter = None;
     }
-}
-
-/// The error with its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        cause = source.source();
-    }
-    text
 }

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
+use exits::with_causes;
 use host::Fingerprint;
 use knobs::RunningHost;
 
 use super::rig::{Rig, Sampling};
 use crate::factor::{HostLevels, InForce, Level, in_force};
 use crate::sampling::{HostSamples, SamplePlan, SampledGuest, Sampler, Samples};
-use crate::with_cause::with_cause;
 use guests::{DataPlanes, Ground, Guest, GuestError, GuestFiles, GuestPlan, HostGuest, start};
 
 /// Finds the files of the guest image, or returns the reason why there are none, with the next step.
@@ -54,7 +54,7 @@ impl<'a> Here<'a> {
 
 impl Rig for Here<'_> {
     fn apply(&mut self, levels: &[&Level]) -> Result<(), String> {
-        self.levels.apply(levels).map_err(|error| with_cause(&error))
+        self.levels.apply(levels).map_err(|error| with_causes(&error))
     }
 
     fn undo(&mut self) -> Vec<String> {

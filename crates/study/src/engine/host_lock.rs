@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use exits::with_causes;
 use files::{Directory, Missing};
 use guests::GuestPlan;
 use rustix::fs::{FlockOperation, OFlags, flock, major, minor};
@@ -17,7 +18,6 @@ use super::EngineError;
 use crate::factor::Level;
 use crate::forecast::all_guests;
 use crate::plan::Plan;
-use crate::with_cause::with_cause;
 
 /// The time limit for another study to end: one that was interrupted stops its guests and undoes its changes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -139,7 +139,7 @@ fn open(place: &Path) -> Result<File, String> {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String = host.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
     let place = Directory::private(Path::new("/"), place, Missing::Made(0o700));
-    let place = place.map_err(|error| with_cause(&error))?;
+    let place = place.map_err(|error| with_causes(&error))?;
     // No lock of a study's server has such a name: there is a hyphen in it.
     let name = format!("host-{host}.lock");
     let file = place.open_file(&name, OFlags::RDWR | OFlags::CREATE, 0o600);

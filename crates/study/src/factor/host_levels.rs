@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use exits::with_causes;
 use knobs::{
     Actions, After, Change, Changes, Entry, Lasting, Made, Outcome, Restore, RestoredChange, restore,
 };
@@ -9,7 +10,6 @@ use knobs::{
 use super::level::setting_path;
 use super::modules::{self, Wanted};
 use super::{ApplyError, CommandPair, Level, Setting, cpufreq};
-use crate::with_cause::with_cause;
 
 /// The changes of the host for the current arm. All are in the journal of the crate `knobs`: [`Self::undo`], a drop and
 /// a panic undo them, and after a kill `exitless restore` does.
@@ -66,7 +66,7 @@ impl<A: Actions + Clone> HostLevels<A> {
         let found = match restore(&self.root, &mut self.actions, only_look) {
             Ok(found) => found,
             Err(error) if may_not_read(&error) => return Vec::new(),
-            Err(error) => return vec![with_cause(&error)],
+            Err(error) => return vec![with_causes(&error)],
         };
         for damage in found.damage.iter().filter(|damage| !damage.cut) {
             tracing::warn!(

@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use exits::{ExitReason, Exits, Profile};
+use exits::{ExitReason, Exits, Profile, with_causes_in_brackets};
 use host::vms::Vms;
 use live::statistics::{StatisticsSource, VmStatistics};
 use live::{Collector, Cost, Watch};
 
-use super::exit_figures::{ExitsSeen, in_words, metrics, word};
+use super::exit_figures::{ExitsSeen, metrics, word};
 use super::table::Table;
 use super::traced::Traced;
 use super::{SampledGuest, access};
@@ -56,7 +56,10 @@ impl ExitSource {
         let mut warnings = Vec::new();
         let measuring = Cost::measure();
         if let Err(error) = &measuring {
-            warnings.push(format!("The cost of counting exits is not in sampling.cpu: {}", in_words(error)));
+            warnings.push(format!(
+                "The cost of counting exits is not in sampling.cpu: {}",
+                with_causes_in_brackets(error)
+            ));
         }
         match Collector::attach(root, &watch) {
             Ok(collector) => {
@@ -77,7 +80,7 @@ impl ExitSource {
                 let vms: Vec<_> = found.into_iter().filter(|vm| wanted(vm.pid)).collect();
                 let mut source = StatisticsSource::new(root, &vms);
                 let before = source.read();
-                Self::Statistics { source, before, why: in_words(&error) }
+                Self::Statistics { source, before, why: with_causes_in_brackets(&error) }
             }
         }
     }
@@ -86,7 +89,7 @@ impl ExitSource {
     pub(super) fn read(&mut self, time_ns: u64, table: &mut Table) -> Result<(), String> {
         let (profile, names, what) = match self {
             Self::Counted(counted) => {
-                let interval = counted.collector.take().map_err(|error| in_words(&error))?;
+                let interval = counted.collector.take().map_err(|error| with_causes_in_brackets(&error))?;
                 counted.profile.merge(&interval);
                 (&counted.profile, Some(&counted.names), "process")
             }
@@ -134,13 +137,15 @@ impl Counted {
         let cost_ns = match collector.cost() {
             Ok(cost) => Some(cost.programs.iter().map(|program| program.total_ns).sum()),
             Err(error) => {
-                warnings.push(in_words(&error));
+                warnings.push(with_causes_in_brackets(&error));
                 None
             }
         };
         match collector.finish() {
             Ok(last) => profile.merge(&last),
-            Err(error) => warnings.push(format!("The last exits are missing: {}", in_words(&error))),
+            Err(error) => {
+                warnings.push(format!("The last exits are missing: {}", with_causes_in_brackets(&error)))
+            }
         }
         // Prefer the profile's own span, which excludes times without counting.
         let elapsed_ns = profile.span.map_or(elapsed_ns, exits::Span::length_ns);

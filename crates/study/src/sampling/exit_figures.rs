@@ -57,10 +57,3 @@ pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> Vec<Metric> {
     }
     metrics
 }
-
-pub(super) fn in_words(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error} ({cause})"),
-        None => error.to_string(),
-    }
-}

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use exits::{Isa, Profile, counted};
+use exits::{Isa, Profile, counted, with_causes_in_brackets};
 use host::{Root, XenControl};
 use live::Following;
 use traces::{Options, Reading, Sums};
 
 use super::access;
-use super::exit_figures::{ExitsSeen, in_words, metrics};
+use super::exit_figures::{ExitsSeen, metrics};
 
 /// A running xentrace, and the exits found in its records.
 pub(super) struct Traced {
@@ -35,7 +35,7 @@ impl Traced {
             traces::follow_xentrace(Box::new(output), &name, &options, &mut sink)
         });
         let started = |following| Self { root, control, following, sums, profile: Profile::new(), accesses };
-        Some(following.map(started).map_err(|error| in_words(&error)))
+        Some(following.map(started).map_err(|error| with_causes_in_brackets(&error)))
     }
 
     /// All exits so far.
@@ -59,12 +59,12 @@ impl Traced {
                 self.profile.losses.merge(&reading.profile.losses);
             }
             Ok(Some(Err(error))) => {
-                warnings.push(format!("The last exits are missing: {}", in_words(&error)))
+                warnings.push(format!("The last exits are missing: {}", with_causes_in_brackets(&error)))
             }
             Ok(None) => {
                 warnings.push("Exits are missing: the reader of xentrace's records failed".to_owned())
             }
-            Err(error) => warnings.push(format!("Exits are missing: {}", in_words(&error))),
+            Err(error) => warnings.push(format!("Exits are missing: {}", with_causes_in_brackets(&error))),
         }
         self.profile.merge(&self.sums.take());
         let profile = &mut self.profile;

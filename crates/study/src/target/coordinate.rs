@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::record::Run;
 use crate::store::{Store, StoreError};
 use crate::stream::{Asked, Message, Reader, Received, Request, STREAM_FORMAT, StreamError, receive};
-use crate::with_cause::with_cause;
+use exits::with_causes;
 use live::pause;
 
 /// The time limit of the first message: a laboratory has to boot, or an earlier server has to stop its guests.
@@ -224,7 +224,7 @@ impl Session<'_> {
             Err(Ended::Stream(error)) => {
                 let said = said.filter(|said| !said.trim().is_empty());
                 let said = said.map(|said| format!(" ({})", said.trim().replace('\n', "; ")));
-                Err(Broke::Link(format!("{}{}", with_cause(&error), said.unwrap_or_default())))
+                Err(Broke::Link(format!("{}{}", with_causes(&error), said.unwrap_or_default())))
             }
         }
     }

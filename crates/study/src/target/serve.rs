@@ -10,10 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use alone::{Alone, PATIENCE};
+use exits::with_causes;
 
 use crate::engine::{Conclusion, HostLock, Rig, carry_out, place_of_locks, refuse_left_over};
 use crate::stream::{Link, Message, Reader, Request, STREAM_FORMAT, StreamError, Writer};
-use crate::with_cause::with_cause;
 
 /// The interval of signs of life while there is nothing else to send, by this host's clock. For an emulated host with
 /// four busy CPUs a second takes up to 12 s of its emulator's time, which the other side's limits are in.
@@ -90,11 +90,11 @@ fn answer(
     let lock = match taken {
         Ok(Some(lock)) => lock,
         Ok(None) => return Ok(link.say(&Message::End { conclusion: Ok(Conclusion::default()) })?),
-        Err(error) => return Ok(link.say(&Message::End { conclusion: Err(with_cause(&error)) })?),
+        Err(error) => return Ok(link.say(&Message::End { conclusion: Err(with_causes(&error)) })?),
     };
     // Before the fingerprint: these changes could make another host of this one.
     if let Err(error) = refuse_left_over(rig) {
-        return Ok(link.say(&Message::End { conclusion: Err(with_cause(&error)) })?);
+        return Ok(link.say(&Message::End { conclusion: Err(with_causes(&error)) })?);
     }
     link.say(&Message::Hello {
         format: STREAM_FORMAT,
@@ -103,7 +103,7 @@ fn answer(
     })?;
     let conclusion = heard(link.alive(), || {
         carry_out(&request.plan, request.seed, request.past, rig, &mut link, stop)
-            .map_err(|error| with_cause(&error))
+            .map_err(|error| with_causes(&error))
     });
     // Before the message: the next study may begin as soon as the other side has it.
     drop(lock);

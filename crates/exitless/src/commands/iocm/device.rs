@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use exits::with_causes;
 use iocm::config::{DeviceConfig, DeviceType, DiskFormat, NetBackend};
 use iocm::inherited::InheritedSocket;
 use iocm::running::{Ready, Running};
@@ -119,10 +120,6 @@ fn serve(running: &Running, stop: &AtomicBool) -> anyhow::Result<bool> {
         Some(_) => Ok(true),
         None => Ok(waits.join().unwrap_or(false)),
     }
-}
-
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
 /// The schema's `VHostUserBackendCapabilities`, which defines no features for network devices.

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use exits::with_causes;
 use iocm::config::SOCKET;
 use iocm::control::client::{Client, ClientError};
 use iocm::control::rates::Rates;
 use iocm_monitor::{NoState, STATE, State};
 use serde_json::json;
 
-use super::device::with_causes;
 use crate::console;
 
 /// The time over which the load is measured.

@@ -4,11 +4,12 @@ use aya::programs::perf_event::{
     HardwareEvent, PerfEvent, PerfEventConfig, PerfEventLink, PerfEventScope, SamplePolicy, SoftwareEvent,
 };
 use aya::programs::{Program, ProgramError};
+use exits::with_causes;
 use hotspots::Event;
 
 use super::super::Collector;
 use super::super::programs::Link;
-use super::super::refusal::{chain, rejected};
+use super::super::refusal::rejected;
 use super::Sampling;
 use crate::Error;
 
@@ -80,7 +81,7 @@ fn on_cpu(event: Event, cpu: u32, error: ProgramError) -> Error {
     };
     let source = match error {
         ProgramError::SyscallError(error) => error.io_error,
-        other => std::io::Error::other(chain(&other)),
+        other => std::io::Error::other(with_causes(&other)),
     };
     let next = match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_PERFMON and CAP_BPF",
