@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use load::LoadResult;
-use study::workload::{Output, Outputs, Scene, Workload, WorkloadPlan};
+use study::workload::{Output, Outputs, Scene, WorkloadPlan};
 
 const PLANS: &[&str] = &[
     r#"{"name":"a","tool":"iozone","file_size":"1M","record_size":"64K","tests":["random-read","pwrite","fread"]}"#,

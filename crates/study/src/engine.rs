@@ -31,7 +31,6 @@ use super::factor::Level;
 use super::plan::Plan;
 use super::schedule::{ArmRuns, Enough, Schedule, Slot};
 use super::store::StoreError;
-use super::workload::Workload;
 use attempt::Ending;
 use guests::Guest;
 
@@ -120,13 +119,13 @@ pub fn carry_out(
     sink: &mut dyn Sink,
     stop: &AtomicBool,
 ) -> Result<Conclusion, EngineError> {
-    let workloads = plan.workloads.iter().map(|workload| workload.workload().map_err(|bad| bad.to_string()));
-    let workloads = workloads.collect::<Result<Vec<_>, _>>().map_err(EngineError::Plan)?;
+    for workload in &plan.workloads {
+        workload.check().map_err(|bad| EngineError::Plan(bad.to_string()))?;
+    }
     let host = rig.host().map_err(|error| EngineError::Plan(error.to_string()))?;
     let mut engine = Engine {
         plan,
         schedule: Schedule::new(plan, seed),
-        workloads,
         rig,
         sink,
         stop,
@@ -153,7 +152,6 @@ pub fn carry_out(
 struct Engine<'a> {
     plan: &'a Plan,
     schedule: Schedule,
-    workloads: Vec<Box<dyn Workload>>,
     rig: &'a mut dyn Rig,
     sink: &'a mut dyn Sink,
     stop: &'a AtomicBool,

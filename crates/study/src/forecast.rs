@@ -146,7 +146,7 @@ fn typical(plan: &Plan, schedule: &Schedule) -> u64 {
 /// The seconds of one block in which every step takes as long as its limit. A guest is started once for an arm, and
 /// prepared once for each workload of it.
 fn longest(plan: &Plan, schedule: &Schedule) -> u64 {
-    let limits: Vec<StepLimits> = plan.workloads.iter().map(|workload| StepLimits::of(workload)).collect();
+    let limits: Vec<StepLimits> = plan.workloads.iter().map(StepLimits::of).collect();
     let sum = |one: fn(&StepLimits) -> Duration| limits.iter().map(one).sum::<Duration>().as_secs();
     let (prepare, run) = (sum(|limits| limits.prepare), sum(|limits| limits.run));
     let of_guests = |runs: &ArmRuns| {
@@ -174,8 +174,8 @@ pub(crate) fn all_guests(plan: &Plan) -> Vec<GuestPlan> {
 /// The programs that a plan needs on its host and in its guests, each once, sorted by name.
 pub fn needed_programs(plan: &Plan) -> Vec<NeededProgram> {
     let mut needed: BTreeMap<(Place, String, String), String> = BTreeMap::new();
-    for workload in &plan.workloads {
-        for program in workload.workload().iter().flat_map(|tool| tool.needs()) {
+    for workload in plan.workloads.iter().filter(|workload| workload.check().is_ok()) {
+        for program in workload.needs() {
             let key = (program.place, program.name.to_owned(), program.package.to_owned());
             needed.entry(key).or_insert_with(|| format!("the workload {}", workload.name));
         }

@@ -40,32 +40,7 @@ pub use work::WorkUnit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Metric;
 use super::factor::Switch;
-
-/// One workload of a plan, with its settings.
-pub trait Workload: Send + Sync {
-    /// The programs that the workload needs, with the machines that need them.
-    fn needs(&self) -> Vec<Program>;
-
-    /// Descriptions of the figures that [`Self::parse`] returns, known before a run: for stop rules and titles of
-    /// charts.
-    fn metrics(&self) -> Vec<MetricDescription>;
-
-    /// A warning about the runs' figures, if the settings cause one.
-    fn warning(&self) -> Option<String> {
-        None
-    }
-
-    /// The steps of the workload with these guests.
-    fn steps(&self, scene: &Scene) -> Steps;
-
-    /// Parses the figures from the outputs of one guest's steps and of the host's.
-    ///
-    /// # Errors
-    /// If an output does not have the tool's known format; the run has then failed, and the outputs are kept.
-    fn parse(&self, outputs: &Outputs) -> Result<Vec<Metric>, NotUnderstood>;
-}
 
 /// A program that a workload needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

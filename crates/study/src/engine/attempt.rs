@@ -61,7 +61,7 @@ impl Engine<'_> {
     ) -> Result<Ending, EngineError> {
         let folder = self.sink.folder()?;
         let mut run = self.blank(slot, attempt);
-        let workload = self.workloads[slot.workload].as_ref();
+        let workload = &self.plan.workloads[slot.workload];
         let limit = self.plan.run_limit(&runs.guests, slot.cell.guests, workload);
         let watch = Watch::new(self.stop, limit);
         let made = watch.over(|| self.make(runs, slot, attempt, &folder, &mut run, &watch));
@@ -105,7 +105,7 @@ impl Engine<'_> {
         self.ensure_guests(runs, slot, attempt, &levels, watch)?;
         run.guest_facts = self.running.facts.iter().map(|facts| facts.known.clone()).collect();
         self.check_programs(slot.workload)?;
-        let steps = scene::steps(self.workloads[slot.workload].as_ref(), &levels, &self.running.guests);
+        let steps = scene::steps(&self.plan.workloads[slot.workload], &levels, &self.running.guests);
         self.prepare(slot, attempt, &steps, folder, watch)?;
         if !self.running.warm.contains(&slot.workload) {
             for _ in 0..self.plan.order.warm_up {
@@ -152,13 +152,13 @@ impl Engine<'_> {
         // Register all of them first, so that they are stopped if asking one for its facts fails.
         self.running.guests.extend(started);
         for guest in &mut self.running.guests[self.running.facts.len()..] {
-            self.running.facts.push(facts::ask(guest.as_mut(), &self.workloads)?);
+            self.running.facts.push(facts::ask(guest.as_mut(), &self.plan.workloads)?);
         }
         Ok(())
     }
 
     fn check_programs(&self, workload: usize) -> Result<(), Failure> {
-        let workload = self.workloads[workload].as_ref();
+        let workload = &self.plan.workloads[workload];
         for (guest, facts) in self.running.guests.iter().zip(&self.running.facts) {
             if let Some(program) = facts::lacking(workload, facts) {
                 let why = format!(
@@ -233,7 +233,7 @@ impl Engine<'_> {
         if !in_force.contradictions.is_empty() {
             return Err(in_force.contradictions.join("; ").into());
         }
-        let workload = self.workloads[slot.workload].as_ref();
+        let workload = &self.plan.workloads[slot.workload];
         run.warnings.extend(workload.warning());
         for (number, outputs) in outputs.iter().enumerate() {
             let metrics = workload.parse(outputs).map_err(|error| error.to_string())?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::workload::{Place, Program, Workload};
+use crate::workload::{Place, Program, WorkloadPlan};
 use guests::{Guest, GuestError};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ pub(super) struct Facts {
 }
 
 /// Reads the facts of a guest.
-pub(super) fn ask(guest: &mut dyn Guest, workloads: &[Box<dyn Workload>]) -> Result<Facts, GuestError> {
+pub(super) fn ask(guest: &mut dyn Guest, workloads: &[WorkloadPlan]) -> Result<Facts, GuestError> {
     let programs = workloads.iter().flat_map(|workload| workload.needs());
     let programs: Vec<Program> = programs.filter(|program| program.place == Place::Guest).collect();
     let output = guest.run(&script(&programs), LIMIT)?;
@@ -59,7 +59,7 @@ fn read(text: &str) -> Facts {
 }
 
 /// A program that a workload lacks in a guest, with its package.
-pub(super) fn lacking(workload: &dyn Workload, facts: &Facts) -> Option<Program> {
+pub(super) fn lacking(workload: &WorkloadPlan, facts: &Facts) -> Option<Program> {
     workload.needs().into_iter().find(|need| need.place == Place::Guest && facts.missing.contains(need.name))
 }
 

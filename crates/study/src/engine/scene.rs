@@ -1,11 +1,11 @@
 //! The steps of a workload for each guest.
 
 use crate::factor::Level;
-use crate::workload::{Place, Scene, Step, Steps, Workload};
+use crate::workload::{Place, Scene, Step, Steps, WorkloadPlan};
 use guests::Guest;
 
 /// The steps for each guest, or for the host if there are no guests.
-pub(super) fn steps(workload: &dyn Workload, levels: &[&Level], guests: &[Box<dyn Guest>]) -> Vec<Steps> {
+pub(super) fn steps(workload: &WorkloadPlan, levels: &[&Level], guests: &[Box<dyn Guest>]) -> Vec<Steps> {
     let count = u32::try_from(guests.len()).unwrap_or(u32::MAX);
     let interrupt_virtualization = levels.iter().find_map(|level| level.interrupt_virtualization);
     let scene = Scene { guests: count, interrupt_virtualization, ..Scene::default() };

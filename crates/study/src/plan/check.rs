@@ -95,8 +95,8 @@ impl Plan {
 
     /// The figures of the valid workloads.
     fn described(&self) -> Vec<MetricDescription> {
-        let tools = self.workloads.iter().filter_map(|workload| workload.workload().ok());
-        tools.flat_map(|tool| tool.metrics()).collect()
+        let valid = self.workloads.iter().filter(|workload| workload.check().is_ok());
+        valid.flat_map(|workload| workload.metrics()).collect()
     }
 
     /// Checks that the stop rule has figures if it names none.
@@ -128,17 +128,17 @@ impl Plan {
         for (index, workload) in self.workloads.iter().enumerate() {
             let at = |field: &str| format!("workloads[{index}].{field}");
             found.name(&at("name"), &workload.name);
-            match workload.workload() {
+            match workload.check() {
                 Err(bad) => found.add(&at(bad.field), format!("{} {}", bad.field, bad.why)),
-                Ok(tool) if matches!(self.guests, GuestPlan::None(_)) => {
-                    let steps = tool.steps(&Scene::default());
+                Ok(()) if matches!(self.guests, GuestPlan::None(_)) => {
+                    let steps = workload.steps(&Scene::default());
                     let all = [steps.prepare, steps.serve, steps.run];
                     if all.iter().flatten().any(|step| step.place == Place::Guest) {
                         let what = "expected a workload of the host alone, for [guests] has kind \"none\"";
                         found.add(&at("tool"), what.to_owned());
                     }
                 }
-                Ok(_) => {}
+                Ok(()) => {}
             }
         }
     }

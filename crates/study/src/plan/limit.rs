@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Factor, Plan};
 use crate::factor::Level;
-use crate::workload::{Scene, Workload};
+use crate::workload::{Scene, WorkloadPlan};
 use guests::GuestPlan;
 
 /// The time for other work of a run: starting shells and samplers, checking the levels. It takes long on an emulated
@@ -23,7 +23,7 @@ pub(crate) struct StepLimits {
 }
 
 impl StepLimits {
-    pub(crate) fn of(workload: &dyn Workload) -> Self {
+    pub(crate) fn of(workload: &WorkloadPlan) -> Self {
         let steps = workload.steps(&Scene::default());
         Self {
             prepare: steps.prepare.iter().map(|step| step.limit).sum(),
@@ -35,7 +35,7 @@ impl StepLimits {
 impl Plan {
     /// The time limit of one attempt at a run, including the guests' start, preparation and warm-up: `order.run_limit`,
     /// or the sum of their limits.
-    pub(crate) fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &dyn Workload) -> Duration {
+    pub(crate) fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &WorkloadPlan) -> Duration {
         let derived = || {
             let StepLimits { prepare, run } = StepLimits::of(workload);
             let runs = (run + BESIDE) * self.order.warm_up.saturating_add(1);

@@ -1,5 +1,5 @@
 use super::super::testing::{not_understood, parsed, plan, refused};
-use super::super::{Place, Scene, Workload};
+use super::super::{Place, Scene};
 
 fn settings(metrics: &str) -> String {
     format!("tool = \"command\"\nscript = \"run me\"\nmetrics = [{metrics}]\n")

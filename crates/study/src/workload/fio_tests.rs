@@ -1,5 +1,5 @@
+use super::super::Scene;
 use super::super::testing::{assert_figures, fixture, not_understood, outputs, plan, refused, script};
-use super::super::{Scene, Workload};
 
 fn settings(pattern: &str, more: &str) -> String {
     format!("tool = \"fio\"\nduration = \"1s\"\nfile_size = \"4M\"\npattern = {pattern:?}\n{more}\n")

@@ -1,7 +1,7 @@
 use load::Protocol;
 
+use super::super::Scene;
 use super::super::testing::{assert_figures, fixture, loaded, not_understood, parsed, plan, refused, script};
-use super::super::{Scene, Workload};
 
 fn settings(generator: &str, more: &str) -> String {
     format!("tool = \"http\"\nduration = \"1s\"\ngenerator = {generator:?}\n{more}\n")

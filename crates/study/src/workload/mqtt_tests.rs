@@ -1,7 +1,7 @@
 use load::Protocol;
 
 use super::super::testing::{loaded, not_understood, parsed, plan, refused};
-use super::super::{Place, Scene, Workload};
+use super::super::{Place, Scene};
 
 fn settings(more: &str) -> String {
     format!("tool = \"mqtt\"\nconnections = 10\nrate = 100\n{more}\n")

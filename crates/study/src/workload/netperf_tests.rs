@@ -1,5 +1,5 @@
+use super::super::Scene;
 use super::super::testing::{assert_figures, fixture, not_understood, parsed, plan, refused, script};
-use super::super::{Scene, Workload};
 use super::*;
 
 fn settings(test: &str, more: &str) -> String {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::adapter::{Adapter, Printed, Setting, Unfit};
 use super::{
     Command, Fio, Http, Iozone, MetricDescription, Mqtt, Netperf, NotUnderstood, Outputs, Probe, Program,
-    Scene, Steps, Sysbench, Workload,
+    Scene, Steps, Sysbench,
 };
 use crate::{Metric, Span};
 
@@ -84,61 +84,40 @@ impl WorkloadPlan {
             .map_err(|Unfit { field, why }| BadWorkload { name: self.name.clone(), field, why })
     }
 
-    /// The workload.
-    ///
-    /// # Errors
-    /// Those of [`Self::check`].
-    pub fn workload(&self) -> Result<Box<dyn Workload>, BadWorkload> {
-        self.check()?;
-        Ok(Box::new(self.clone()))
-    }
-
     /// The approximate duration of its measured step on hardware.
     pub fn typical(&self) -> Duration {
         self.tool.adapter().typical().min(self.limit())
     }
 
-    fn limit(&self) -> Duration {
-        self.limit.map_or_else(|| self.tool.adapter().limit(), Span::duration)
-    }
-}
-
-impl Tool {
-    fn adapter(&self) -> &dyn Adapter {
-        match self {
-            Self::Iozone(tool) => tool,
-            Self::Netperf(tool) => tool,
-            Self::Sysbench(tool) => tool,
-            Self::Fio(tool) => tool,
-            Self::Http(tool) => tool,
-            Self::Mqtt(tool) => tool,
-            Self::Probe(tool) => tool,
-            Self::Command(tool) => tool,
-        }
-    }
-}
-
-impl Workload for WorkloadPlan {
-    fn needs(&self) -> Vec<Program> {
+    /// The programs that the workload needs, with the machines that need them.
+    pub fn needs(&self) -> Vec<Program> {
         self.tool.adapter().needs()
     }
 
-    fn metrics(&self) -> Vec<MetricDescription> {
+    /// Descriptions of the figures that [`Self::parse`] returns, known before a run: for stop rules and titles of
+    /// charts.
+    pub fn metrics(&self) -> Vec<MetricDescription> {
         let mut described = self.tool.adapter().metrics();
         described.extend(self.tool.adapter().work_unit().map(MetricDescription::work));
         described
     }
 
-    fn warning(&self) -> Option<String> {
+    /// A warning about the runs' figures, if the settings cause one.
+    pub fn warning(&self) -> Option<String> {
         let why = self.tool.adapter().why_no_work()?;
         Some(format!("VM exits are not given for each unit of work: {why}"))
     }
 
-    fn steps(&self, scene: &Scene) -> Steps {
+    /// The steps of the workload with these guests.
+    pub fn steps(&self, scene: &Scene) -> Steps {
         self.tool.adapter().steps(&Setting { name: &self.name, limit: self.limit(), scene })
     }
 
-    fn parse(&self, outputs: &Outputs) -> Result<Vec<Metric>, NotUnderstood> {
+    /// Parses the figures from the outputs of one guest's steps and of the host's.
+    ///
+    /// # Errors
+    /// If an output does not have the tool's known format; the run has then failed, and the outputs are kept.
+    pub fn parse(&self, outputs: &Outputs) -> Result<Vec<Metric>, NotUnderstood> {
         let adapter = self.tool.adapter();
         // Ignore the status of servers: a signal ends them after the measured step.
         let served: Vec<&str> = self.steps(&Scene::default()).serve.iter().map(|step| step.name).collect();
@@ -159,5 +138,24 @@ impl Workload for WorkloadPlan {
             metrics.push(described.metric(&described.name, adapter.work(&printed)?));
         }
         Ok(metrics)
+    }
+
+    fn limit(&self) -> Duration {
+        self.limit.map_or_else(|| self.tool.adapter().limit(), Span::duration)
+    }
+}
+
+impl Tool {
+    fn adapter(&self) -> &dyn Adapter {
+        match self {
+            Self::Iozone(tool) => tool,
+            Self::Netperf(tool) => tool,
+            Self::Sysbench(tool) => tool,
+            Self::Fio(tool) => tool,
+            Self::Http(tool) => tool,
+            Self::Mqtt(tool) => tool,
+            Self::Probe(tool) => tool,
+            Self::Command(tool) => tool,
+        }
     }
 }

@@ -1,7 +1,7 @@
 use ::probe::run::Arm;
 
+use super::super::Scene;
 use super::super::testing::{as_printed, not_understood, parsed, plan, probed, refused};
-use super::super::{Scene, Workload};
 use super::*;
 use prove::{Failure, Plan, synthetic};
 

@@ -1,5 +1,5 @@
+use super::super::Scene;
 use super::super::testing::{assert_figures, fixture, not_understood, plan, refused, script};
-use super::super::{Scene, Workload};
 
 fn settings(test: &str, more: &str) -> String {
     format!("tool = \"sysbench\"\nduration = \"1s\"\ntest = {test:?}\n{more}\n")

@@ -7,7 +7,7 @@ use ::probe::measure::Measure;
 use ::probe::run::Arm;
 use load::{LOAD_FORMAT, Latency, LoadResult, Protocol};
 
-use super::{NotUnderstood, Output, Outputs, Scene, Step, WorkUnit, Workload, WorkloadPlan};
+use super::{NotUnderstood, Output, Outputs, Scene, Step, WorkUnit, WorkloadPlan};
 use prove::{Plan, Recording, synthetic};
 
 /// A valid workload of a plan with these settings.

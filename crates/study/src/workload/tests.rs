@@ -6,7 +6,7 @@ use load::Protocol;
 use proptest::prelude::*;
 
 use super::testing::{fixture, loaded, outputs, plan, probed, refused};
-use super::{Output, Place, Scene, Workload, WorkloadPlan};
+use super::{Output, Place, Scene, WorkloadPlan};
 use crate::factor::Switch;
 use ::probe::measure::Measure;
 use ::probe::run::Arm;

@@ -75,8 +75,8 @@ impl WorkUnit {
 
 #[cfg(test)]
 mod tests {
+    use super::super::NotUnderstood;
     use super::super::testing::{fixture, loaded, outputs, plan};
-    use super::super::{NotUnderstood, Workload as _};
     use super::*;
     use load::Protocol;
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use load::{HttpLoad, LoadResult, MqttLoad};
-use study::workload::{Scene, Workload, WorkloadPlan};
+use study::workload::{Scene, WorkloadPlan};
 
 /// A server that is ended when this is dropped.
 struct Server(Child);
