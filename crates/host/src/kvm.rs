@@ -1,7 +1,7 @@
 //! Availability of `/dev/kvm`, and the next step if it cannot be used.
 
 use crate::cpuinfo::Cpu;
-use crate::interrupts::InterruptVirtualization;
+use crate::interrupt_virtualization::InterruptVirtualization;
 use crate::root::kind_of;
 use crate::{AbsenceKind, Root};
 use exits::Isa;

@@ -1,5 +1,6 @@
 //! Interrupts of devices, and the processors that handle them.
 
+use crate::interrupt_lines::interrupt_lines;
 use crate::root::kind_of;
 use crate::{AbsenceKind, CpuSet, Evidence, Fact, Root};
 
@@ -93,22 +94,19 @@ impl Interrupts {
     }
 
     fn parse(text: &str) -> Self {
-        let columns = text.lines().next().unwrap_or_default().split_whitespace().count();
         let (mut devices, mut remapped, mut sample, mut count) = (Vec::new(), 0, None, 0);
         let (mut posted, mut wakeups) = (None, None);
-        for line in text.lines().skip(1) {
-            let Some((name, rest)) = line.split_once(':') else { continue };
-            let (sum, rest) = counts(rest, columns);
-            match name.trim() {
-                "PIN" => posted = Some(sum),
-                "PIW" => wakeups = Some(sum),
+        for line in interrupt_lines(text).into_iter().flat_map(|(_, lines)| lines) {
+            match line.label {
+                "PIN" => posted = Some(line.total()),
+                "PIW" => wakeups = Some(line.total()),
                 number => {
                     let Ok(number) = number.parse() else { continue };
-                    let Some(one) = interrupt(number, sum, rest) else { continue };
+                    let Some(one) = interrupt(number, line.total(), line.rest) else { continue };
                     count += 1;
                     if one.0.chip.starts_with("IR-") {
                         remapped += 1;
-                        sample.get_or_insert_with(|| rest.trim().to_owned());
+                        sample.get_or_insert_with(|| line.rest.to_owned());
                     }
                     if let (one, Some(kind)) = one {
                         devices.push(Interrupt { kind, ..one });
@@ -135,18 +133,6 @@ impl Interrupts {
             posted_wakeups: wakeups,
         }
     }
-}
-
-/// The sum of the counts of all processors, and the rest of the line.
-fn counts(text: &str, columns: usize) -> (u64, &str) {
-    let (mut sum, mut rest) = (0u64, text.trim_start());
-    for _ in 0..columns {
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-        let Ok(count) = rest[..end].parse::<u64>() else { break };
-        sum = sum.saturating_add(count);
-        rest = rest[end..].trim_start();
-    }
-    (sum, rest)
 }
 
 /// An interrupt with its chip, and the kind of its device if that is relevant. After the counts there are the

@@ -3,6 +3,7 @@
 
 use super::iommu::{AmdFeatures, IntelCapabilities, hexadecimal};
 use crate::Root;
+use crate::interrupt_lines::{InterruptLine, interrupt_lines};
 use crate::vms::{AssignedDevice, Vm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -97,20 +98,19 @@ fn is_vfios(root: &Root, device: &str) -> bool {
 pub fn device_interrupts(root: &Path) -> Vec<DeviceInterrupt> {
     let text =
         Root::directory(root).text("/proc/interrupts", "a line for each interrupt").unwrap_or_default();
-    text.lines().filter_map(device_interrupt).collect()
+    let lines = interrupt_lines(&text).into_iter().flat_map(|(_, lines)| lines);
+    lines.filter_map(|line| device_interrupt(&line)).collect()
 }
 
-fn device_interrupt(line: &str) -> Option<DeviceInterrupt> {
-    let at = line.rfind("vfio-")?;
-    let (kind, rest) = line[at..].split_once('(')?;
+fn device_interrupt(line: &InterruptLine<'_>) -> Option<DeviceInterrupt> {
+    let at = line.rest.rfind("vfio-")?;
+    let (kind, rest) = line.rest[at..].split_once('(')?;
     let device = rest.split(')').next()?.to_owned();
-    let (number, rest) = line.split_once(':')?;
-    let counts = rest.split_whitespace().map_while(|word| word.parse::<u64>().ok());
     Some(DeviceInterrupt {
-        number: number.trim().parse().ok()?,
+        number: line.label.parse().ok()?,
         device,
         level: kind.starts_with("vfio-intx"),
-        count: counts.fold(0, u64::saturating_add),
+        count: line.total(),
     })
 }
 

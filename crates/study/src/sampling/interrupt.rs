@@ -1,6 +1,7 @@
 //! The host's interrupts by source: `/proc/interrupts`.
 
 use exits::counted;
+use host::{InterruptLine, interrupt_lines};
 use std::collections::BTreeMap;
 
 /// The counts of one source since boot.
@@ -19,30 +20,16 @@ pub(super) type Interrupts = BTreeMap<String, SourceCounts>;
 /// Lines with error counters instead of interrupts (arch/x86/kernel/irq.c, `arch_show_interrupts`).
 const NO_INTERRUPTS: [&str; 2] = ["ERR", "MIS"];
 
-/// Parses `/proc/interrupts`: a heading with the CPUs, then a line for each source. Skips damaged lines; `None` without
-/// the heading.
+/// Parses `/proc/interrupts`; `None` without its heading.
 pub(super) fn parse(text: &str) -> Option<Interrupts> {
-    let mut lines = text.lines();
-    let cpus: Option<Vec<u32>> =
-        lines.next()?.split_whitespace().map(|name| name.strip_prefix("CPU")?.parse().ok()).collect();
-    let cpus = cpus.filter(|cpus| !cpus.is_empty())?;
-    let mut interrupts = Interrupts::new();
-    for line in lines {
-        let Some((label, rest)) = line.split_once(':') else { continue };
-        let label = label.trim();
-        if label.is_empty() || NO_INTERRUPTS.contains(&label) {
-            continue;
-        }
-        let mut words = rest.split_whitespace();
-        let counts: BTreeMap<u32, u64> =
-            cpus.iter().map_while(|&cpu| Some((cpu, words.next()?.parse().ok()?))).collect();
-        if counts.len() != cpus.len() {
-            continue;
-        }
-        let description = words.collect::<Vec<_>>().join(" ");
-        interrupts.insert(label.to_owned(), SourceCounts { description, each: counts });
-    }
-    Some(interrupts)
+    let (cpus, lines) = interrupt_lines(text)?;
+    let lines = lines.filter(|line| !NO_INTERRUPTS.contains(&line.label));
+    let source = |line: InterruptLine<'_>| {
+        let description = line.rest.split_whitespace().collect::<Vec<_>>().join(" ");
+        let each = cpus.iter().copied().zip(line.counts).collect();
+        (line.label.to_owned(), SourceCounts { description, each })
+    };
+    Some(lines.map(source).collect())
 }
 
 /// The numbers of interrupts, summed over the intervals between readings.
