@@ -2,13 +2,13 @@
 //!
 //! All values are `None` for threads that have ended, or if the kernel does not provide them.
 
-use crate::thread_id::{below, stat_field};
+use crate::thread_id::below;
 use crate::{ControlGroup, CpuSet};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-pub use crate::thread_id::ThreadId;
+pub use crate::thread_id::{ThreadId, stat_field, threads};
 
 /// The run time and waiting time of a thread since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use crate::Root;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::{fs, io};
 
 /// A thread: the IDs of its process and of itself, which are equal for kernel threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,9 +25,22 @@ impl ThreadId {
 
 /// A field of a process's or thread's `stat`, by its number in proc_pid_stat(5), from 3 on. Field 2, the name, may contain
 /// blanks and parentheses; the last parenthesis ends it.
-pub(crate) fn stat_field<T: FromStr>(stat: &str, number: usize) -> Option<T> {
+#[must_use]
+pub fn stat_field<T: FromStr>(stat: &str, number: usize) -> Option<T> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+}
+
+/// The threads of a process on the host below `root`, ascending.
+///
+/// # Errors
+/// That of reading `/proc/PID/task`, e.g. if the process has ended.
+pub fn threads(root: &Path, pid: i32) -> io::Result<Vec<i32>> {
+    let entries = fs::read_dir(root.join(format!("proc/{pid}/task")))?;
+    let mut threads: Vec<i32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    threads.sort_unstable();
+    Ok(threads)
 }
 
 /// A path of the host below its root directory.

@@ -11,16 +11,11 @@ use std::path::Path;
 /// # Errors
 /// [`Error::Read`] if the process has ended or may not be inspected.
 pub fn threads_of(root: &Path, pid: i32) -> Result<Vec<i32>, Error> {
-    let path = root.join(format!("proc/{pid}/task"));
-    let entries = std::fs::read_dir(&path).map_err(|source| Error::Read {
-        path: path.clone(),
+    host::scheduling::threads(root, pid).map_err(|source| Error::Read {
+        path: root.join(format!("proc/{pid}/task")),
         expected: "one directory for each thread of a running process",
         source,
-    })?;
-    let mut threads: Vec<i32> =
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    threads.sort_unstable();
-    Ok(threads)
+    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! The host CPU time of the threads of a VM's process, by kind of work.
 
 use super::Vm;
-use crate::scheduling::ThreadId;
-use crate::thread_id::stat_field;
+use crate::scheduling::{ThreadId, stat_field, threads};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// A clock tick of `/proc`, in nanoseconds: USER_HZ is 100 on x86 (include/asm-generic/param.h).
@@ -59,9 +57,7 @@ impl ThreadReading {
     /// The threads of `vm` on the host below `root`. Omits threads that end during the reading.
     #[must_use]
     pub fn of(vm: &Vm, root: &Path) -> Self {
-        let home = root.join(format!("proc/{}/task", vm.pid));
-        let names = fs::read_dir(home).into_iter().flatten().flatten();
-        let own = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let own = threads(root, vm.pid).unwrap_or_default().into_iter();
         let own = own.map(|tid| ThreadId { pid: vm.pid, tid });
         let kernel =
             vm.vhost.iter().filter(|one| one.kernel).map(|one| ThreadId { pid: one.tid, tid: one.tid });

@@ -1,6 +1,7 @@
 use super::super::{NamedThread, Vcpu};
 use super::*;
 use proptest::prelude::*;
+use std::fs;
 
 fn vm() -> Vm {
     Vm {

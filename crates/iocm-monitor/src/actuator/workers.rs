@@ -6,7 +6,7 @@ use super::{Actuator, Seen, Trouble, VmSeen, cores};
 use crate::view::total;
 use crate::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
 use host::CpuSet;
-use host::scheduling::{ThreadId, nodes};
+use host::scheduling::{ThreadId, nodes, threads};
 use host::vms::{Vm, Vms};
 use iocm::control::Errno;
 use iocm::control::client::{Client, ClientError};
@@ -133,16 +133,12 @@ impl Workers {
                 let vm = self.vms.iter().find(|vm| vm.pid == pid);
                 let vcpus: Vec<i32> =
                     vm.into_iter().flat_map(|vm| &vm.vcpus).filter_map(|vcpu| vcpu.thread).collect();
-                let threads = if vcpus.is_empty() { threads_of(&self.root, pid) } else { vcpus };
+                let threads =
+                    if vcpus.is_empty() { threads(&self.root, pid).unwrap_or_default() } else { vcpus };
                 (pid, threads.into_iter().map(|tid| ThreadId { pid, tid }).collect())
             })
             .collect();
     }
-}
-
-fn threads_of(root: &Path, pid: i32) -> Vec<i32> {
-    let tasks = std::fs::read_dir(root.join(format!("proc/{pid}/task"))).into_iter().flatten().flatten();
-    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// The process of the daemon, or of a device's front-end.

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use host::scheduling::threads;
 use host::vms::{Vm, Vms};
 
 use super::SampledGuest;
-use super::thread::{ThreadTimes, Work};
+use super::thread::{ThreadCounters, Work};
 
 /// A thread: the index of its guest in the list of guests, and the thread ID.
 pub(super) type ThreadKey = (usize, i32);
 
 /// One reading of all guests' threads.
-pub(super) type ThreadReading = BTreeMap<ThreadKey, (Work, ThreadTimes)>;
+pub(super) type ThreadReading = BTreeMap<ThreadKey, (Work, ThreadCounters)>;
 
 /// The guests whose threads are read.
 #[derive(Debug)]
@@ -65,10 +66,11 @@ impl GuestThreads {
     pub(super) fn read(&self) -> ThreadReading {
         let mut reading = ThreadReading::new();
         for (at, guest) in self.guests.iter().enumerate() {
-            let own = threads(&self.root, guest.process).into_iter().map(|tid| (guest.process, tid));
+            let own = threads(&self.root, guest.process).unwrap_or_default();
+            let own = own.into_iter().map(|tid| (guest.process, tid));
             let beside = guest.beside.iter().map(|&tid| (tid, tid));
             for (process, tid) in own.chain(beside) {
-                if let Some(times) = ThreadTimes::read(&self.root, process, tid) {
+                if let Some(times) = ThreadCounters::read(&self.root, process, tid) {
                     reading.insert((at, tid), (guest.work(&self.root, tid), times));
                 }
             }
@@ -101,16 +103,11 @@ impl Tracked {
     }
 }
 
-fn threads(root: &Path, process: i32) -> Vec<i32> {
-    let names = fs::read_dir(root.join(format!("proc/{process}/task"))).into_iter().flatten().flatten();
-    names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
 /// The times of threads between readings.
 #[derive(Debug, Default)]
 pub(super) struct ThreadsSpent {
     /// Times by guest and work; each vCPU of a guest has its own entry.
-    pub(super) by_work: BTreeMap<(usize, Work), ThreadTimes>,
+    pub(super) by_work: BTreeMap<(usize, Work), ThreadCounters>,
     /// The total lifetime of vCPU threads in the intervals, in nanoseconds: the base of their waiting share.
     pub(super) vcpu_time_ns: u64,
     went_back: u64,
@@ -140,9 +137,9 @@ impl ThreadsSpent {
     }
 
     /// The sum of one kind of work over the guests.
-    pub(super) fn sum(&self, name: &str) -> Option<ThreadTimes> {
+    pub(super) fn sum(&self, name: &str) -> Option<ThreadCounters> {
         let of_kind = self.by_work.iter().filter(|((_, work), _)| work.name() == name);
-        of_kind.fold(None, |sum: Option<ThreadTimes>, (_, times)| {
+        of_kind.fold(None, |sum: Option<ThreadCounters>, (_, times)| {
             let mut sum = sum.unwrap_or_default();
             sum.add(times);
             Some(sum)

@@ -1,10 +1,10 @@
 use super::*;
 
-fn times(run_ns: u64, wait_ns: u64) -> ThreadTimes {
-    ThreadTimes { run_ns, wait_ns, user: 1, start: 7, ..ThreadTimes::default() }
+fn times(run_ns: u64, wait_ns: u64) -> ThreadCounters {
+    ThreadCounters { run_ns, wait_ns, user: 1, start: 7, ..ThreadCounters::default() }
 }
 
-fn reading(threads: &[(usize, i32, Work, ThreadTimes)]) -> ThreadReading {
+fn reading(threads: &[(usize, i32, Work, ThreadCounters)]) -> ThreadReading {
     threads.iter().map(|&(guest, tid, work, times)| ((guest, tid), (work, times))).collect()
 }
 
@@ -35,7 +35,7 @@ fn waiting_is_summed_by_work() {
 
 #[test]
 fn a_kernel_without_run_times_is_said_and_so_are_counters_that_go_back() {
-    let idle = |user| ThreadTimes { user, start: 7, ..ThreadTimes::default() };
+    let idle = |user| ThreadCounters { user, start: 7, ..ThreadCounters::default() };
     let mut spent = ThreadsSpent::default();
     spent.add(&reading(&[(0, 1, Work::Emulator, idle(1))]), &reading(&[(0, 1, Work::Emulator, idle(9))]), 1);
     assert!(spent.warnings()[0].contains("CONFIG_SCHED_INFO"));

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use host::scheduling::{ThreadId, stat_field};
+
 /// The work of a thread for its guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Work {
@@ -30,7 +32,7 @@ impl Work {
 
 /// One reading, counted since the thread's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ThreadTimes {
+pub(super) struct ThreadCounters {
     /// Time on a CPU in nanoseconds; for a vCPU this includes guest time.
     pub(super) run_ns: u64,
     /// Time on a run queue, waiting for a CPU, in nanoseconds.
@@ -45,23 +47,26 @@ pub(super) struct ThreadTimes {
     pub(super) start: u64,
 }
 
-impl ThreadTimes {
+impl ThreadCounters {
     /// Reads `/proc/PROCESS/task/THREAD` below `root`; `None` if the thread has ended or the files cannot be
     /// parsed.
     pub(super) fn read(root: &Path, process: i32, thread: i32) -> Option<Self> {
-        let home = root.join(format!("proc/{process}/task/{thread}"));
-        let times = Self::of_stat(&fs::read_to_string(home.join("stat")).ok()?)?;
-        let (run_ns, wait_ns) = schedule(&fs::read_to_string(home.join("schedstat")).ok()?)?;
-        Some(Self { run_ns, wait_ns, ..times })
+        // Without the time limit of `host`, which takes a thread for each read: such threads would disturb the guests,
+        // and their CPU time would not count as that of sampling.
+        let stat = fs::read_to_string(root.join(format!("proc/{process}/task/{thread}/stat"))).ok()?;
+        let times = ThreadId { pid: process, tid: thread }.times(root)?;
+        Some(Self { run_ns: times.ran_ns, wait_ns: times.waited_ns, ..Self::of_stat(&stat)? })
     }
 
-    /// Fields 14, 15, 22 and 43 of proc_pid_stat(5). Field 2, the name, may contain blanks and brackets.
+    /// Fields 14, 15, 22 and 43 of proc_pid_stat(5).
     fn of_stat(text: &str) -> Option<Self> {
-        let (_, rest) = text.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3)?.parse().ok();
-        let guest = field(43).unwrap_or(0);
-        Some(Self { user: field(14)?, system: field(15)?, guest, start: field(22)?, ..Self::default() })
+        Some(Self {
+            user: stat_field(text, 14)?,
+            system: stat_field(text, 15)?,
+            start: stat_field(text, 22)?,
+            guest: stat_field(text, 43).unwrap_or(0),
+            ..Self::default()
+        })
     }
 
     /// The increase since an earlier reading of the same thread; `None` for another thread with its ID, or if
@@ -90,12 +95,6 @@ impl ThreadTimes {
     }
 }
 
-/// The first two numbers of a `schedstat`: run time and time on a run queue (Documentation/scheduler/sched-stats.rst).
-pub(super) fn schedule(text: &str) -> Option<(u64, u64)> {
-    let mut words = text.split_whitespace();
-    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,37 +116,35 @@ mod tests {
 
     #[test]
     fn names_with_brackets_do_not_shift_the_fields() {
-        let times = ThreadTimes::of_stat(&stat("CPU 0) (KVM", 70, 20, 60, 341)).unwrap();
+        let times = ThreadCounters::of_stat(&stat("CPU 0) (KVM", 70, 20, 60, 341)).unwrap();
         assert_eq!(
             times,
-            ThreadTimes { user: 70, system: 20, guest: 60, start: 341, ..ThreadTimes::default() }
+            ThreadCounters { user: 70, system: 20, guest: 60, start: 341, ..ThreadCounters::default() }
         );
-        assert_eq!(ThreadTimes::of_stat("17 (cut) S 1"), None);
-        assert_eq!(schedule("79087 12 3\n"), Some((79087, 12)));
-        assert_eq!(schedule("79087"), None);
+        assert_eq!(ThreadCounters::of_stat("17 (cut) S 1"), None);
     }
 
     #[test]
     fn another_thread_of_the_same_number_has_nothing_in_common() {
-        let before = ThreadTimes { run_ns: 10, start: 1, ..ThreadTimes::default() };
-        let after = ThreadTimes { run_ns: 25, start: 1, ..before };
+        let before = ThreadCounters { run_ns: 10, start: 1, ..ThreadCounters::default() };
+        let after = ThreadCounters { run_ns: 25, start: 1, ..before };
         assert_eq!(after.since(&before).unwrap().run_ns, 15);
         assert_eq!(before.since(&after), None);
-        assert_eq!(ThreadTimes { start: 2, ..after }.since(&before), None);
+        assert_eq!(ThreadCounters { start: 2, ..after }.since(&before), None);
     }
 
     #[test]
     fn this_thread_is_read() {
         let process = i32::try_from(std::process::id()).unwrap();
-        let times = ThreadTimes::read(Path::new("/"), process, process).unwrap();
+        let times = ThreadCounters::read(Path::new("/"), process, process).unwrap();
         assert!(times.start > 0, "{times:?}");
-        assert_eq!(ThreadTimes::read(Path::new("/"), process, i32::MAX), None);
+        assert_eq!(ThreadCounters::read(Path::new("/"), process, i32::MAX), None);
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in "[0-9]{0,3} ?\\(?[a-z )]{0,6}\\)?( [0-9-]{0,21}){0,50}") {
-            let _ = (ThreadTimes::of_stat(&text), schedule(&text));
+            let _ = ThreadCounters::of_stat(&text);
         }
     }
 }

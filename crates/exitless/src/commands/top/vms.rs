@@ -60,8 +60,8 @@ impl Vms {
 
 /// The threads of a process; `None` if it has ended.
 fn threads(process: u32) -> Option<BTreeSet<u32>> {
-    let tasks = std::fs::read_dir(Path::new(HOST).join(format!("proc/{process}/task"))).ok()?;
-    Some(tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect())
+    let threads = host::scheduling::threads(Path::new(HOST), i32::try_from(process).ok()?).ok()?;
+    Some(threads.into_iter().filter_map(|thread| u32::try_from(thread).ok()).collect())
 }
 
 /// VM processes, and their vCPUs that had exits.
