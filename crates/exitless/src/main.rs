@@ -13,6 +13,7 @@ mod journal_lines;
 mod json;
 #[cfg(test)]
 mod named_commands;
+mod output;
 mod service_manager;
 mod status;
 mod tips;

@@ -1,7 +1,6 @@
 //! `exitless advise`: the device models that cause exits, what those cost, and the changes that avoid them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -295,23 +294,23 @@ fn print(
     hot: Option<&hotspots::Recording>,
     arguments: &Arguments,
 ) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if arguments.json {
-        let document = report::advice::json(recordings, advice, audits);
+    let document = || report::advice::json(recordings, advice, audits);
+    let text = || {
+        let view = AdviceView { width: console::width(), colour: console::colour(), top: arguments.top };
+        let text = report::advice::terminal(recordings, advice, audits, view);
         match hot {
-            Some(hot) => {
-                crate::json::write_pretty(&mut out, &report::hot_advice::json(document, advice, hot))?;
-            }
-            None => crate::json::write_pretty(&mut out, &document)?,
+            Some(hot) => text + &report::hot_advice::terminal(advice, hot, view),
+            None => text,
         }
-        return Ok(out.flush()?);
+    };
+    match hot {
+        Some(hot) => {
+            let document = || report::hot_advice::json(document(), advice, hot);
+            crate::output::print(arguments.json, document, text)?;
+        }
+        None => crate::output::print(arguments.json, document, text)?,
     }
-    let view = AdviceView { width: console::width(), colour: console::colour(), top: arguments.top };
-    out.write_all(report::advice::terminal(recordings, advice, audits, view).as_bytes())?;
-    if let Some(hot) = hot {
-        out.write_all(report::hot_advice::terminal(advice, hot, view).as_bytes())?;
-    }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! `exitless diff`: the changes from one recording to another.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -186,16 +185,13 @@ fn unlike(before: &[Recordings], after: &[Recordings], arguments: &Arguments) ->
 }
 
 fn print(compared: &Compared<'_>, arguments: &Arguments) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if arguments.json {
-        crate::json::write_pretty(&mut out, &report::comparison::json(compared))?;
-    } else if arguments.csv {
+    let text = || {
+        if !arguments.csv {
+            return report::comparison::terminal(compared, console::width(), console::colour());
+        }
         // CSV has no room for doubts.
         report::comparison::doubts(compared).iter().for_each(|doubt| tracing::warn!("{doubt}"));
-        out.write_all(report::comparison::csv(compared).as_bytes())?;
-    } else {
-        let text = report::comparison::terminal(compared, console::width(), console::colour());
-        out.write_all(text.as_bytes())?;
-    }
-    Ok(out.flush()?)
+        report::comparison::csv(compared)
+    };
+    Ok(crate::output::print(arguments.json, || report::comparison::json(compared), text)?)
 }

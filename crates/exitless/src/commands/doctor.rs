@@ -1,6 +1,5 @@
 //! `exitless doctor`: examines a host, from its firmware to the threads of its VMs.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -60,17 +59,17 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
         let then = Inspection::read(&saved.root)?.fingerprint;
         examination.add(baseline::drift(&host.fingerprint, &then));
     }
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        let subject = arguments.root.display().to_string();
-        crate::json::write_pretty(&mut out, &report::examination::json(&subject, &examination, &warnings))?;
-    } else {
+    let subject = arguments.root.display().to_string();
+    let document = || report::examination::json(&subject, &examination, &warnings);
+    let text = || {
         let view = FindingsView { width: console::width(), colour: console::colour(), passes: true, verbose };
-        out.write_all(report::examination::terminal(&host, &examination, view).as_bytes())?;
-        if verbose {
-            writeln!(out, "\nRules and tables of kernels as of {}", doctor::RULES_DATE)?;
+        let text = report::examination::terminal(&host, &examination, view);
+        match verbose {
+            true => format!("{text}\nRules and tables of kernels as of {}\n", doctor::RULES_DATE),
+            false => text,
         }
-    }
+    };
+    crate::output::print(arguments.json, document, text)?;
     Ok(ExitCode::from(match (warnings.is_empty(), examination.summary.fail) {
         (false, _) => status::DAMAGED,
         (true, 0) => 0,

@@ -1,7 +1,6 @@
 //! `exitless enable` and `exitless disable`: switch this host's interrupt virtualization on or off, step by
 //! step.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -57,19 +56,17 @@ pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     let plan = Plan::new(root, &inspection, wish);
     let refused = if arguments.apply { refused(&plan) } else { None };
     let applied = if arguments.apply && refused.is_none() { applied(root, &plan)? } else { None };
-    let mut out = std::io::stdout().lock();
-    let printed = if arguments.json {
-        let document = report::enable::json(&plan, refused.as_deref(), applied.as_ref());
-        crate::json::write_pretty(&mut out, &document)
-    } else {
+    let document = || report::enable::json(&plan, refused.as_deref(), applied.as_ref());
+    let text = || {
         let width = console::width();
         let text = match &applied {
             Some(applied) => report::enable::terminal::applied(&plan, applied, width),
             None => report::enable::terminal::plan(&plan, width, console::colour()),
         };
         let last = last_words(arguments, &plan, refused.as_deref(), applied.as_ref());
-        out.write_all(text.as_bytes()).and_then(|()| writeln!(out, "\n{last}"))
+        format!("{text}\n{last}\n")
     };
+    let printed = crate::output::print(arguments.json, document, text);
     let failed = applied.is_some_and(|applied| !applied.is_whole());
     let status = if refused.is_some() || plan.is_refused() || failed { status::REFUSED } else { 0 };
     status::after(status, printed)

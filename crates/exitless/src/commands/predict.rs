@@ -1,6 +1,5 @@
 //! `exitless predict`: the exits of recordings, or of this host, that interrupt virtualization would avoid.
 
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -183,12 +182,7 @@ impl AssumedArguments {
 }
 
 fn print(recordings: &Recordings, prediction: &Prediction, json: bool) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if json {
-        crate::json::write_pretty(&mut out, &report::prediction::json(recordings, prediction))?;
-    } else {
-        let text = report::prediction::terminal(recordings, prediction, console::width(), console::colour());
-        out.write_all(text.as_bytes())?;
-    }
-    Ok(out.flush()?)
+    let document = || report::prediction::json(recordings, prediction);
+    let text = || report::prediction::terminal(recordings, prediction, console::width(), console::colour());
+    Ok(crate::output::print(json, document, text)?)
 }

@@ -207,19 +207,15 @@ fn could_not_write(path: &Path) -> String {
 
 fn print(hot: &Hot, selection: &Selection, arguments: &Arguments) -> anyhow::Result<()> {
     let summary = Summary::of(&hot.recording, selection);
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if arguments.json {
-        crate::json::write_pretty(&mut out, &report::hot_spots::json(&hot.name, &hot.recording, &summary))?;
-        return Ok(out.flush()?);
-    }
+    let document = || report::hot_spots::json(&hot.name, &hot.recording, &summary);
     let view = HotSpotsView {
         width: console::width(),
         colour: console::colour(),
         top: arguments.top,
         reasons: arguments.details,
     };
-    out.write_all(report::hot_spots::terminal(&hot.name, &hot.recording, &summary, view).as_bytes())?;
-    Ok(out.flush()?)
+    let text = || report::hot_spots::terminal(&hot.name, &hot.recording, &summary, view);
+    Ok(crate::output::print(arguments.json, document, text)?)
 }
 
 #[cfg(test)]

@@ -264,13 +264,8 @@ fn write_file(
 }
 
 fn print(outcome: &Proof, json: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    if json {
-        crate::json::write_pretty(&mut out, outcome)?;
-    } else {
-        out.write_all(report::prove::terminal(outcome, console::width(), console::colour()).as_bytes())?;
-    }
-    Ok(())
+    let text = || report::prove::terminal(outcome, console::width(), console::colour());
+    Ok(crate::output::print(json, || outcome, text)?)
 }
 
 fn exit_code(judgement: Judgement) -> ExitCode {

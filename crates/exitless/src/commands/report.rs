@@ -2,7 +2,7 @@
 
 mod long;
 
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -82,15 +82,12 @@ fn read_and_write(arguments: &RecordingArguments, file: &Path) -> anyhow::Result
 }
 
 fn print(recordings: &Recordings, table: &Table, arguments: &Arguments) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if arguments.json {
-        crate::json::write_pretty(&mut out, &report::profile::json(recordings, table))?;
-    } else if arguments.csv {
+    let text = || {
+        if !arguments.csv {
+            return report::profile::terminal(recordings, table, console::width(), console::colour());
+        }
         warn_of_doubts(recordings);
-        out.write_all(report::profile::csv(&recordings.profile, table).as_bytes())?;
-    } else {
-        let text = report::profile::terminal(recordings, table, console::width(), console::colour());
-        out.write_all(text.as_bytes())?;
-    }
-    Ok(out.flush()?)
+        report::profile::csv(&recordings.profile, table)
+    };
+    Ok(crate::output::print(arguments.json, || report::profile::json(recordings, table), text)?)
 }

@@ -33,10 +33,9 @@ pub(crate) struct Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Path::new("/");
-    let mut out = std::io::stdout().lock();
     let width = console::width();
     if arguments.list {
-        return Ok(ExitCode::from(list(root, arguments.json, width, &mut out)?));
+        return Ok(ExitCode::from(list(root, arguments.json, width, &mut std::io::stdout().lock())?));
     }
     // A change is undone completely or not at all. A second signal still kills the process; the journal then
     // keeps the rest.
@@ -44,11 +43,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let how =
         Restore { force: arguments.force, dry_run: arguments.dry_run, run_scripts: arguments.run_scripts };
     let restored = knobs::restore(root, &mut RunningHost, how)?;
-    let printed = if arguments.json {
-        crate::json::write_pretty(&mut out, &report::restore::json::restored(&restored))
-    } else {
-        out.write_all(report::restore::terminal::restored(&restored, width).as_bytes())
-    };
+    let document = || report::restore::json::restored(&restored);
+    let text = || report::restore::terminal::restored(&restored, width);
+    let printed = crate::output::print(arguments.json, document, text);
     status::after(if restored.incomplete() { status::SOME_FAILED } else { 0 }, printed)
 }
 

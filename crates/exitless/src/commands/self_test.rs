@@ -1,6 +1,5 @@
 //! `exitless self-test`: what works for this user on this host.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -28,13 +27,12 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     drop(waiting);
     let program = std::env::current_exe().unwrap_or_else(|_| "/usr/bin/exitless".into());
     let program = program.to_string_lossy();
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        crate::json::write_pretty(&mut out, &report::readiness::json(&readiness, &program))?;
-    } else {
+    let document = || report::readiness::json(&readiness, &program);
+    let text = || {
         let (width, colour) = (console::width(), console::colour());
-        out.write_all(report::readiness::terminal(&readiness, &program, width, colour, verbose).as_bytes())?;
-    }
+        report::readiness::terminal(&readiness, &program, width, colour, verbose)
+    };
+    crate::output::print(arguments.json, document, text)?;
     let works = readiness.commands.iter().all(|one| one.state == State::Works);
     Ok(ExitCode::from(if works { 0 } else { status::SOME_FAILED }))
 }

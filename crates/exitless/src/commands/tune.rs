@@ -1,6 +1,5 @@
 //! `exitless tune`: one change after the other, kept or reverted by a study's verdict.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -112,17 +111,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let tuning = tune(&plan, &arguments.target.to_string(), &mut steps)?;
     let tuning = steps.with_definition(&tuning)?;
-    let mut out = std::io::stdout().lock();
-    let printed = if arguments.json {
-        crate::json::write_pretty(&mut out, &tuning)
-    } else {
-        let printed = out.write_all(report::tuning::terminal(&tuning, console::width()).as_bytes());
+    let text = || report::tuning::terminal(&tuning, console::width());
+    let printed = crate::output::print(arguments.json, || &tuning, text);
+    if !arguments.json {
         console::say(format_args!("The report: {}", folder.join(REPORT).display()));
         if tuning.definition.is_some() {
             console::say(format_args!("The tuned definition: {}", folder.join(TUNED).display()));
         }
-        printed
-    };
+    }
     let failed = tuning.steps.iter().any(|step| step.ruling == Ruling::Failed);
     let status = match () {
         () if steps.not_undone && !steps.stop.load(Ordering::Relaxed) => status::SOME_FAILED,
@@ -135,14 +131,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
     let (before, steps) = preview(plan);
-    let mut out = std::io::stdout().lock();
-    if json {
-        let advised = &plan.rules.advised;
-        let document = serde_json::json!({ "before": before, "steps": steps, "advised": advised });
-        crate::json::write_pretty(&mut out, &document)?;
-    } else {
-        out.write_all(report::tuning::steps(plan, &steps, &before, console::width()).as_bytes())?;
-    }
+    let advised = &plan.rules.advised;
+    let document = || serde_json::json!({ "before": before, "steps": steps, "advised": advised });
+    let text = || report::tuning::steps(plan, &steps, &before, console::width());
+    crate::output::print(json, document, text)?;
     Ok(ExitCode::SUCCESS)
 }
 

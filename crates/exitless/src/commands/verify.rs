@@ -1,6 +1,5 @@
 //! `exitless verify`: the current state of interrupt virtualization for each VM, with the evidence.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,13 +53,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         seen = seen.with(provoke());
     }
     drop(line);
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        crate::json::write_pretty(&mut out, &seen)?;
-    } else {
-        let text = report::verify::terminal(&seen, console::width(), console::colour());
-        out.write_all(text.as_bytes())?;
-    }
+    let text = || report::verify::terminal(&seen, console::width(), console::colour());
+    crate::output::print(arguments.json, || &seen, text)?;
     Ok(ExitCode::from(match seen.status {
         Status::Active => 0,
         Status::Inhibited | Status::Partly => status::INHIBITED,

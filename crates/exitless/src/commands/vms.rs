@@ -1,6 +1,5 @@
 //! `exitless vms`: the VMs of this host.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
@@ -40,13 +39,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let interval = arguments.interval.map(Duration::from_nanos);
     let counted = arguments.statistics.then(|| count(root, &vms, interval));
     let running = Running { found: &found, vms: &vms, counted: counted.as_deref() };
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        crate::json::write_pretty(&mut out, &report::vms::json(&running))?;
-    } else {
-        let text = report::vms::terminal(&running, console::width(), console::colour());
-        out.write_all(text.as_bytes())?;
-    }
+    let text = || report::vms::terminal(&running, console::width(), console::colour());
+    crate::output::print(arguments.json, || report::vms::json(&running), text)?;
     Ok(ExitCode::from(exit_code(&running, &arguments.vms)))
 }
 

@@ -1,6 +1,5 @@
 //! `exitless experiment diff`: two results of one plan.
 
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -56,11 +55,6 @@ fn warn_of(side: &Collected) {
 }
 
 fn print(difference: &StudyDifference, arguments: &Arguments) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if arguments.json {
-        crate::json::write_pretty(&mut out, difference)?;
-    } else {
-        out.write_all(report::study::difference::terminal(difference, console::width()).as_bytes())?;
-    }
-    Ok(out.flush()?)
+    let text = || report::study::difference::terminal(difference, console::width());
+    Ok(crate::output::print(arguments.json, || difference, text)?)
 }

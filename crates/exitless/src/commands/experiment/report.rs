@@ -1,6 +1,5 @@
 //! `exitless experiment report`: the findings of a study.
 
-use std::io::{BufWriter, Write};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
@@ -92,17 +91,15 @@ fn way(page: &Path, folder: &Path) -> Option<String> {
 }
 
 fn print(findings: &Findings, arguments: &Arguments) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if arguments.json {
-        crate::json::write_pretty(&mut out, findings)?;
-    } else if arguments.csv {
+    let text = || {
+        if !arguments.csv {
+            return report::study::terminal(findings, console::width(), console::colour());
+        }
         // CSV has no room for warnings.
         findings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        out.write_all(report::study::csv(findings).as_bytes())?;
-    } else {
-        out.write_all(report::study::terminal(findings, console::width(), console::colour()).as_bytes())?;
-    }
-    Ok(out.flush()?)
+        report::study::csv(findings)
+    };
+    Ok(crate::output::print(arguments.json, || findings, text)?)
 }
 
 #[cfg(test)]

@@ -145,11 +145,8 @@ fn show(suite: &Suite, text: &str, folder: &Path, allow_unlike: bool, json: bool
     let again = again(suite, text, folder);
     write_page(&folder.join(PAGE), &report::suite::page(&outcome, &again, true))?;
     write_page(&folder.join(MARKDOWN), &report::suite::markdown(&outcome, &again))?;
-    let mut out = std::io::stdout().lock();
-    if json {
-        crate::json::write_pretty(&mut out, &outcome)?;
-    } else {
-        out.write_all(report::suite::terminal(&outcome, console::width()).as_bytes())?;
+    crate::output::print(json, || &outcome, || report::suite::terminal(&outcome, console::width()))?;
+    if !json {
         console::say(format_args!("The page: {}", folder.join(PAGE).display()));
     }
     Ok(is_damaged)

@@ -2,7 +2,6 @@
 //! exist.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -95,14 +94,9 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.report {
         write_page(path, &report::iocm::simulated::page(&outcome, &course))?;
     }
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        let whole = json!({ "format": 1, "outcome": outcome, "damage": damage });
-        crate::json::write_pretty(&mut out, &whole)?;
-    } else {
-        let text = report::iocm::simulated::terminal(&outcome, console::width(), console::colour());
-        out.write_all(text.as_bytes())?;
-    }
+    let document = || json!({ "format": 1, "outcome": outcome, "damage": damage });
+    let text = || report::iocm::simulated::terminal(&outcome, console::width(), console::colour());
+    crate::output::print(arguments.json, document, text)?;
     Ok(ExitCode::from(if damage.is_empty() { 0 } else { status::DAMAGED }))
 }
 

@@ -1,6 +1,5 @@
 //! `exitless report --longer-than`: the longest single exits of recordings.
 
-use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use exits::{LongExit, LongExits, LongOptions};
@@ -58,16 +57,12 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let options = LongOptions { bound_ns, sleep: arguments.sleep };
     let mut longest = Longest { exits: LongExits::new(options, most), recordings: 0 };
     let recordings = arguments.recordings.read(&mut longest)?;
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if arguments.json {
-        crate::json::write_pretty(&mut out, &long::document(&longest.exits, &recordings.profile, bound_ns))?;
-    } else {
+    let document = || long::document(&longest.exits, &recordings.profile, bound_ns);
+    let text = || {
         let (width, colour) = (console::width(), console::colour());
-        let text =
-            long::table(&longest.exits, &recordings.profile, &recordings.first_ns(), bound_ns, width, colour);
-        out.write_all(text.as_bytes())?;
-    }
-    out.flush()?;
+        long::table(&longest.exits, &recordings.profile, &recordings.first_ns(), bound_ns, width, colour)
+    };
+    crate::output::print(arguments.json, document, text)?;
     warn_of_doubts(&recordings);
     Ok(exit_code(&recordings))
 }

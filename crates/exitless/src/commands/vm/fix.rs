@@ -1,6 +1,5 @@
 //! `exitless vm fix`: makes the changes that rules require in the definition's own text.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -76,13 +75,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         None
     };
     let changed = fixed.bytes != subject.text.bytes;
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        let document =
-            report::fixed::json(&subject.text.name, &subject.text.bytes, &fixed, written.is_some());
-        crate::json::write_pretty(&mut out, &document)?;
-    } else {
-        let view = FixedView {
+    let document = || report::fixed::json(&subject.text.name, &subject.text.bytes, &fixed, written.is_some());
+    let text = || {
+        report::fixed::terminal(FixedView {
             name: &subject.text.name,
             form: subject.form,
             old: &subject.text.bytes,
@@ -90,9 +85,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             ending: &ending(&subject, changed, written.as_ref()),
             width: console::width(),
             colour: console::colour(),
-        };
-        out.write_all(report::fixed::terminal(view).as_bytes())?;
-    }
+        })
+    };
+    crate::output::print(arguments.json, document, text)?;
     let done = (!changed || written.is_some()) && fixed.refused.is_empty();
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(status::TO_MEND) })
 }

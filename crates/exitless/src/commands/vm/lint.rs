@@ -1,6 +1,5 @@
 //! `exitless vm lint`: settings of a definition that inhibit interrupt virtualization or cost exits.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -64,18 +63,16 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let mut sections = lint_by_group(&definition, &host);
     subject.translate(&mut sections, &definition);
     let tally = Tally::of(sections.iter().flat_map(|section| &section.findings));
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        let document = report::findings::json(&subject.text.name, &sections, &definition.doubts);
-        crate::json::write_pretty(&mut out, &document)?;
-    } else {
+    let document = || report::findings::json(&subject.text.name, &sections, &definition.doubts);
+    let text = || {
         let view =
             FindingsView { width: console::width(), colour: console::colour(), passes: verbose, verbose };
         let text = report::findings::terminal(&sections, &definition.doubts, tally, view);
-        out.write_all(text.as_bytes())?;
-        if let Some(next) = subject.in_libvirt().filter(|_| tally.to_fix()) {
-            writeln!(out, "{next}")?;
+        match subject.in_libvirt().filter(|_| tally.to_fix()) {
+            Some(next) => format!("{text}{next}\n"),
+            None => text,
         }
-    }
+    };
+    crate::output::print(arguments.json, document, text)?;
     Ok(if tally.to_fix() { ExitCode::from(status::TO_MEND) } else { ExitCode::SUCCESS })
 }
