@@ -5,7 +5,7 @@ use exits::{ExitCounts, ExitReason};
 use probe::{Agreement, InhibitMechanism};
 
 use super::*;
-use crate::synthetic::recording;
+use crate::synthetic::{only_off, recording};
 use crate::{Failure, Judgement, Plan};
 
 fn sample() -> Recording {
@@ -89,11 +89,7 @@ fn gains_and_losses_are_both_named() {
 
 #[test]
 fn one_arm_is_compared_with_nothing() {
-    let mut one = sample();
-    one.arms = Arms::OnlyOff { why: "kvm_intel has enable_apicv=N.".to_owned() };
-    one.timed.retain(|timed| timed.run.arm == Arm::Off);
-    one.counted.retain(|counted| counted.run.arm == Arm::Off);
-    let outcome = analysed(&one);
+    let outcome = analysed(&only_off(sample(), "kvm_intel has enable_apicv=N."));
     assert_eq!(outcome.judgement, Judgement::OneArm);
     assert!(outcome.verdict.contains("(kvm_intel has enable_apicv=N); IPI to a running vCPU takes 4,8"));
     assert!(of(&outcome, Measure::Eoi).difference.is_none());
@@ -109,9 +105,7 @@ fn measures_that_are_not_of_interrupts_give_no_verdict_of_them() {
     let outcome = analysed(&others);
     assert_eq!((outcome.judgement, outcome.headline), (Judgement::Nothing, None));
     assert!(of(&outcome, Measure::Cpuid).difference.is_some());
-    others.arms = Arms::OnlyOff { why: "kvm_intel has enable_apicv=N.".to_owned() };
-    others.timed.retain(|timed| timed.run.arm == Arm::Off);
-    others.counted.retain(|counted| counted.run.arm == Arm::Off);
+    let others = only_off(others, "kvm_intel has enable_apicv=N.");
     assert_eq!(analysed(&others).judgement, Judgement::OneArm);
 }
 

@@ -68,6 +68,15 @@ fn index(arm: Arm) -> usize {
     }
 }
 
+/// The part of a recording that a host on which interrupt virtualization cannot be switched on would give.
+#[must_use]
+pub fn only_off(mut recording: Recording, why: &str) -> Recording {
+    recording.arms = Arms::OnlyOff { why: why.to_owned() };
+    recording.timed.retain(|timed| timed.run.arm == Arm::Off);
+    recording.counted.retain(|counted| counted.run.arm == Arm::Off);
+    recording
+}
+
 /// A recording of `plan` with both arms, the same for the same seed.
 pub fn recording(plan: Plan, seed: u64) -> Recording {
     let mut random = ChaCha8Rng::seed_from_u64(seed);

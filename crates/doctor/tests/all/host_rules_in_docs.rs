@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use doctor::examination::{Asked, Category, KERNELS, KernelRow, Kind, rules};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
+use crate::check;
+
 const BY: &str = "written by crates/doctor/tests/all/host_rules_in_docs.rs";
 
 fn of_rules() -> String {
@@ -70,23 +71,11 @@ fn also(row: &KernelRow) -> String {
     if row.looked_in.is_empty() { all } else { format!("{all} *") }
 }
 
-fn check(what: &str, table: &str) {
-    let (begin, end) = (format!("<!-- {what}: {BY} -->\n"), format!("<!-- end of {what} -->\n"));
-    let page = std::fs::read_to_string(PAGE).unwrap();
-    let (before, rest) = page.split_once(&begin).expect("docs/doctor.md has the mark before the table");
-    let (written, after) = rest.split_once(&end).expect("docs/doctor.md has the mark after the table");
-    if std::env::var_os("WRITE_DOCS").is_some() {
-        std::fs::write(PAGE, format!("{before}{begin}{table}{end}{after}")).unwrap();
-        return;
-    }
-    assert_eq!(written, table, "run the test again with WRITE_DOCS=1");
-}
-
 #[test]
 fn both_tables_are_those_of_the_code() {
     // Not in parallel: with WRITE_DOCS both write the same file.
-    check("rules", &of_rules());
-    check("kernels", &of_kernels());
+    check("doctor.md", BY, "rules", &of_rules());
+    check("doctor.md", BY, "kernels", &of_kernels());
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use doctor::lint::{Group, rules, rules_of};
 
+use crate::check;
+
 const BY: &str = "written by crates/doctor/tests/all/rules_in_docs.rs";
 
 fn table(groups: &[Group]) -> String {
@@ -19,25 +21,11 @@ fn table(groups: &[Group]) -> String {
     text
 }
 
-fn check(what: &str, groups: &[Group]) {
-    let (begin, end) = (format!("<!-- {what}: {BY} -->\n"), format!("<!-- end of {what} -->\n"));
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vm.md");
-    let page = std::fs::read_to_string(path).unwrap();
-    let (before, rest) = page.split_once(&begin).expect("docs/vm.md has the mark before the rules");
-    let (written, after) = rest.split_once(&end).expect("docs/vm.md has the mark after the rules");
-    let table = table(groups);
-    if std::env::var_os("WRITE_DOCS").is_some() {
-        std::fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
-        return;
-    }
-    assert_eq!(written, table, "run the test again with WRITE_DOCS=1");
-}
-
 #[test]
 fn the_tables_of_rules_are_those_of_the_rules() {
     // Not in parallel: with WRITE_DOCS both write the same file.
-    check("rules", Group::ALL);
-    check("rules of xl", Group::OF_XL);
+    check("vm.md", BY, "rules", &table(Group::ALL));
+    check("vm.md", BY, "rules of xl", &table(Group::OF_XL));
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use std::fs::File;
 
+use probe::Agreement;
 use probe::measure::Measure;
-use probe::run::Arm;
-use probe::{Agreement, Arms};
-use prove::synthetic::recording;
+use prove::synthetic::{only_off, recording};
 use prove::{Plan, Recording};
 
 use crate::command::{command, err, out, run};
@@ -34,10 +33,7 @@ fn both_arms_are_success_whatever_was_measured_in_them() {
 #[test]
 fn one_arm_a_contradiction_and_no_samples_have_statuses_of_their_own() {
     for measure in [Measure::Eoi, Measure::Cpuid] {
-        let mut one = with_measures(vec![measure]);
-        one.arms = Arms::OnlyOff { why: "kvm_intel has enable_apicv=N".to_owned() };
-        one.timed.retain(|timed| timed.run.arm == Arm::Off);
-        one.counted.retain(|counted| counted.run.arm == Arm::Off);
+        let one = only_off(with_measures(vec![measure]), "kvm_intel has enable_apicv=N");
         assert_eq!(prove(&one).0, Some(1), "{measure}");
         let mut contradicted = with_measures(vec![measure]);
         contradicted.arm_checks[1].verdict = Agreement::Contradicted;

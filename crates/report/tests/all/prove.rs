@@ -1,9 +1,8 @@
 //! Tests of the terminal output of `prove`, against snapshots and limits of width.
 
-use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
-use prove::synthetic::recording;
+use prove::synthetic::{only_off, recording};
 use prove::{Disagreement, Disturbed, Failure, Plan, Proof, Recording, Warning, analyse};
 use report::prove::{page, terminal};
 
@@ -16,10 +15,7 @@ fn outcome() -> Proof {
 }
 
 fn one_arm() -> Proof {
-    let mut one = full();
-    one.arms = Arms::OnlyOff { why: "kvm_intel was loaded with enable_apicv=N".to_owned() };
-    one.timed.retain(|timed| timed.run.arm == Arm::Off);
-    one.counted.retain(|counted| counted.run.arm == Arm::Off);
+    let mut one = only_off(full(), "kvm_intel was loaded with enable_apicv=N");
     one.emulated = Some("Bochs 3.0".to_owned());
     analyse(&one).unwrap()
 }

@@ -1,9 +1,7 @@
 //! Tests of the page of `prove`: its content, resources that it must not load, and hostile text.
 
-use probe::Arms;
 use probe::measure::Measure;
-use probe::run::Arm;
-use prove::synthetic::recording;
+use prove::synthetic::{only_off, recording};
 use prove::{Plan, Proof, Recording, Tracing, Warning, analyse};
 
 fn sample() -> Recording {
@@ -18,11 +16,8 @@ fn page(recording: &Recording) -> (Proof, String) {
 }
 
 fn one_arm() -> Recording {
-    let mut one = sample();
-    one.arms = Arms::OnlyOff { why: "kvm_intel was loaded with enable_apicv=N".to_owned() };
+    let mut one = only_off(sample(), "kvm_intel was loaded with enable_apicv=N");
     one.tracing = Tracing::Statistics { why: "tracefs may only be used by root".to_owned() };
-    one.timed.retain(|timed| timed.run.arm == Arm::Off);
-    one.counted.retain(|counted| counted.run.arm == Arm::Off);
     one.counted.iter_mut().for_each(|counted| counted.exits = None);
     one
 }
