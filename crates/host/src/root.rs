@@ -449,6 +449,14 @@ pub(crate) fn kind_of(error: &io::Error) -> AbsenceKind {
     }
 }
 
+/// A hexadecimal number, with or without `0x`.
+pub(crate) fn hexadecimal(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    // `from_str_radix` would accept a sign.
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
 fn why(path: &str, expected: &str, error: &io::Error) -> String {
     match kind_of(error) {
         AbsenceKind::NotThere => format!("there is no {path}, which would hold {expected}"),

@@ -1,7 +1,7 @@
 //! IOMMUs: their features, and the remapping of interrupts.
 
 use super::interrupt::Interrupts;
-use crate::root::kind_of;
+use crate::root::{hexadecimal, kind_of};
 use crate::{AbsenceKind, Fact, Root};
 
 /// The IOMMUs of a host.
@@ -198,13 +198,6 @@ impl IntelCapabilities {
             extended_interrupts: extended.map(|value| value & 1 << 4 != 0),
         }
     }
-}
-
-pub(super) fn hexadecimal(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    // `from_str_radix` would accept a sign.
-    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Interrupts of assigned devices: the IOMMU's support for posting them, and the counts of those that the
 //! host handles itself.
 
-use super::iommu::{AmdFeatures, IntelCapabilities, hexadecimal};
+use super::iommu::{AmdFeatures, IntelCapabilities};
 use crate::Root;
 use crate::interrupt_lines::{InterruptLine, interrupt_lines};
+use crate::root::hexadecimal;
 use crate::vms::{AssignedDevice, Vm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! CPUID: the instruction on the live machine, the output of `cpuid -r` for another host.
 
-use super::{Kind, Root};
+use super::{Kind, Root, hexadecimal};
 
 /// The file with the leaves of another machine.
 const KEPT: &str = "/exitless/cpuid";
@@ -55,19 +55,19 @@ fn line(leaf: u32, subleaf: u32, [eax, ebx, ecx, edx]: [u32; 4]) -> String {
 
 fn parse(line: &str) -> Option<((u32, u32), [u32; 4])> {
     let (asked, answer) = line.split_once(':')?;
-    let mut asked = asked.split_whitespace().map(hexadecimal);
+    let mut asked = asked.split_whitespace().map(word);
     let asked = (asked.next()??, asked.next()??);
     let mut registers = [0; 4];
-    for (register, (name, word)) in
+    for (register, (name, text)) in
         registers.iter_mut().zip(["eax", "ebx", "ecx", "edx"].into_iter().zip(answer.split_whitespace()))
     {
-        *register = hexadecimal(word.strip_prefix(name)?.strip_prefix('=')?)?;
+        *register = word(text.strip_prefix(name)?.strip_prefix('=')?)?;
     }
     (answer.split_whitespace().count() == 4).then_some((asked, registers))
 }
 
-fn hexadecimal(text: &str) -> Option<u32> {
-    u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+fn word(text: &str) -> Option<u32> {
+    hexadecimal(text)?.try_into().ok()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -95,9 +95,14 @@ mod tests {
         assert_eq!(parse(&line(0x8000_000a, 0, registers)), Some(((0x8000_000a, 0), registers)));
         let of_the_tool = "   0x8000000a 0x00: eax=0x00000001 ebx=0x00008000 ecx=0x00000000 edx=0x119b9cff";
         assert_eq!(parse(of_the_tool), Some(((0x8000_000a, 0), registers)));
-        for wrong in
-            ["CPU 0:", "0x1 0x0: eax=0x1 ebx=0x1 ecx=0x1", "0x1: eax=0x1 ebx=0x1 ecx=0x1 edx=0x1", ""]
-        {
+        for wrong in [
+            "CPU 0:",
+            "0x1 0x0: eax=0x1 ebx=0x1 ecx=0x1",
+            "0x1: eax=0x1 ebx=0x1 ecx=0x1 edx=0x1",
+            "0x1 0x0: eax=0x+1 ebx=0x1 ecx=0x1 edx=0x1",
+            "0x1 0x0: eax=0x100000000 ebx=0x1 ecx=0x1 edx=0x1",
+            "",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }

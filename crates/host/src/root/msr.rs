@@ -1,7 +1,7 @@
 //! Model-specific registers of the first processor: read from the live machine, or from the kept lines of
 //! another host.
 
-use super::{Root, kind_of};
+use super::{Root, hexadecimal, kind_of};
 use crate::{AbsenceKind, Fact};
 use std::fs::File;
 use std::io;
@@ -79,10 +79,6 @@ fn refusal(place: &str, error: &io::Error) -> (AbsenceKind, String) {
         }
         (kind, _) => (kind, format!("{place} cannot be read from {DEVICE}: {error}")),
     }
-}
-
-fn hexadecimal(text: &str) -> Option<u64> {
-    u64::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
 }
 
 #[cfg(test)]
