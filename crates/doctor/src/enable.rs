@@ -25,7 +25,7 @@ pub use plan::{Arm, Difference, Effect, Part, Plan, Refusal, Standing, Step, Wis
 use boot::Boot;
 use files::Files;
 pub(crate) use harmful::is_harmful;
-use host::Inspection;
+use host::{Inspection, parameter_path};
 use std::path::Path;
 use target::Target;
 
@@ -49,7 +49,7 @@ impl Plan {
         let mut plan = Self {
             arm: wish.arm,
             technology: target.technology.clone(),
-            place: format!("/sys/module/{}/parameters/{}", target.module, target.switch().name),
+            place: parameter_path(target.module, target.switch().name),
             now: target.switch().now.clone(),
             so_already: target.is_so(),
             refusals: refusal::all(files, inspection, &target),

@@ -135,7 +135,7 @@ impl Fingerprint {
             .iter()
             .flat_map(|(module, parameters)| parameters.iter().map(move |entry| (module, entry)))
             .filter(|(_, (_, value))| value.is_none())
-            .map(|(module, (name, _))| format!("/sys/module/{module}/parameters/{name} may not be read"))
+            .map(|(module, (name, _))| format!("{} may not be read", modules::parameter_path(module, name)))
             .collect();
         for cause in unread {
             facts.note("modules", &cause);
@@ -233,7 +233,8 @@ fn mem_total_mib(meminfo: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? / 1024)
 }
 
-fn bracketed(modes: &str) -> Option<String> {
+/// The choice in brackets: `none [integrity] confidentiality`.
+pub(crate) fn bracketed(modes: &str) -> Option<String> {
     let (_, rest) = modes.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
 }

@@ -48,7 +48,7 @@ impl InterruptVirtualization {
             Ok(Some(Lack { why, next })) => (Availability::No(why), Some(next)),
             Err(untold) => (Availability::No(untold), None),
         };
-        let parameter = format!("/sys/module/{module}/parameters/{file}");
+        let parameter = modules::parameter_path(module, file);
         let value = root.text(&parameter, "Y or N").ok();
         Some(Self { name: name.to_owned(), available, next, parameter: root.place(&parameter), value })
     }

@@ -104,7 +104,7 @@ pub(crate) fn access(
 /// file cannot be read.
 #[must_use]
 pub fn switch(root: &Path, module: &str, parameter: &str) -> Option<bool> {
-    let path = format!("/sys/module/{module}/parameters/{parameter}");
+    let path = crate::modules::parameter_path(module, parameter);
     let text = Root::directory(root).text(&path, "Y or N").ok()?;
     crate::modules::switch(&text)
 }

@@ -42,7 +42,7 @@ pub use inspection::{CONTAINER_MARKS, Inspection, posting};
 pub use interrupt_lines::{InterruptLine, interrupt_lines};
 pub use interrupt_virtualization::{Availability, InterruptVirtualization};
 pub use lack::Lack;
-pub use modules::{Parameters, switch};
+pub use modules::{Parameters, parameter_path, switch};
 pub use pci_function::{FunctionRole, PciFunction, whole_address};
 pub use root::{Ownership, Root};
 pub use xen_control::XenControl;

@@ -28,6 +28,12 @@ pub(crate) fn parameters(root: &Root, module: &str) -> Option<Parameters> {
     Some(parameters)
 }
 
+/// The file of a module's parameter.
+#[must_use]
+pub fn parameter_path(module: &str, name: &str) -> String {
+    format!("/sys/module/{module}/parameters/{name}")
+}
+
 /// Parameters of the vendor modules whose variables are in `kvm`. A vendor module that is loaded without APICv or AVIC clears
 /// them, and they stay cleared at later loads unless the parameter is passed (Linux 6.16 and later, arch/x86/kvm/x86.c,
 /// `enable_ipiv` and `enable_device_posted_irqs`; svm/avic.c, `avic_hardware_setup`).

@@ -1,9 +1,10 @@
 //! Contradictions between two sources.
 
 use super::rule::{Category, Rule, Verdict};
-use super::subject::{Subject, parameter_path};
+use super::subject::Subject;
 use exits::Isa;
 use host::inspection::{IommuRegisters, ModprobeLine};
+use host::parameter_path;
 use host::switch;
 use std::collections::BTreeSet;
 

@@ -1,10 +1,11 @@
 //! IOMMUs, and the delivery of device interrupts to the host and to guests.
 
 use super::rule::{Category, Rule, Verdict};
-use super::subject::{Subject, parameter_path};
+use super::subject::Subject;
 use crate::enable::is_harmful;
 use exits::Isa;
 use host::inspection::{Argument, Arguments, IommuRegisters, IommuUnit};
+use host::parameter_path;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -1,9 +1,9 @@
 //! The features and known faults of kernels: a table, and the judgement of a kernel by it.
 
 use super::release::{Release, Tree};
-use super::subject::parameter_path;
 use exits::Isa;
 use host::inspection::{Kernel, OptionState, TypeQuestion};
+use host::parameter_path;
 use std::cmp::Ordering;
 
 /// A build of a vendor's tree: the version, and the numbers after the dash.

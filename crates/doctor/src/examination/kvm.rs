@@ -3,9 +3,9 @@
 use super::contradictions::{CMDLINE, said};
 use super::kvm_features;
 use super::rule::{Category, Rule, Verdict};
-use super::subject::{Subject, parameter_path};
+use super::subject::Subject;
 use exits::Isa;
-use host::{AbsenceKind, switch};
+use host::{AbsenceKind, parameter_path, switch};
 
 const SVM_C: &str = "Linux arch/x86/kvm/svm/svm.c and svm/avic.c, module parameters";
 

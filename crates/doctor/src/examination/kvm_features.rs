@@ -1,8 +1,9 @@
 //! Parameters of KVM's modules for single features.
 
 use super::rule::Verdict;
-use super::subject::{Subject, parameter_path};
+use super::subject::Subject;
 use exits::Isa;
+use host::parameter_path;
 
 /// The polling time, in nanoseconds, from which polling costs more than any wake-up.
 const LONG_POLLING: u64 = 1_000_000;

@@ -140,11 +140,6 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The place of a module's parameter.
-pub(super) fn parameter_path(module: &str, name: &str) -> String {
-    format!("/sys/module/{module}/parameters/{name}")
-}
-
 /// The number of vCPUs of a VM, by its threads.
 pub(super) fn vcpus(vm: &RunningVm) -> usize {
     let threads = vm.threads.iter().filter(|thread| matches!(thread.role, Role::Vcpu(_))).count();

@@ -159,7 +159,7 @@ fn ipis(subject: &Subject<'_>) -> Option<Verdict> {
                         .advice("up to 255 vCPUs: -cpu ...,x2apic=off, with which AVIC takes IPIs as well"),
                 );
             }
-            let path = super::subject::parameter_path(subject.module(), "enable_ipiv");
+            let path = host::parameter_path(subject.module(), "enable_ipiv");
             let value = subject.parameter(subject.module(), "enable_ipiv").unwrap_or("not there");
             let verdict = verdict.seen(path, value);
             match why {

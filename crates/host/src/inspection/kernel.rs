@@ -4,6 +4,7 @@ use super::arguments::Arguments;
 use super::config::KernelConfig;
 use super::kernel_types::KernelTypes;
 use super::modprobe::ModprobeLine;
+use crate::fingerprint::bracketed;
 use crate::root::kind_of;
 use crate::{AbsenceKind, Evidence, Fact, Parameters, Root, modules};
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,10 +86,7 @@ impl Kernel {
             config,
             arguments: root
                 .fact("/proc/cmdline", "the kernel's arguments", |text| Some(Arguments::parse(text))),
-            lockdown: root.fact("/sys/kernel/security/lockdown", "modes with one in brackets", |modes| {
-                let (_, rest) = modes.split_once('[')?;
-                Some(rest.split_once(']')?.0.to_owned())
-            }),
+            lockdown: root.fact("/sys/kernel/security/lockdown", "modes with one in brackets", bracketed),
             tainted: root.fact("/proc/sys/kernel/tainted", "a number", |text| text.parse().ok()),
             loaded: loaded(root),
             built_in,

@@ -140,7 +140,7 @@ impl<A: Actions + Clone> HostLevels<A> {
         }
         if modules::writable(&self.root, module, &differing) {
             for (name, value) in differing {
-                self.set_file(modules::parameter_path(module, &name), &value)?;
+                self.set_file(host::parameter_path(module, &name), &value)?;
             }
             return Ok(());
         }

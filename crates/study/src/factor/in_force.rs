@@ -79,9 +79,7 @@ fn host_values(root: &Path, levels: &[&Level], found: &mut InForce) {
     };
     for level in levels {
         for (module, parameters) in &level.module_parameters {
-            parameters
-                .iter()
-                .for_each(|(name, value)| compare(&modules::parameter_path(module, name), value));
+            parameters.iter().for_each(|(name, value)| compare(&host::parameter_path(module, name), value));
         }
         level.files.iter().for_each(|(path, value)| compare(path, value));
         for (name, value) in &level.kernel_settings {

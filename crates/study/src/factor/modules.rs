@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use host::kvm::KEPT_BY_KVM;
-use host::switch;
 use host::vms::Vms;
+use host::{parameter_path, switch};
 
 use super::{ApplyError, Level, Setting};
 
@@ -83,10 +83,6 @@ pub(super) fn value(root: &Path, path: &str) -> Option<String> {
     let text = fs::read_to_string(root.join(path.trim_start_matches('/'))).ok()?;
     let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     Some(chosen.unwrap_or(text.trim()).to_owned())
-}
-
-pub(super) fn parameter_path(module: &str, name: &str) -> String {
-    format!("/sys/module/{module}/parameters/{name}")
 }
 
 /// Tests whether all of these parameters can be changed without reloading the module.
