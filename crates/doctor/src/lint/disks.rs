@@ -148,9 +148,20 @@ fn queues(subject: &Subject<'_>) -> Verdict {
     if bad.is_empty() {
         return Verdict::pass("no virtio disk has only one queue");
     }
+    few_queues(subject, &bad, vcpus, "one queue")
+}
+
+/// Warns of devices that have only `present`, and gives them more queues.
+pub(super) fn few_queues(
+    subject: &Subject<'_>,
+    bad: &[(usize, &Device)],
+    queues: u32,
+    present: &str,
+) -> Verdict {
     let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
-    let changes = bad.iter().map(|&(device, _)| DefinitionChange::Queues { device, queues: vcpus }).collect();
-    let verdict = Verdict::warn(format!("{}: one queue for {vcpus} vCPUs", listed(&names))).fix(changes);
+    let changes = bad.iter().map(|&(device, _)| DefinitionChange::Queues { device, queues }).collect();
+    let vcpus = subject.vcpus();
+    let verdict = Verdict::warn(format!("{}: {present} for {vcpus} vCPUs", listed(&names))).fix(changes);
     bad.iter().fold(verdict, |verdict, (_, device)| match &device.queues {
         Some(set) => verdict.said(subject.form(), &set.place),
         None => verdict.said(subject.form(), &device.place),

@@ -2,7 +2,7 @@
 
 use domain::{Backend, DefinitionChange, Device, DeviceKind, Form};
 
-use super::disks::replaced;
+use super::disks::{few_queues, replaced};
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
 use super::vhost_user;
@@ -127,12 +127,5 @@ fn queues(subject: &Subject<'_>) -> Verdict {
     if bad.is_empty() {
         return Verdict::pass("no virtio interface could have more");
     }
-    let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
-    let pairs = vcpus.min(PAIRS);
-    let changes = bad.iter().map(|&(device, _)| DefinitionChange::Queues { device, queues: pairs }).collect();
-    let verdict = Verdict::warn(format!("{}: one pair for {vcpus} vCPUs", listed(&names))).fix(changes);
-    bad.iter().fold(verdict, |verdict, (_, device)| match &device.queues {
-        Some(set) => verdict.said(subject.form(), &set.place),
-        None => verdict.said(subject.form(), &device.place),
-    })
+    few_queues(subject, &bad, vcpus.min(PAIRS), "one pair")
 }
