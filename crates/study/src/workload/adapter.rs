@@ -1,6 +1,7 @@
 //! The trait that each tool implements, and helpers for scripts and parsers.
 
 use guests::shell;
+use load::LoadResult;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -195,6 +196,13 @@ impl<'a> Text<'a> {
         let last = |text: &'a str| text.lines().rev().find(|line| !line.trim().is_empty());
         let found = last(self.stdout()).or_else(|| last(&self.output.stderr)).unwrap_or_default();
         self.not_understood(expected, found)
+    }
+
+    /// The result that `exitless load` printed.
+    pub(super) fn load_result(&self) -> Result<LoadResult, NotUnderstood> {
+        LoadResult::read(self.stdout()).map_err(|error| {
+            self.not_understood(format!("the JSON of `exitless load` ({error})"), self.stdout())
+        })
     }
 
     /// Parses a finite number that is not negative.

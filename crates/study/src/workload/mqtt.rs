@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use load::{LoadResult, MOSQUITTO};
+use load::MOSQUITTO;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::adapter::{Adapter, Figures, Printed, Setting, Text, Unfit, demand, load, wait_for};
+use super::adapter::{Adapter, Figures, Printed, Setting, Unfit, demand, load, wait_for};
 use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit};
 use crate::{Better, Combine, Metric, Span, Unit};
 use guests::shell;
@@ -203,7 +203,7 @@ impl Adapter for Mqtt {
 
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood> {
         let text = printed.step(RUN)?;
-        let outcome = outcome(&text)?;
+        let outcome = text.load_result()?;
         let mut figures = Figures::new(self.metrics());
         figures.add("messages", outcome.attained_rate());
         figures.add("throughput", outcome.bytes_per_second());
@@ -223,13 +223,8 @@ impl Adapter for Mqtt {
     }
 
     fn work(&self, printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
-        Ok(outcome(&printed.step(RUN)?)?.answered as f64)
+        Ok(printed.step(RUN)?.load_result()?.answered as f64)
     }
-}
-
-fn outcome(text: &Text<'_>) -> Result<LoadResult, NotUnderstood> {
-    LoadResult::read(text.stdout())
-        .map_err(|error| text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout()))
 }
 
 #[cfg(test)]

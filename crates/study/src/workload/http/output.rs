@@ -3,8 +3,6 @@
 mod ab;
 mod wrk;
 
-use load::LoadResult;
-
 use super::{Generator, Http};
 use crate::Metric;
 use crate::workload::NotUnderstood;
@@ -25,17 +23,12 @@ pub(super) fn requests(http: &Http, text: &Text<'_>) -> Result<f64, NotUnderstoo
     match http.generator {
         Generator::Wrk => wrk::requests(text),
         Generator::Ab => ab::requests(text),
-        Generator::Exitless => Ok(outcome(text)?.answered as f64),
+        Generator::Exitless => Ok(text.load_result()?.answered as f64),
     }
 }
 
-fn outcome(text: &Text<'_>) -> Result<LoadResult, NotUnderstood> {
-    LoadResult::read(text.stdout())
-        .map_err(|error| text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout()))
-}
-
 fn own(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
-    let outcome = outcome(text)?;
+    let outcome = text.load_result()?;
     figures.add("requests", outcome.attained_rate());
     figures.add("throughput", outcome.bytes_per_second());
     figures.add("attained", outcome.attained_percent());
