@@ -7,7 +7,7 @@ use crate::modules::{self, Parameters};
 use crate::{CpuSet, Error, Root, kvm};
 use exits::KernelVersion;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Modules whose parameters affect KVM's delivery of interrupts.
@@ -158,15 +158,7 @@ impl Fingerprint {
     /// All fields that differ, sorted by their dotted names. The notes in `missing` are not compared.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<Difference> {
-        let (ours, theirs) = (self.leaves(), other.leaves());
-        let mut names: Vec<&String> = ours.keys().chain(theirs.keys()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-            .into_iter()
-            .map(|name| (name.clone(), ours.get(name).cloned(), theirs.get(name).cloned()))
-            .filter(|(_, ours, theirs)| ours != theirs)
-            .collect()
+        between(&self.leaves(), &other.leaves())
     }
 
     fn leaves(&self) -> BTreeMap<String, String> {
@@ -181,6 +173,17 @@ impl Fingerprint {
         collect(String::new(), &serde_json::to_value(compared).unwrap_or_default(), &mut leaves);
         leaves
     }
+}
+
+/// The entries that differ, sorted by their names.
+#[must_use]
+pub fn between(ours: &BTreeMap<String, String>, theirs: &BTreeMap<String, String>) -> Vec<Difference> {
+    let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    names
+        .into_iter()
+        .map(|name| (name.clone(), ours.get(name).cloned(), theirs.get(name).cloned()))
+        .filter(|(_, ours, theirs)| ours != theirs)
+        .collect()
 }
 
 fn collect(name: String, value: &serde_json::Value, leaves: &mut BTreeMap<String, String>) {

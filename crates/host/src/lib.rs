@@ -36,7 +36,7 @@ pub use cpu_set::CpuSet;
 pub use cpuinfo::Cpu;
 pub use error::Error;
 pub use fact::{Absence, AbsenceKind, Evidence, Fact};
-pub use fingerprint::{Difference, Fingerprint};
+pub use fingerprint::{Difference, Fingerprint, between};
 pub use hypervisor::Hypervisor;
 pub use inspection::{CONTAINER_MARKS, Inspection, posting};
 pub use interrupt_lines::{InterruptLine, interrupt_lines};

@@ -67,15 +67,7 @@ pub(crate) fn unlike<T: Serialize>(then: &T, now: &T) -> Vec<Difference> {
         collect(String::new(), &serde_json::to_value(value).unwrap_or_default(), &mut leaves);
         leaves
     };
-    let (then, now) = (leaves(then), leaves(now));
-    let mut fields: Vec<&String> = then.keys().chain(now.keys()).collect();
-    fields.sort_unstable();
-    fields.dedup();
-    fields
-        .into_iter()
-        .map(|field| (field.clone(), then.get(field).cloned(), now.get(field).cloned()))
-        .filter(|(_, then, now)| then != now)
-        .collect()
+    host::between(&leaves(then), &leaves(now))
 }
 
 fn collect(name: String, value: &Value, leaves: &mut BTreeMap<String, String>) {
