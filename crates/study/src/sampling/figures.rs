@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::frequency::Frequencies;
 use super::guest_threads::ThreadsSpent;
-use super::interrupt::Struck;
+use super::interrupt::InterruptCounts;
 use super::processor::Spent;
 use super::reading::Reading;
 use crate::{Better, Combine, Metric, Unit};
@@ -16,7 +16,7 @@ const TICK_NS: f64 = 1e7;
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     spent: Spent,
-    struck: Struck,
+    struck: InterruptCounts,
     threads: ThreadsSpent,
     frequencies: Frequencies,
     cpus: usize,

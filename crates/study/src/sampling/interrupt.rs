@@ -34,14 +34,14 @@ pub(super) fn parse(text: &str) -> Option<Interrupts> {
 
 /// The numbers of interrupts, summed over the intervals between readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Struck {
+pub(super) struct InterruptCounts {
     /// By label.
     pub(super) sources: BTreeMap<String, u64>,
     /// Labels whose counter decreased, and the number of times.
     went_back: BTreeMap<String, u64>,
 }
 
-impl Struck {
+impl InterruptCounts {
     /// Adds the increases between two readings, for CPUs that both contain.
     pub(super) fn add(&mut self, before: &Interrupts, after: &Interrupts) {
         for (label, later) in after {
@@ -101,7 +101,7 @@ mod tests {
             .replace("2000", "2500")
             .replace("1          2", "0          4")
             + " 25: 3 4 new\n";
-        let mut struck = Struck::default();
+        let mut struck = InterruptCounts::default();
         struck.add(&parse(BEFORE).unwrap(), &parse(&after).unwrap());
         let expected = [("24", 3), ("25", 7), ("LOC", 500), ("RES", 2)];
         assert_eq!(
@@ -116,7 +116,7 @@ mod tests {
     fn a_cpu_that_came_online_adds_nothing_yet() {
         let one = "CPU0\nLOC: 5 Local timer interrupts\n";
         let two = "CPU0 CPU1\nLOC: 6 1000 Local timer interrupts\n";
-        let mut struck = Struck::default();
+        let mut struck = InterruptCounts::default();
         struck.add(&parse(one).unwrap(), &parse(two).unwrap());
         struck.add(&parse(two).unwrap(), &parse(one).unwrap());
         assert_eq!(struck.sources["LOC"], 1);
