@@ -8,10 +8,9 @@ use std::time::Duration;
 /// The current time of `CLOCK_MONOTONIC` in nanoseconds: the clock of all live events.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is ours and the kernel fills it.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // The clock is never negative.
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 /// CPU time of a process so far; zero once it has been waited for.

@@ -1,45 +1,30 @@
 //! Functions for host threads that the standard library lacks.
 
 use std::io;
-use std::mem;
 use std::sync::OnceLock;
 
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler, unblock_signal};
 
 /// The kernel's id of the calling thread.
 pub(crate) fn id() -> i32 {
-    // SAFETY: gettid has no arguments, changes nothing and cannot fail.
-    unsafe { libc::gettid() }
+    gettid().as_raw_pid()
 }
 
 /// The host CPUs which the calling thread may use, in ascending order.
 pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
-    // SAFETY: a cpu_set_t is an array of integers, for which zero is a value.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the kernel writes at most the given size, which is that of our own set.
-    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let limit = 8 * size_of::<libc::cpu_set_t>();
-    // SAFETY: `cpu` is below the number of bits in the set.
-    Ok((0..limit).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect())
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
 /// Pins the calling thread to one host CPU.
 pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
-    if cpu >= 8 * size_of::<libc::cpu_set_t>() {
+    if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: a cpu_set_t is an array of integers, for which zero is a value.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: `cpu` has just been checked to be below the number of bits in the set.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the kernel only reads the set, whose size is given.
-    match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// The CPU among `allowed` to which the thread of `vcpu` is pinned: the one at the vCPU's number, wrapping
