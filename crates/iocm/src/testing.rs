@@ -12,6 +12,7 @@ mod mounted_file;
 mod net;
 mod one_worker;
 mod panics;
+mod qmp;
 
 pub use block::BlockDriver;
 pub use by_hand::ByHand;
@@ -27,3 +28,4 @@ pub use one_worker::OneWorker;
 #[cfg(debug_assertions)]
 pub(crate) use panics::panic_if_enabled;
 pub use panics::{PANICS, let_requests_panic};
+pub use qmp::Qmp;

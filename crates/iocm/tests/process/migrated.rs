@@ -3,11 +3,9 @@
 
 use super::daemon::Daemon;
 use super::machine::{Machine, boot_disk, machine, until};
+use iocm::testing::Qmp;
 use serde_json::{Value, json};
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 
 /// The boot program: it reads blocks without looking at them, until it is told to write what is in its memory.
 #[rustfmt::skip]
@@ -42,34 +40,8 @@ fn at(sector: u64, number: u32) -> u64 {
     sector * 512 + u64::from(number) * BLOCK as u64
 }
 
-/// A connection to QEMU's machine protocol (QMP).
-struct Monitor(BufReader<UnixStream>);
-
-impl Monitor {
-    fn connect(path: &Path) -> Self {
-        until("QEMU listens", || path.exists());
-        let mut monitor = Self(BufReader::new(UnixStream::connect(path).unwrap()));
-        monitor.ask("qmp_capabilities", json!({}));
-        monitor
-    }
-
-    fn ask(&mut self, command: &str, arguments: Value) -> Value {
-        let asked = json!({ "execute": command, "arguments": arguments });
-        writeln!(self.0.get_mut(), "{asked}").unwrap();
-        loop {
-            let mut line = String::new();
-            self.0.read_line(&mut line).unwrap();
-            let answer: Value = serde_json::from_str(&line).unwrap();
-            assert!(answer.get("error").is_none(), "{command}: {answer}");
-            if let Some(answer) = answer.get("return") {
-                return answer.clone();
-            }
-        }
-    }
-
-    fn migration(&mut self) -> Value {
-        self.ask("query-migrate", json!({}))
-    }
+fn migration(source: &mut Qmp) -> Value {
+    source.ask("query-migrate", json!({}))
 }
 
 pub(crate) fn takes_its_memory_along() {
@@ -103,13 +75,13 @@ pub(crate) fn takes_its_memory_along() {
     let told = |side: &str| std::fs::read(directory.path().join(format!("{side}.told"))).unwrap_or_default();
     let passes = || told("from").iter().filter(|letter| **letter == b'P').count();
     until("the machine reads", || passes() >= 2);
-    let mut source = Monitor::connect(&directory.path().join("from.qmp"));
-    let mut target = Monitor::connect(&directory.path().join("to.qmp"));
+    let mut source = Qmp::connect(&directory.path().join("from.qmp"));
+    let mut target = Qmp::connect(&directory.path().join("to.qmp"));
     // Slow enough that it cannot end while the daemon still writes to the machine's memory.
     source.ask("migrate-set-parameters", json!({ "max-bandwidth": 1 << 20, "downtime-limit": 1 }));
     source.ask("migrate", json!({ "uri": "unix:migration" }));
     until("all memory was sent once", || {
-        source.migration()["ram"]["dirty-sync-count"].as_u64().is_some_and(|count| count >= 2)
+        migration(&mut source)["ram"]["dirty-sync-count"].as_u64().is_some_and(|count| count >= 2)
     });
     // The last block ends the reading: change it only when all others were read again.
     write(0..BLOCKS - 1, 2);
@@ -118,14 +90,14 @@ pub(crate) fn takes_its_memory_along() {
     write(BLOCKS - 1..BLOCKS, 2);
     until("the machine knows the last block", || told("from").ends_with(b"S"));
     assert_eq!(
-        source.migration()["status"],
+        migration(&mut source)["status"],
         "active",
         "nobody said that memory was written: {}",
-        source.migration()
+        migration(&mut source)
     );
     source.ask("migrate-set-parameters", json!({ "max-bandwidth": 1_u64 << 32, "downtime-limit": 2000 }));
-    until("the migration ends", || source.migration()["status"] == "completed");
-    let migration = source.migration();
+    until("the migration ends", || migration(&mut source)["status"] == "completed");
+    let migration = migration(&mut source);
     drop(from);
     daemons.remove(0);
     until("the machine runs where it went", || target.ask("query-status", json!({}))["running"] == true);

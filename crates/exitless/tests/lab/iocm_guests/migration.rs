@@ -1,12 +1,11 @@
 //! A running Linux guest migrates from one daemon to another with its disk and its network device.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use iocm::testing::Qmp;
+use serde_json::json;
 
 use super::{Daemon, Process, REQUESTS, VERIFY, counted, guests};
 
@@ -18,31 +17,6 @@ fn until<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
         }
         assert!(Instant::now() < end, "waited 200 s: {what}");
         std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A connection to QEMU's machine protocol (QMP).
-struct Monitor(BufReader<UnixStream>);
-
-impl Monitor {
-    fn connect(path: &Path) -> Self {
-        let stream = until("QEMU listens", || UnixStream::connect(path).ok());
-        let mut monitor = Self(BufReader::new(stream));
-        monitor.ask("qmp_capabilities", json!({}));
-        monitor
-    }
-
-    fn ask(&mut self, command: &str, arguments: Value) -> Value {
-        writeln!(self.0.get_mut(), "{}", json!({ "execute": command, "arguments": arguments })).unwrap();
-        loop {
-            let mut line = String::new();
-            self.0.read_line(&mut line).unwrap();
-            let answer: Value = serde_json::from_str(&line).unwrap();
-            assert!(answer.get("error").is_none(), "{command}: {answer}");
-            if let Some(answer) = answer.get("return") {
-                return answer.clone();
-            }
-        }
     }
 }
 
@@ -121,7 +95,7 @@ fn migrates(disk_properties: &str) {
     target.args(words[1..].iter().map(of_target)).args(["-incoming", &migration]);
     target.current_dir(at("to")).stdin(Stdio::piped()).stdout(Stdio::null());
     let _target = Process(target.spawn().unwrap());
-    let (mut from, mut to) = (Monitor::connect(&at("from.qmp")), Monitor::connect(&at("to.qmp")));
+    let (mut from, mut to) = (Qmp::connect(&at("from.qmp")), Qmp::connect(&at("to.qmp")));
     from.ask("migrate", json!({ "uri": migration }));
     let migrated = until("the migration ends", || {
         let state = from.ask("query-migrate", json!({}));
@@ -130,7 +104,7 @@ fn migrates(disk_properties: &str) {
     });
     let of_source = counted(&mut client, "d.0", "statistics/requests");
     drop(source);
-    from.0.get_ref().shutdown(std::net::Shutdown::Both).unwrap();
+    drop(from);
     until("the guest runs where it went", || {
         (to.ask("query-status", json!({}))["running"] == true).then_some(())
     });
