@@ -24,7 +24,7 @@ pub(crate) const ONE_ARM: u8 = 1;
 /// Some measurements or reads failed.
 pub(crate) const SOME_FAILED: u8 = 1;
 /// There is something to fix.
-pub(crate) const TO_MEND: u8 = 1;
+pub(crate) const TO_FIX: u8 = 1;
 /// The requested change of the host is refused, blocked, or failed.
 pub(crate) const REFUSED: u8 = 1;
 /// The connection of a device's only front-end failed.

@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         write(&mut out, &plan, &forecast)?;
     }
-    Ok(ExitCode::from(if lacks { status::TO_MEND } else { 0 }))
+    Ok(ExitCode::from(if lacks { status::TO_FIX } else { 0 }))
 }
 
 fn write(out: &mut impl Write, plan: &Plan, forecast: &Forecast) -> std::io::Result<()> {

@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     crate::output::print(arguments.json, document, text)?;
     let done = (!changed || written.is_some()) && fixed.refused.is_empty();
-    Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(status::TO_MEND) })
+    Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(status::TO_FIX) })
 }
 
 /// `elsewhere` says how to change the definition of a VM that another program starts.

@@ -74,5 +74,5 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
         }
     };
     crate::output::print(arguments.json, document, text)?;
-    Ok(if tally.to_fix() { ExitCode::from(status::TO_MEND) } else { ExitCode::SUCCESS })
+    Ok(if tally.to_fix() { ExitCode::from(status::TO_FIX) } else { ExitCode::SUCCESS })
 }
