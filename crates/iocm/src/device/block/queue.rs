@@ -417,6 +417,16 @@ mod tests {
 
     const SIZE: u32 = 32 << 10;
 
+    /// A queue of so many descriptors with nothing available, and its driver.
+    fn empty(size: u16, handler: Box<dyn Handler>) -> (BlockDriver, Queue) {
+        let features = RingFeatures { packed: false, event_index: false, indirect: true };
+        let driver = BlockDriver::new(size, features);
+        let ring = driver.driver.ring().unwrap();
+        let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
+        queue.set_enabled(true);
+        (driver, queue)
+    }
+
     /// A queue of 256 descriptors with many reads of 32 KiB available, and its driver. `None` if `direct` is set and
     /// the file system does not support that.
     fn reads(direct: bool) -> Option<(BlockDriver, Queue)> {
@@ -434,12 +444,7 @@ mod tests {
 
     /// The same for this device.
     fn reads_of(device: &Arc<BlockDevice>) -> (BlockDriver, Queue) {
-        let features = RingFeatures { packed: false, event_index: false, indirect: true };
-        let mut driver = BlockDriver::new(256, features);
-        let ring = driver.driver.ring().unwrap();
-        let handler = Box::new(device.queue(256));
-        let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
-        queue.set_enabled(true);
+        let (mut driver, queue) = empty(256, Box::new(device.queue(256)));
         for number in 0..200 {
             driver.submit(0, number, &[], SIZE).unwrap();
         }
@@ -531,11 +536,7 @@ mod tests {
             let path = Some(disk.path().to_owned());
             let options = BlockOptions { path, bytes_a_second: 1 << 20, ..BlockOptions::default() };
             let device = BlockDevice::open(options).unwrap();
-            let features = RingFeatures { packed: false, event_index: false, indirect: true };
-            let mut driver = BlockDriver::new(64, features);
-            let handler = Box::new(device.queue(64));
-            let ring = driver.driver.ring().unwrap();
-            let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
+            let (mut driver, mut queue) = empty(64, Box::new(device.queue(64)));
             let range = |from: u64| [&from.to_le_bytes()[..], &(2_u32 << 11).to_le_bytes(), &[0; 4]].concat();
             driver.submit(kind, 0, &[range(0), range(1 << 13)].concat(), 0).unwrap();
             driver.submit(0, 0, &[], 4096).unwrap();
@@ -592,12 +593,7 @@ mod tests {
         let device =
             BlockDevice::open(BlockOptions { path: Some(disk.path().to_owned()), ..BlockOptions::default() })
                 .unwrap();
-        let features = RingFeatures { packed: false, event_index: false, indirect: true };
-        let mut driver = BlockDriver::new(64, features);
-        let handler = Box::new(device.queue(64));
-        let ring = driver.driver.ring().unwrap();
-        let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
-        queue.set_enabled(true);
+        let (mut driver, mut queue) = empty(64, Box::new(device.queue(64)));
         let mut made = VecDeque::new();
         // A write and a flush.
         driver.submit(1, 1, &[1; 512], 0).unwrap();
@@ -649,12 +645,8 @@ mod tests {
                 is_inconsistent: std::sync::atomic::AtomicBool::new(false),
             };
             let device = BlockDevice::over(storage, BlockOptions::default()).unwrap();
-            let ring_features = RingFeatures { packed: false, event_index: false, indirect: true };
-            let mut driver = BlockDriver::new(64, ring_features);
             let handler = Device::handler(&device, 0, 64, VirtioFeatures(features));
-            let ring = driver.driver.ring().unwrap();
-            let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
-            queue.set_enabled(true);
+            let (mut driver, mut queue) = empty(64, handler);
             let mut made = VecDeque::new();
             for kind in kinds {
                 let data: &[u8] = if kind == 1 { &[1; 512] } else { &[] };
@@ -683,12 +675,8 @@ mod tests {
                 .unwrap();
         let range: Vec<u8> = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
         for (features, syncs) in [(0, true), (FLUSH, false)] {
-            let ring_features = RingFeatures { packed: false, event_index: false, indirect: true };
-            let mut driver = BlockDriver::new(64, ring_features);
             let handler = Device::handler(&device, 0, 64, VirtioFeatures(features));
-            let ring = driver.driver.ring().unwrap();
-            let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
-            queue.set_enabled(true);
+            let (mut driver, mut queue) = empty(64, handler);
             for (kind, data) in [(1, &[1; 512][..]), (11, &range[..]), (13, &range[..])] {
                 driver.submit(kind, 0, data, 0).unwrap();
                 let mut made = VecDeque::new();
