@@ -13,13 +13,12 @@ use iocm::config::Config;
 use iocm::control::client::Client;
 use iocm::ring::RingFeatures;
 use iocm::running::Ready;
-use iocm::testing::{BlockDriver, DATA, Driver, FrontEnd, NetDriver, Piece, SIZE, USER};
+use iocm::testing::{BlockDriver, DATA, Driver, FrontEnd, NetDriver, Piece, SIZE, USER, connect_within};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -198,14 +197,7 @@ fn start(directory: &Path) -> Outcome<Child> {
 }
 
 fn connect(socket: &Path) -> Outcome<FrontEnd> {
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
-        match UnixStream::connect(socket) {
-            Ok(stream) => return Ok(FrontEnd::new(stream)?),
-            Err(error) if Instant::now() > end => return Err(error.into()),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
+    Ok(FrontEnd::new(connect_within(Duration::from_secs(20), socket)?)?)
 }
 
 /// An honest guest: reads at its rate, and waits for each answer. Returns the latencies, microseconds.

@@ -2,6 +2,7 @@
 
 mod block;
 mod by_hand;
+mod connect;
 mod daemon;
 mod driver;
 mod front_end;
@@ -16,6 +17,7 @@ mod qmp;
 
 pub use block::BlockDriver;
 pub use by_hand::ByHand;
+pub use connect::connect_within;
 pub use daemon::{MadeUpDaemon, queue_facts};
 pub use driver::{DATA, Driver, NEXT, Piece, SIZE, USER};
 pub use front_end::FrontEnd;

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use iocm::ring::RingFeatures;
-use iocm::testing::{BlockDriver, FrontEnd};
+use iocm::testing::{BlockDriver, FrontEnd, connect_within};
 
 fn serve(config: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
@@ -23,11 +23,7 @@ fn refused(text: &str) -> Output {
 }
 
 fn wait_for(socket: &Path) {
-    let begin = Instant::now();
-    while UnixStream::connect(socket).is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "the daemon does not begin");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    connect_within(Duration::from_secs(20), socket).expect("the daemon begins");
 }
 
 fn end(child: &mut Child) -> Option<i32> {

@@ -1,9 +1,8 @@
 //! A front-end that the running daemon refuses again and again.
 
 use iocm::ring::RingFeatures;
-use iocm::testing::{FrontEnd, NetDriver};
+use iocm::testing::{FrontEnd, NetDriver, connect_within};
 use std::io::Read as _;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,15 +21,7 @@ fn mac(last: u8) -> [u8; 6] {
 fn guest(socket: &Path) -> (FrontEnd, NetDriver) {
     let features = RingFeatures { packed: false, event_index: false, indirect: true };
     let driver = NetDriver::new(SIZE, features);
-    let end = Instant::now() + LIMIT;
-    let stream = loop {
-        match UnixStream::connect(socket) {
-            Ok(stream) => break stream,
-            Err(error) => assert!(Instant::now() < end, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let mut front = FrontEnd::new(stream).unwrap();
+    let mut front = FrontEnd::new(connect_within(LIMIT, socket).unwrap()).unwrap();
     front.negotiate(&driver.receive, 0).unwrap();
     assert!(front.start(0, &driver.receive.layout(), SIZE.into(), 0).unwrap());
     assert!(front.start(1, &driver.transmit.layout(), SIZE.into(), 0).unwrap());

@@ -1,10 +1,11 @@
 //! A client of QEMU's machine protocol (QMP).
 
+use super::connect_within;
 use serde_json::{Value as Json, json};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time in which QEMU listens, on a busy machine too.
 const LIMIT: Duration = Duration::from_secs(200);
@@ -20,14 +21,7 @@ impl Qmp {
     /// When it does not listen in time, and as [`Self::ask`] does.
     #[must_use]
     pub fn connect(path: &Path) -> Self {
-        let end = Instant::now() + LIMIT;
-        let stream = loop {
-            match UnixStream::connect(path) {
-                Ok(stream) => break stream,
-                Err(error) => assert!(Instant::now() < end, "QEMU does not listen: {error}"),
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let stream = connect_within(LIMIT, path).expect("QEMU listens");
         let mut qmp = Self(BufReader::new(stream));
         qmp.ask("qmp_capabilities", json!({}));
         qmp

@@ -4,22 +4,18 @@
 use super::daemon::Daemon;
 use crate::blkio_disk::{BLOCK, DISK, Disk};
 use blkio::{Completion, ReqFlags};
+use iocm::testing::connect_within;
 use std::fs::File;
 use std::mem::MaybeUninit;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const BLOCKS: usize = DISK as usize / BLOCK;
 const KILLS: u8 = 6;
 const AT_ONCE: usize = 8;
 
 fn connect(socket: &Path) -> Disk {
-    let end = Instant::now() + Duration::from_secs(60);
-    while let Err(error) = UnixStream::connect(socket) {
-        assert!(Instant::now() < end, "{error}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    connect_within(Duration::from_secs(60), socket).unwrap();
     Disk::connect(socket)
 }
 

@@ -3,11 +3,10 @@
 use super::super::daemon::Daemon;
 use iocm::control::client::Client;
 use iocm::ring::RingFeatures;
-use iocm::testing::{BlockDriver, DATA, Driver, FrontEnd, Piece, SIZE, USER};
+use iocm::testing::{BlockDriver, DATA, Driver, FrontEnd, Piece, SIZE, USER, connect_within};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -68,14 +67,7 @@ impl Stage {
 }
 
 pub(crate) fn connect(socket: &Path) -> FrontEnd {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        match UnixStream::connect(socket) {
-            Ok(stream) => return FrontEnd::new(stream).unwrap(),
-            Err(error) => assert!(Instant::now() < end, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    FrontEnd::new(connect_within(Duration::from_secs(60), socket).unwrap()).unwrap()
 }
 
 /// An honest guest, which measures the effect of attacks on it.
