@@ -421,7 +421,6 @@ pub(crate) mod tests {
     fn waiting_for_another_process_ends_with_an_interrupt() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
-        fs::create_dir_all(cache.snapshots()).unwrap();
         let lock = lock_of(&cache.snapshots().join(shape(2).key()));
         let _other = try_lock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap().unwrap();
         let waited = Snapshot::find_or_make(&cache, &shape(2), &AtomicBool::new(true), |_| Ok(()));
@@ -432,7 +431,6 @@ pub(crate) mod tests {
     fn of_two_that_find_none_one_makes_it_and_the_other_does_not_wait_until_it_is_unused() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
-        fs::create_dir_all(cache.snapshots()).unwrap();
         let lock = lock_of(&cache.snapshots().join(shape(2).key()));
         // Both look for the snapshot and wait to make it.
         let both_wait = try_lock(&lock, FlockOperation::NonBlockingLockShared).unwrap().unwrap();

@@ -16,11 +16,7 @@ fn losses_are_told_once_also_if_they_could_not_be_read_in_between() {
 
 #[test]
 fn what_was_kept_meanwhile_is_given_with_the_rest() {
-    let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
-    let mut collector = match Collector::attach_to_system_calls(&watch) {
-        Ok(collector) => collector,
-        Err(error) => return eprintln!("not tested: {error}"),
-    };
+    let Some(mut collector) = attached() else { return };
     let began_ns = collector.since_ns;
     let is_whole = |profile: &Profile, made: u64| {
         let counted = profile.reasons().get(&GETPPID).map_or(0, |exits| exits.count);
@@ -47,11 +43,7 @@ fn what_was_kept_meanwhile_is_given_with_the_rest() {
 
 #[test]
 fn exits_are_known_by_the_interval_in_which_they_were_counted() {
-    let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
-    let mut collector = match Collector::attach_to_system_calls(&watch) {
-        Ok(collector) => collector,
-        Err(error) => return eprintln!("not tested: {error}"),
-    };
+    let Some(mut collector) = attached() else { return };
     let mut sum = Profile::new();
     for _ in 0..2 {
         call(100);
@@ -65,6 +57,12 @@ fn exits_are_known_by_the_interval_in_which_they_were_counted() {
     assert_eq!(slices.iter().map(|slice| slice.count).sum::<u64>(), counted);
 }
 
+/// A collector of this process's system calls, if this user may attach one.
+fn attached() -> Option<Collector> {
+    let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
+    Collector::attach_to_system_calls(&watch).inspect_err(|error| eprintln!("not tested: {error}")).ok()
+}
+
 fn call(times: u32) {
     for _ in 0..times {
         // SAFETY: takes nothing and changes nothing.
@@ -74,11 +72,7 @@ fn call(times: u32) {
 
 #[test]
 fn the_last_exits_of_a_thread_that_ended_are_not_freed_before_they_are_read() {
-    let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
-    let mut collector = match Collector::attach_to_system_calls(&watch) {
-        Ok(collector) => collector,
-        Err(error) => return eprintln!("not tested: {error}"),
-    };
+    let Some(mut collector) = attached() else { return };
     let (go, wait) = channel::<()>();
     let caller = thread::spawn(move || {
         wait.recv().unwrap();

@@ -13,21 +13,12 @@ fn vm(monitors: Vec<Monitor>) -> Vm {
     Vm {
         pid: 40,
         vmm: Vmm::Qemu,
-        management: Default::default(),
-        command: "qemu".to_owned(),
         name: "web".to_owned(),
-        arguments: Vec::new(),
-        start_ticks: 1,
-        started: None,
         vm_fds: vec![8],
         vcpus: vec![vcpu(0, 41), vcpu(4, 42)],
         threads: vec![40, 41, 42],
-        vhost: Vec::new(),
-        iothreads: Vec::new(),
         monitors,
-        devices: Vec::new(),
-        vfio: Vec::new(),
-        debugfs: Vec::new(),
+        ..Vm::default()
     }
 }
 

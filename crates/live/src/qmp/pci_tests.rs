@@ -37,25 +37,8 @@ fn monitors_that_do_not_answer_share_the_time() {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let fake = Fake::raw(move |_taken| assert!(ended.recv().is_err()));
     let monitor = |path: &str| host::vms::Monitor { path: Some(path.to_owned()), used: MonitorUse::Open };
-    let vm = Vm {
-        pid: 40,
-        vmm: host::vms::Vmm::Qemu,
-        management: host::vms::Management::default(),
-        command: "qemu".to_owned(),
-        name: "web".to_owned(),
-        arguments: Vec::new(),
-        start_ticks: 1,
-        started: None,
-        vm_fds: vec![8],
-        vcpus: Vec::new(),
-        threads: vec![40],
-        vhost: Vec::new(),
-        iothreads: Vec::new(),
-        monitors: ["/qmp", "/none", "/qmp"].map(monitor).to_vec(),
-        devices: Vec::new(),
-        vfio: Vec::new(),
-        debugfs: Vec::new(),
-    };
+    let monitors = ["/qmp", "/none", "/qmp"].map(monitor).to_vec();
+    let vm = Vm { pid: 40, name: "web".to_owned(), monitors, ..Vm::default() };
     match pci_bars(fake.root(), &vm, Duration::from_millis(60)).unwrap_err() {
         PciError::Qmp(QmpError::Busy { waited, .. }) => assert_eq!(waited, Duration::from_millis(20)),
         other => panic!("{other}"),

@@ -176,14 +176,17 @@ mod tests {
         }
     }
 
-    #[test]
-    fn changes_that_are_left_are_told_before_the_host_is_compared() {
+    fn request() -> Request {
         let plan = Plan::read(include_str!("../plan/small.toml"), "small.toml").unwrap();
         let (study, past) = ("test".to_owned(), Past::default());
-        let request = Request { format: STREAM_FORMAT, study, plan, seed: 5, past };
+        Request { format: STREAM_FORMAT, study, plan, seed: 5, past }
+    }
+
+    #[test]
+    fn changes_that_are_left_are_told_before_the_host_is_compared() {
         let (place, mut bytes) = (tempfile::tempdir().unwrap(), Vec::<u8>::new());
         let locks = place.path().join("locks");
-        answer(request, &mut bytes, place.path(), &mut Changed, &AtomicBool::new(false), &locks).unwrap();
+        answer(request(), &mut bytes, place.path(), &mut Changed, &AtomicBool::new(false), &locks).unwrap();
         match Reader::begin(&bytes[..]).unwrap().message().unwrap() {
             Message::End { conclusion: Err(why) } => assert!(why.contains("in force: change 7;"), "{why}"),
             other => panic!("{other:?}"),
@@ -192,14 +195,11 @@ mod tests {
 
     #[test]
     fn the_other_side_is_told_that_another_study_is_waited_for() {
-        let plan = Plan::read(include_str!("../plan/small.toml"), "small.toml").unwrap();
-        let (study, past) = ("test".to_owned(), Past::default());
-        let request = Request { format: STREAM_FORMAT, study, plan, seed: 5, past };
         let (place, mut bytes) = (tempfile::tempdir().unwrap(), Vec::<u8>::new());
         let locks = place.path().join("locks");
         let go_on = AtomicBool::new(false);
         let held = HostLock::take_in(&locks, true, Duration::ZERO, &go_on, &mut |_| ()).unwrap();
-        answer(request, &mut bytes, place.path(), &mut Changed, &AtomicBool::new(true), &locks).unwrap();
+        answer(request(), &mut bytes, place.path(), &mut Changed, &AtomicBool::new(true), &locks).unwrap();
         drop(held);
         let mut said = Reader::begin(&bytes[..]).unwrap();
         match said.message().unwrap() {

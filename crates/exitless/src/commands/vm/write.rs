@@ -218,13 +218,18 @@ mod tests {
         assert!(beside(&folder.path().join("none"), b"", b"").is_err());
     }
 
+    /// A folder of this user, and one that all users may write to.
+    fn folders(above: &Path) -> [PathBuf; 2] {
+        let folders = ["ours", "theirs"].map(|name| above.join(name));
+        folders.iter().for_each(|folder| fs::create_dir(folder).unwrap());
+        fs::set_permissions(&folders[1], Permissions::from_mode(0o777)).unwrap();
+        folders
+    }
+
     #[test]
     fn without_a_journal_no_link_in_a_folder_of_others_is_followed() {
         let folder = tempfile::tempdir().unwrap();
-        let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
-        fs::create_dir(&ours).unwrap();
-        fs::create_dir(&theirs).unwrap();
-        fs::set_permissions(&theirs, Permissions::from_mode(0o777)).unwrap();
+        let [ours, theirs] = folders(folder.path());
         fs::write(ours.join("vm.xml"), "old").unwrap();
         std::os::unix::fs::symlink(&ours, theirs.join("vms")).unwrap();
         std::os::unix::fs::symlink(ours.join("vm.xml"), theirs.join("vm.xml")).unwrap();
@@ -238,10 +243,7 @@ mod tests {
     #[test]
     fn a_link_leads_to_its_target_unless_others_can_have_put_it_there() {
         let folder = tempfile::tempdir().unwrap();
-        let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
-        fs::create_dir(&ours).unwrap();
-        fs::create_dir(&theirs).unwrap();
-        fs::set_permissions(&theirs, Permissions::from_mode(0o777)).unwrap();
+        let [ours, theirs] = folders(folder.path());
         let (file, link) = (ours.join("vm.xml"), ours.join("link.xml"));
         fs::write(&file, "old").unwrap();
         fs::write(theirs.join("file.xml"), "old").unwrap();
