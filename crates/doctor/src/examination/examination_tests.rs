@@ -152,6 +152,26 @@ fn what_root_alone_may_ask_xen_is_said_of_each_fact() {
 }
 
 #[test]
+fn xen_posts_interrupts_of_devices_only_with_apicv() {
+    const POSTS: &str = "== /exitless/commands/xl-dmesg\n(XEN) Intel VT-d Posted Interrupt enabled.\n";
+    const NOT: &str = "== /exitless/commands/xl-dmesg\n(XEN) Intel VT-d Posted Interrupt not enabled.\n";
+    const TAKEN_BACK: &str = "== /exitless/commands/xl-dmesg\n(XEN) Intel VT-d Posted Interrupt enabled.\n\
+        (XEN) Intel VT-d Posted Interrupt is disabled for CPU-side Posted Interrupt is not enabled\n";
+    let told = |log| {
+        let finding = said(&examined(&with("xen-dom0", log)), "xen-posted-interrupts")[0].clone();
+        (finding.state, format!("{:?}", finding.fixes))
+    };
+    assert_eq!(told(POSTS).0, State::Pass);
+    let (state, fixes) = told(NOT);
+    assert!(state == State::Warn && fixes.contains("add iommu=intpost"), "{fixes}");
+    let (state, fixes) = told(TAKEN_BACK);
+    assert!(
+        state == State::Warn && fixes.contains("remove apicv=0") && !fixes.contains("intpost"),
+        "{fixes}"
+    );
+}
+
+#[test]
 fn parents_are_rules_of_the_same_category() {
     let rules = rules();
     for rule in rules.iter().filter(|rule| !rule.parent.is_empty()) {

@@ -231,13 +231,23 @@ fn posted(subject: &Subject<'_>) -> Option<Verdict> {
     let (xen, info) = info(subject)?;
     let log = xen.log.get()?;
     let said = log.posted_interrupts.as_deref()?;
-    let verdict = if said.starts_with("not") {
-        let line = info.field("xen_commandline").unwrap_or_default();
-        Verdict::warn("Xen posts no interrupts of devices")
-            .seen("xl info, xen_commandline", line)
-            .advice("add iommu=intpost to Xen's arguments where the hardware can; Xen calls it off by default for corner cases")
-    } else {
+    let verdict = if said == "enabled" {
         Verdict::pass("Xen can post interrupts of devices")
+    } else {
+        // "is disabled for CPU-side Posted Interrupt is not enabled" comes after "enabled".
+        let (found, advice) = if said.starts_with("is disabled") {
+            (
+                "Xen posts no interrupts of devices, because it does not use APICv's posted interrupts",
+                "let Xen use APICv: remove apicv=0 from its arguments if it is there; the CPU must have virtual interrupt delivery",
+            )
+        } else {
+            (
+                "Xen posts no interrupts of devices",
+                "add iommu=intpost to Xen's arguments where the hardware can; Xen calls it off by default for corner cases",
+            )
+        };
+        let line = info.field("xen_commandline").unwrap_or_default();
+        Verdict::warn(found).seen("xl info, xen_commandline", line).advice(advice)
     };
     Some(verdict.seen("xl dmesg", format!("Intel VT-d Posted Interrupt {said}")))
 }

@@ -9,7 +9,9 @@ pub struct XenLog {
     pub features: Vec<String>,
     /// Lines about HVM, IOMMUs, APICs and interrupts, oldest first.
     pub lines: Vec<String>,
-    /// The last word of "Intel VT-d Posted Interrupt supported" or similar.
+    /// The rest of the last line that begins with "Intel VT-d Posted Interrupt": "enabled", "not enabled"
+    /// (`xen/drivers/passthrough/vtd/iommu.c`, `vtd_setup`) or, later, "is disabled for ..."
+    /// (`xen/arch/x86/hvm/vmx/vmcs.c`, `vmx_init_vmcs_config`).
     pub posted_interrupts: Option<String>,
     /// An IOMMU is used: "I/O virtualisation enabled" (`xen/drivers/passthrough/iommu.c`, `iommu_setup`).
     pub iommu: Option<bool>,
