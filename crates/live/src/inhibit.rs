@@ -1,5 +1,6 @@
 //! Changes of KVM's reasons to inhibit interrupt virtualization, as its tracepoint reports them.
 
+use crate::collector::layout::{kernel_types, module_types};
 use crate::{Error, EventFormat, Field, Tracefs};
 use exits::{InhibitNumbering, InhibitReason, Inhibits, KernelVersion};
 use serde::{Deserialize, Serialize};
@@ -80,17 +81,21 @@ fn numbering(format: &EventFormat, host: Option<&Tracefs>) -> InhibitNumbering {
         Some(version) => version,
         None => KernelVersion::new(0, 0),
     };
-    let of_types = || {
-        let values = host.filter(|_| is_since_5_18)?.values_of_kvm("kvm_apicv_inhibit")?;
-        InhibitNumbering::from_values(values.iter().map(|(name, value)| (name.as_str(), *value)))
-    };
     InhibitNumbering::from_print_fmt(&format.print_fmt)
-        .or_else(of_types)
+        .or_else(|| of_types(host.filter(|_| is_since_5_18)?.root()))
         .unwrap_or_else(|| InhibitNumbering::of_kernel(version))
 }
 
+/// The numbering in KVM's type information, which has the reasons as an enumeration since Linux 5.18.
+fn of_types(root: &Path) -> Option<InhibitNumbering> {
+    let kernel = kernel_types(root).ok()?;
+    let kvm = module_types(root, &kernel, "kvm").ok()?;
+    InhibitNumbering::from_values(kvm.values("kvm_apicv_inhibit")?)
+}
+
 /// The numbering of inhibit reasons in the kernel of the host below `root`: from the kernel itself, or else that of
-/// the mainline kernel of its version. Empty if the version is not known.
+/// the mainline kernel of its version. Empty if the version is not known. Type information is readable by all users,
+/// and in a container without tracefs.
 #[must_use]
 pub fn inhibit_numbering(root: &Path) -> InhibitNumbering {
     let tracefs = Tracefs::find(root).ok();
@@ -101,9 +106,11 @@ pub fn inhibit_numbering(root: &Path) -> InhibitNumbering {
     if let Some(format) = format {
         return numbering(&format, tracefs.as_ref());
     }
-    let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
-    let version = release.ok().and_then(|text| text.trim().parse().ok());
-    InhibitNumbering::of_kernel(version.unwrap_or(KernelVersion::new(0, 0)))
+    of_types(root).unwrap_or_else(|| {
+        let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
+        let version = release.ok().and_then(|text| text.trim().parse().ok());
+        InhibitNumbering::of_kernel(version.unwrap_or(KernelVersion::new(0, 0)))
+    })
 }
 
 /// A mandatory numeric field.
@@ -135,6 +142,13 @@ mod tests {
         std::fs::write(root.path().join("proc/sys/kernel/osrelease"), release).unwrap();
         let tracefs = Tracefs::find(root.path()).unwrap();
         (root, tracefs)
+    }
+
+    /// Adds this type information to a host.
+    fn add_types(root: &Path, types: &[u8]) {
+        let home = root.join("sys/kernel/btf");
+        std::fs::create_dir_all(&home).unwrap();
+        std::fs::write(home.join("vmlinux"), types).unwrap();
     }
 
     /// Type information with one enumeration (`Documentation/bpf/btf.rst`, "BTF Type and String Encoding").
@@ -179,14 +193,24 @@ mod tests {
         assert_eq!(fields.numbering.reason(7), Some(InhibitReason::IrqWindow));
         assert!(!fields.numbering.is_stated());
         // Type information has priority over the version. This kernel uses the numbering of Linux 6.3.
-        let types = root.path().join("sys/kernel/btf");
-        std::fs::create_dir_all(&types).unwrap();
         let values = [("APICV_INHIBIT_REASON_DISABLE", 0), ("APICV_INHIBIT_REASON_IRQWIN", 8)];
-        std::fs::write(types.join("vmlinux"), enumeration("kvm_apicv_inhibit", &values)).unwrap();
+        add_types(root.path(), &enumeration("kvm_apicv_inhibit", &values));
         let fields = InhibitFields::new(&format, Some(&host)).unwrap();
         assert_eq!(fields.numbering.reason(8), Some(InhibitReason::IrqWindow));
         assert_eq!((fields.numbering.reason(7), fields.numbering.is_stated()), (None, true));
         let unknown = InhibitFields::new(&format, None).unwrap();
         assert_eq!(unknown.numbering.reason(7), None);
+    }
+
+    #[test]
+    fn type_information_has_priority_over_the_version_also_without_tracefs() {
+        let (root, _) = host("5.14.0-503.11.1.el9_5.x86_64\n");
+        std::fs::remove_dir_all(root.path().join("sys")).unwrap();
+        let of_version = inhibit_numbering(root.path());
+        assert_eq!((of_version.reason(9), of_version.is_stated()), (None, false));
+        let values = [("APICV_INHIBIT_REASON_DISABLE", 0), ("APICV_INHIBIT_REASON_PIT_REINJ", 9)];
+        add_types(root.path(), &enumeration("kvm_apicv_inhibit", &values));
+        let of_types = inhibit_numbering(root.path());
+        assert_eq!((of_types.reason(9), of_types.is_stated()), (Some(InhibitReason::PitReinject), true));
     }
 }

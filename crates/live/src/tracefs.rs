@@ -1,6 +1,5 @@
 //! tracefs, the file system in which the kernel describes its tracepoints.
 
-use crate::collector::layout::{kernel_types, module_types};
 use crate::{Error, EventFormat};
 use exits::KernelVersion;
 use std::io::ErrorKind;
@@ -54,11 +53,9 @@ impl Tracefs {
         self.kernel
     }
 
-    /// The names and values of an enumeration of KVM, from the kernel's type information.
-    pub(crate) fn values_of_kvm(&self, enumeration: &str) -> Option<Vec<(String, u32)>> {
-        let kernel = kernel_types(&self.root).ok()?;
-        let types = module_types(&self.root, &kernel, "kvm").ok()?;
-        Some(types.values(enumeration)?.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    /// The host's root directory.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Tests whether the kernel has this tracepoint at the moment.
