@@ -113,8 +113,8 @@ impl Decoder {
                 Some(What::IrqWindow { vcpu, reason, rip: rip.read(raw)? })
             }
             Fields::GaLog(fields) => {
-                let [avic_vm, vcpu] = numbers(fields, raw)?;
-                Some(What::GaLog { avic_vm, vcpu })
+                let [avic_vm, tag_vcpu] = numbers(fields, raw)?;
+                Some(What::GaLog { avic_vm, tag_vcpu })
             }
             Fields::PostedInterrupt { numbers: fields, descriptor } => {
                 let [set, host_irq, vcpu, gsi, vector] = numbers(fields, raw)?;

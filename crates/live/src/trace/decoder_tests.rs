@@ -86,7 +86,8 @@ fn inhibit_reasons_have_this_kernels_names() {
 #[test]
 fn avics_events() {
     let ga_log = what(EventKind::GaLog, &[("vmid", 0x1000), ("vcpuid", 5)]);
-    assert_eq!(ga_log, What::GaLog { avic_vm: 0x1000, vcpu: 5 });
+    assert_eq!(ga_log, What::GaLog { avic_vm: 0x1000, tag_vcpu: 5 });
+    assert_eq!(ga_log.vcpu(), None, "an ID or an index");
     let ipi = [("vcpu", 1), ("icrh", 0x0200_0000), ("icrl", 0x8fd), ("id", 1), ("index", 2)];
     let What::IncompleteIpi { vcpu, ipi, cause, index } = what(EventKind::IncompleteIpi, &ipi) else {
         panic!("no IPI");

@@ -29,8 +29,9 @@ pub enum What {
     GaLog {
         /// KVM's number of the VM in the IOMMU's tables; it cannot be mapped to a process.
         avic_vm: u32,
-        /// The vCPU.
-        vcpu: u32,
+        /// The vCPU in the IOMMU's tag, a field that the kernel names `vcpuid`: the vCPU's ID before Linux 6.17, its
+        /// index since (11a60455d4c9). They differ if the APIC IDs have gaps.
+        tag_vcpu: u32,
     },
     /// [`EventKind::PostedInterrupt`].
     PostedInterrupt(IrteUpdate),
@@ -119,16 +120,19 @@ impl What {
         }
     }
 
-    /// The vCPU, if the event has one.
+    /// The vCPU's ID, if the event has it.
     #[must_use]
     pub const fn vcpu(&self) -> Option<u32> {
         match *self {
             Self::IrqWindow { vcpu, .. } | Self::PostedInterrupt(IrteUpdate { vcpu, .. }) => vcpu,
-            Self::GaLog { vcpu, .. }
-            | Self::IncompleteIpi { vcpu, .. }
+            Self::IncompleteIpi { vcpu, .. }
             | Self::Unaccelerated { vcpu, .. }
             | Self::AcceptIrq { vcpu, .. } => Some(vcpu),
-            Self::Inhibit(_) | Self::InhibitReport(_) | Self::Kick { .. } | Self::PvEoi { .. } => None,
+            Self::Inhibit(_)
+            | Self::InhibitReport(_)
+            | Self::GaLog { .. }
+            | Self::Kick { .. }
+            | Self::PvEoi { .. } => None,
         }
     }
 }

@@ -48,6 +48,7 @@ enum Details {
     },
     GaLog {
         avic_vm: u32,
+        tag_vcpu: u32,
     },
     PostedInterrupt {
         posted: bool,
@@ -136,7 +137,7 @@ fn details(what: &What) -> Details {
     match what {
         What::InhibitReport(report) => inhibit(report),
         What::IrqWindow { reason, rip, .. } => Details::IrqWindow { exit: *reason, rip: hexadecimal(*rip) },
-        What::GaLog { avic_vm, .. } => Details::GaLog { avic_vm: *avic_vm },
+        What::GaLog { avic_vm, tag_vcpu } => Details::GaLog { avic_vm: *avic_vm, tag_vcpu: *tag_vcpu },
         What::PostedInterrupt(IrteUpdate { posted, host_irq, gsi, vector, descriptor, .. }) => {
             Details::PostedInterrupt {
                 posted: *posted,

@@ -187,7 +187,7 @@ fn details(what: &What) -> String {
         }
         What::InhibitReport(report) => inhibit(report),
         What::IrqWindow { reason, .. } => reason.to_string(),
-        What::GaLog { avic_vm, .. } => format!("AVIC VM {avic_vm}"),
+        What::GaLog { avic_vm, tag_vcpu } => format!("AVIC VM {avic_vm}, vCPU tag {tag_vcpu}"),
         What::PostedInterrupt(IrteUpdate { posted: true, host_irq, gsi, vector, .. }) => {
             format!("IRQ {host_irq} to vector {vector:#04x}, GSI {gsi}")
         }

@@ -91,7 +91,7 @@ fn usual() -> Vec<Occurrence> {
     ];
     let mut all: Vec<_> =
         (0..).zip(whats).map(|(nth, what)| occurrence(nth, owner(Some("web-01")), what)).collect();
-    all.push(occurrence(100, None, What::GaLog { avic_vm: 7, vcpu: 1 }));
+    all.push(occurrence(100, None, What::GaLog { avic_vm: 7, tag_vcpu: 1 }));
     all
 }
 
