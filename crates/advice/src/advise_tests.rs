@@ -82,6 +82,25 @@ fn what_the_definition_has_is_not_advised() {
     assert_eq!(open(&[Fact::NoHpet, Fact::HypervStimer]), ["clocksource"]);
 }
 
+#[test]
+fn a_trust_domain_is_not_told_to_have_an_irqchip_that_qemu_refuses() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let ioapic = Access::Mmio { address: 0xfec0_0000, direction: Direction::Read };
+    for (reason, access, cure) in [
+        (IO, port(0x20), "irqchip-on"),
+        (IO, port(0x40), "pit-in-kernel"),
+        (ExitReason::vmx(48), ioapic, "irqchip-on"),
+    ] {
+        let of = profile(&[(reason, exits(4, 1000))], &[(access, exits(4, 500))]);
+        let offered = |facts: &[Fact]| {
+            let facts = BTreeMap::from([(7, facts.iter().copied().collect())]);
+            let advice = advise(&table, &of, SECOND, &facts);
+            advice.vms[0].rows[0].cures.iter().any(|cured| cured.cure.id == cure)
+        };
+        assert!(offered(&[]) && !offered(&[Fact::Tdx]), "{cure}");
+    }
+}
+
 /// An exit that `wanted` matches, with its access.
 fn like(wanted: &Match) -> (ExitReason, Option<Access>) {
     let direction = Direction::Write;

@@ -18,6 +18,8 @@ pub enum Fact {
     I440fx,
     /// The machine is a microvm.
     Microvm,
+    /// The guest is a trust domain of TDX, for which KVM and QEMU allow only a split irqchip.
+    Tdx,
     /// KVM emulates all interrupt controllers.
     IrqchipKernel,
     /// There is no PIC.
@@ -139,6 +141,11 @@ impl Facts {
         facts.iter().all(|&fact| self.has(fact))
     }
 
+    /// Tests whether the VM has one of these facts.
+    pub(crate) fn any(&self, facts: &[Fact]) -> bool {
+        facts.iter().any(|&fact| self.has(fact))
+    }
+
     /// All facts, in order.
     pub fn iter(&self) -> impl Iterator<Item = Fact> {
         self.facts.iter().copied()
@@ -174,7 +181,9 @@ fn machine(definition: &Definition) -> Vec<Fact> {
         (definition.is_i440fx(), Fact::I440fx),
         (definition.is_microvm(), Fact::Microvm),
         (definition.irqchip_in_force() == Irqchip::Kernel, Fact::IrqchipKernel),
-        (is_off(&machine.pic), Fact::NoPic),
+        (definition.is_tdx(), Fact::Tdx),
+        // Off by default with TDX: tdx_kvm_init in target/i386/kvm/tdx.c.
+        (is_off(&machine.pic) || definition.is_tdx(), Fact::NoPic),
         (!definition.has_hpet(), Fact::NoHpet),
         (is_off(&machine.vmport) || definition.is_microvm(), Fact::NoVmport),
         (option("overcommit", "cpu-pm=on") || option("overcommit", "cpu-pm=yes"), Fact::CpuPm),

@@ -21,6 +21,15 @@ fn what_is_said_and_what_holds_without_a_word() {
 }
 
 #[test]
+fn a_trust_domain_has_a_split_irqchip_and_no_pic() {
+    let tdx =
+        facts("-accel kvm -M q35,confidential-guest-support=c -object tdx-guest,id=c -cpu host -nodefaults");
+    assert!(tdx.all(&[Fact::Tdx, Fact::NoPic]) && !tdx.has(Fact::IrqchipKernel));
+    let sev = facts("-accel kvm -M q35,confidential-guest-support=c -object sev-guest,id=c -nodefaults");
+    assert!(!sev.has(Fact::Tdx) && !sev.has(Fact::NoPic) && sev.has(Fact::IrqchipKernel));
+}
+
+#[test]
 fn devices_are_those_of_the_arguments() {
     let old = facts("-accel kvm -M pc -usb -device usb-tablet -device e1000 -device rtl8139 -vga std");
     assert!(old.all(&[Fact::UsbPolled, Fact::NicE1000, Fact::NicRtl8139, Fact::Display]));

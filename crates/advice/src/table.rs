@@ -76,6 +76,9 @@ pub struct Cure {
     /// It is only a cure for VMs with all of these facts. Not checked if the VM's definition is unknown.
     #[serde(default, skip_serializing)]
     pub when: Vec<Fact>,
+    /// It is no cure for VMs with one of these facts.
+    #[serde(default, skip_serializing)]
+    pub not: Vec<Fact>,
     /// It is only a cure for VMs with exits that match one of these; for all VMs if the list is empty.
     #[serde(default, skip_serializing)]
     pub when_seen: Vec<Match>,
@@ -106,7 +109,7 @@ fn of_kvm() -> Vec<Hypervisor> {
 impl Cure {
     /// Tests whether it can be a cure for a VM with these facts and exits.
     pub(crate) fn fits(&self, facts: Option<&Facts>, seen: &Seen) -> bool {
-        facts.is_none_or(|facts| facts.all(&self.when))
+        facts.is_none_or(|facts| facts.all(&self.when) && !facts.any(&self.not))
             && (self.when_seen.is_empty() || seen.has_any(&self.when_seen))
             && self.isa.is_none_or(|isa| seen.has_isa(isa))
             && !seen.has_any(&self.not_seen)
@@ -114,8 +117,7 @@ impl Cure {
 
     /// Tests whether the VM already has it.
     pub(crate) fn is_there(&self, facts: Option<&Facts>, seen: &Seen) -> bool {
-        facts.is_some_and(|facts| self.there.iter().any(|&fact| facts.has(fact)))
-            || seen.has_any(&self.there_seen)
+        facts.is_some_and(|facts| facts.any(&self.there)) || seen.has_any(&self.there_seen)
     }
 
     /// The changes to make in `definition`. Empty if a program cannot make them, or if `definition` has nothing to change.

@@ -62,15 +62,22 @@ impl Definition {
         self.machine.accelerator.as_ref().map_or(default, |set| set.value)
     }
 
-    /// The effective irqchip mode. The default is split on `microvm` (`hw/i386/microvm.c`) and on
-    /// `pc-q35-4.0` only (`hw/i386/pc_q35.c`; 4.0.1 reverted it); otherwise all interrupt controllers are in
-    /// the kernel with KVM, and in the VMM without it.
+    /// Tests whether the guest is a trust domain of TDX.
+    #[must_use]
+    pub fn is_tdx(&self) -> bool {
+        self.machine.encryption.as_ref().is_some_and(|set| set.value.contains("tdx"))
+    }
+
+    /// The effective irqchip mode. The default is split on `microvm` (`hw/i386/microvm.c`), on `pc-q35-4.0`
+    /// (`hw/i386/pc_q35.c`; 4.0.1 reverted it) and with TDX, which allows no other (`tdx_kvm_init` in
+    /// `target/i386/kvm/tdx.c`); otherwise all interrupt controllers are in the kernel with KVM, and in the VMM
+    /// without it.
     #[must_use]
     pub fn irqchip_in_force(&self) -> Irqchip {
         if self.accelerator_in_force() == Accelerator::Tcg {
             return Irqchip::UserSpace;
         }
-        let split = self.is_microvm() || self.qemus_kind() == "pc-q35-4.0";
+        let split = self.is_microvm() || self.qemus_kind() == "pc-q35-4.0" || self.is_tdx();
         let default = if split { Irqchip::Split } else { Irqchip::Kernel };
         self.machine.irqchip.as_ref().map_or(default, |set| set.value)
     }

@@ -8,11 +8,13 @@ fn vm(arguments: &str) -> Definition {
 }
 
 #[test]
-fn two_machine_types_alone_are_split_without_a_word() {
+fn two_machine_types_and_tdx_alone_are_split_without_a_word() {
     let cases = [
         ("-M pc-q35-4.0", Irqchip::Split),
         ("-M pc-q35-4.0+pve0", Irqchip::Split),
         ("-M microvm", Irqchip::Split),
+        ("-M q35,confidential-guest-support=c -object tdx-guest,id=c", Irqchip::Split),
+        ("-M q35,confidential-guest-support=c -object sev-guest,id=c", Irqchip::Kernel),
         ("-M pc-q35-4.0.1", Irqchip::Kernel),
         ("-M pc-q35-3.1", Irqchip::Kernel),
         ("-M pc-i440fx-4.0", Irqchip::Kernel),
@@ -65,6 +67,7 @@ fn features_follow_the_irqchip_unless_they_are_said() {
     assert!(!vm("-cpu host,-x2apic").x2apic_in_force());
     let wide = |arguments: &str| vm(arguments).extended_destinations_in_force();
     assert!(wide("-M q35,kernel-irqchip=split") && !wide("-M q35"));
+    assert!(wide("-M q35,confidential-guest-support=c -object tdx-guest,id=c -cpu host"));
     assert!(!wide("-M pc-q35-5.1,kernel-irqchip=split") && wide("-M pc-q35-5.2,kernel-irqchip=split"));
     assert!(!wide("-M q35,kernel-irqchip=split -cpu host,kvm=off"));
     assert!(wide("-M q35 -cpu host,kvm-msi-ext-dest-id=on"));

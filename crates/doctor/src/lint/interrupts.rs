@@ -68,6 +68,7 @@ fn irqchip(subject: &Subject<'_>) -> Verdict {
     let held = subject.irqchip();
     let with = |verdict: Verdict| match held.place {
         Some(place) => verdict.said(subject.form(), place),
+        None if subject.vm.is_tdx() => verdict.unsaid("kernel-irqchip", "TDX decides"),
         None => {
             verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.vm.machine_kind()))
         }
@@ -135,7 +136,7 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
 
 fn encrypted_memory(subject: &Subject<'_>) -> Verdict {
     // For TDX, which is Intel's, KVM has no such inhibit.
-    match subject.vm.machine.encryption.as_ref().filter(|set| !set.value.contains("tdx")) {
+    match subject.vm.machine.encryption.as_ref().filter(|_| !subject.vm.is_tdx()) {
         None => Verdict::pass("none"),
         Some(set) if !subject.may_be(Isa::Svm) => {
             Verdict::pass("it is not AMD's").said(subject.form(), &set.place)

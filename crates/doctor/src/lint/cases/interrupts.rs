@@ -149,6 +149,12 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
             vec![
                 (any(), |_| {}),
                 (any(), two_sockets_of_96),
+                // The default irqchip is split.
+                (any(), |vm| {
+                    two_sockets_of_96(vm);
+                    vm.machine.irqchip = None;
+                    vm.machine.encryption = Some(said("tdx".to_owned(), "confidential-guest-support=lsec0"));
+                }),
                 (any(), |vm| {
                     two_sockets_of_96(vm);
                     feature(vm, "kvm", FeatureState::Off);
