@@ -178,6 +178,24 @@ fn a_guest_that_arms_the_deadline_is_not_told_to_get_it() {
 }
 
 #[test]
+fn a_guest_that_reads_counters_may_have_them_itself_on_kvm() {
+    let msr = |number| Access::Msr { number, direction: Direction::Read };
+    let open = |hypervisor, number| -> Vec<String> {
+        let table = Table::load(hypervisor).unwrap();
+        let of = profile(&[(ExitReason::vmx(31), exits(9, 1000))], &[(msr(number), exits(9, 500))]);
+        let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+        advice.vms[0].rows[0].open().map(|cure| cure.id.clone()).collect()
+    };
+    for counter in [0xc1, 0x309, 0x4c2, 0xc001_0201] {
+        let cures = open(exits::Hypervisor::Kvm, counter);
+        assert_eq!(cures, ["no-watchdog", "pmu-off", "mediated-pmu"], "{counter:#x}");
+    }
+    // Event selectors exit with a mediated PMU, too.
+    assert_eq!(open(exits::Hypervisor::Kvm, 0x186), ["no-watchdog", "pmu-off"]);
+    assert_eq!(open(exits::Hypervisor::Xen, 0xc1), ["no-watchdog", "xen-no-vpmu"]);
+}
+
+#[test]
 fn writes_of_cr8_with_avic_active_are_for_another_kernel() {
     let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let open = |reasons: &[(ExitReason, Exits)]| -> Vec<String> {
