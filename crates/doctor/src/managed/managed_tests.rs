@@ -100,6 +100,10 @@ fn who_has_no_setting_is_told_so_and_what_else_helps() {
     let pit = of_reason(InhibitReason::PitReinject, "web", &vm(Manager::KubeVirt));
     let told = "VirtualMachine prod/web: spec.template.spec.domain.clock.timer.pit.tickPolicy: discard";
     assert_eq!(pit[0].changes, [told]);
+    // No field is the advice against AutoEOI alone, but the host's enlightenments contain it.
+    let hyperv = of_reason(InhibitReason::HyperV, "web", &vm(Manager::KubeVirt));
+    let told = "VirtualMachine prod/web: spec.template.spec.domain.features.hypervPassthrough.enabled: true";
+    assert!(hyperv[0].changes[0].starts_with(told) && hyperv[0].without.is_empty(), "{hyperv:?}");
 }
 
 /// The fields of KubeVirt's API that the table names (staging/src/kubevirt.io/api/core/v1/schema.go): each object with
@@ -121,7 +125,7 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     ("pit", &[("tickPolicy", ""), ("present", "")]),
     ("present", &[("present", "")]),
     ("cpu", &[("model", ""), ("features", ""), ("sockets", ""), ("cores", ""), ("threads", "")]),
-    ("features", &[("hyperv", "hyperv")]),
+    ("features", &[("hyperv", "hyperv"), ("hypervPassthrough", "state")]),
     (
         "hyperv",
         &[

@@ -313,8 +313,11 @@ pub const ROWS: &[Row] = &[
         HyperV,
         "avic",
         KubeVirt,
-        Nothing("its features.hyperv has no avic; leave synic and vapic out"),
-        KV_HYPERV,
+        Change(
+            "VirtualMachine {vm}: spec.template.spec.domain.features.hypervPassthrough.enabled: true in place of hyperv \
+             (the VM can then not be migrated live), or hyperv without synic and vapic",
+        ),
+        "KubeVirt pkg/virt-launcher/virtwrap/converter/compute/hypervisor_features.go",
     ),
     only(
         HyperV,
