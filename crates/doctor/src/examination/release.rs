@@ -102,7 +102,10 @@ impl Release {
         let mut numbers = base.split('.').map(leading);
         let version = (numbers.next()??, numbers.next()??);
         let own = numbers.next().flatten();
-        let vendor = vendor(text, build).or_else(|| vendor_by_form(own, rest));
+        let vendor = match own {
+            Some(patch) if is_of_kernel_org(version, patch, rest) => None,
+            _ => vendor(text, build).or_else(|| vendor_by_form(own, rest)),
+        };
         let tree = match vendor {
             None => Tree::Stable,
             Some(Vendor::Oracle) => Tree::Uek,
@@ -134,6 +137,22 @@ impl Release {
 fn leading(text: &str) -> Option<u16> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()
+}
+
+/// Tests for a build of kernel.org's release whose name has the marks of a vendor. `rest` is the part after the first
+/// dash.
+fn is_of_kernel_org((major, minor): (u16, u16), patch: u16, rest: &str) -> bool {
+    let number = rest.split(['.', '-']).next().unwrap_or_default();
+    // 6.1.110-1.el9.elrepo.x86_64: kernel-lt and kernel-ml for Red Hat's distributions.
+    rest.split(['.', '-']).any(|word| word == "elrepo")
+        // 6.16.7-061607-generic: Ubuntu's builds of mainline.
+        || number == format!("{major:02}{minor:02}{patch:02}")
+        // 7.2.7-1-default: openSUSE Tumbleweed. SUSE's own trees have no patch level or larger numbers
+        // (6.4.0-150600.21-default), but in 5.3.18-57-default.
+        || rest.ends_with("-default")
+            && (major, minor) >= (6, 0)
+            && patch > 0
+            && number.parse().is_ok_and(|number: u32| number < 1000)
 }
 
 /// The vendor, by marks in a release and its build.
@@ -225,6 +244,9 @@ mod tests {
         assert_eq!(read("6.4.0-150600.21-default"), ((6, 4), None, Tree::Vendor));
         assert_eq!(read("6.8.12-4-pve"), ((6, 8), None, Tree::Vendor));
         assert_eq!(read("6.15.4-200.fc42.x86_64"), ((6, 15), Some(4), Tree::Stable));
+        assert_eq!(read("6.1.110-1.el9.elrepo.x86_64"), ((6, 1), Some(110), Tree::Stable));
+        assert_eq!(read("6.16.7-061607-generic"), ((6, 16), Some(7), Tree::Stable));
+        assert_eq!(read("7.2.7-1-default"), ((7, 2), Some(7), Tree::Stable));
         let uek = Release::parse("5.15.0-204.146.1.el8uek.x86_64", None).unwrap();
         assert_eq!((uek.tree, uek.build.as_slice()), (Tree::Uek, &[204, 146, 1][..]));
         assert_eq!(uek.compare_build((5, 15), &[204, 147]), Some(Ordering::Less));
@@ -240,6 +262,8 @@ mod tests {
             ("5.14.0-611.el9.x86_64", Some(Vendor::RedHat)),
             ("6.12.0-124.8.1.el10_1.x86_64", Some(Vendor::RedHat)),
             ("6.4.0-150700.53.3-default", Some(Vendor::Suse)),
+            ("6.12.0-160000.5-default", Some(Vendor::Suse)),
+            ("5.3.18-57-default", Some(Vendor::Suse)),
             ("6.8.0-45-generic", Some(Vendor::Ubuntu)),
             ("6.14.0-1013-aws", Some(Vendor::Ubuntu)),
             ("6.8.12-4-pve", Some(Vendor::Proxmox)),
@@ -255,6 +279,12 @@ mod tests {
             ("6.15.4-200.fc42.x86_64", None),
             ("6.16.9-arch1-1", None),
             ("6.12.49-1-lts", None),
+            ("6.1.110-1.el9.elrepo.x86_64", None),
+            ("6.17.4-1.el9.elrepo.x86_64", None),
+            ("6.16.7-061607-generic", None),
+            ("6.16.0-061600-generic", None),
+            ("6.14.4-1-default", None),
+            ("7.2.7-1-default", None),
             ("6.1.0-28-cloud-amd64", None),
             ("6.1.0-0.deb11.25-amd64", None),
             ("5.10.0-0.deb10.16-cloud-amd64", None),
