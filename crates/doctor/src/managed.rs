@@ -93,6 +93,7 @@ impl Edit {
     }
 
     fn row(&self, manager: Manager) -> Option<&'static Row> {
+        let manager = if manager == Manager::Lxd { Manager::Incus } else { manager };
         let fits = |row: &&Row| row.manager == manager && row.setting == self.setting;
         let named = ROWS.iter().filter(fits).find(|row| !row.only.is_empty() && row.only == self.name);
         named.or_else(|| ROWS.iter().filter(fits).find(|row| row.only.is_empty()))
@@ -170,7 +171,7 @@ fn said(edits: &[Edit], name: &str, management: &Management) -> Option<Managed> 
         all.sources.push(row.source.to_owned());
     }
     if !arguments.is_empty() {
-        all.changes.push(passed_on(&arguments, management));
+        all.changes.push(passed_on(&arguments, name, management));
     }
     all.changes.dedup();
     all.without.dedup();
@@ -179,7 +180,7 @@ fn said(edits: &[Edit], name: &str, management: &Management) -> Option<Managed> 
 }
 
 /// The setting by which a manager passes arguments to QEMU.
-fn passed_on(arguments: &[&str], management: &Management) -> String {
+fn passed_on(arguments: &[&str], name: &str, management: &Management) -> String {
     match management.manager {
         Manager::Proxmox => {
             format!(
@@ -188,6 +189,12 @@ fn passed_on(arguments: &[&str], management: &Management) -> String {
                 arguments.join(" ")
             )
         }
+        Manager::Incus | Manager::Lxd => format!(
+            "{} config set {} raw.qemu='{}' (it replaces raw.qemu that is set)",
+            client(management.manager),
+            named(name, management),
+            arguments.join(" ")
+        ),
         _ => {
             let quoted: Vec<String> = arguments.iter().map(|argument| format!("\"{argument}\"")).collect();
             format!("custom property qemu_cmdline = [{}] (vdsm-hook-qemucmdline)", quoted.join(","))
@@ -199,15 +206,30 @@ fn vmid(management: &Management) -> String {
     management.vmid.map_or("VMID".to_owned(), |vmid| vmid.to_string())
 }
 
+/// The VM's name in its manager. The process chooses it. It is escaped when the text is printed; in a command there are
+/// only names that Incus and LXD allow (`IsHostname` in Incus's shared/validate/validate.go).
+fn named(name: &str, management: &Management) -> String {
+    let is_hostname = || {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..64).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('-')
+    };
+    match (&management.namespaced, management.manager) {
+        (Some((space, name)), _) => format!("{space}/{name}"),
+        (None, Manager::Incus | Manager::Lxd) if !is_hostname() => "INSTANCE".to_owned(),
+        (None, _) => name.chars().take(64).collect(),
+    }
+}
+
+/// The command-line client of Incus and LXD.
+const fn client(manager: Manager) -> &'static str {
+    if matches!(manager, Manager::Lxd) { "lxc" } else { "incus" }
+}
+
 /// Replaces the placeholders.
 fn filled(text: &str, edit: &Edit, name: &str, management: &Management) -> String {
     let mut text = text.replace("{vmid}", &vmid(management));
-    let machine = match &management.namespaced {
-        Some((space, name)) => format!("{space}/{name}"),
-        // The process chooses this name. It is escaped when the text is printed.
-        None => name.chars().take(64).collect(),
-    };
-    text = text.replace("{vm}", &machine);
+    text = text.replace("{vm}", &named(name, management));
+    text = text.replace("{client}", client(management.manager));
     for (key, value) in &edit.values {
         text = text.replace(&format!("{{{key}}}"), value);
     }

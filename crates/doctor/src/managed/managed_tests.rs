@@ -22,11 +22,13 @@ impl Finding {
     }
 }
 
-const WITH_WORDS: [Manager; 7] = [
+const WITH_WORDS: [Manager; 9] = [
     Manager::Proxmox,
     Manager::Nova,
     Manager::KubeVirt,
     Manager::Ovirt,
+    Manager::Incus,
+    Manager::Lxd,
     Manager::CloudHypervisor,
     Manager::Crosvm,
     Manager::Firecracker,
@@ -44,7 +46,9 @@ fn every_inhibit_reason_of_a_definition_has_an_answer_in_every_program() {
                 assert!(!one.changes.is_empty() || !one.without.is_empty(), "{one:?}");
                 assert!(one.sources.iter().all(|source| source.len() > 5), "{one:?}");
                 assert!(
-                    one.changes.iter().all(|text| !text.contains("{vm") && !text.contains("{feature")),
+                    one.changes
+                        .iter()
+                        .all(|text| ["{vm", "{feature", "{client"].iter().all(|part| !text.contains(part))),
                     "{one:?}"
                 );
             }
@@ -59,7 +63,7 @@ fn every_inhibit_reason_of_a_definition_has_an_answer_in_every_program() {
 #[test]
 fn programs_that_start_qemu_have_a_row_for_every_setting_and_no_row_is_double() {
     let settings: BTreeSet<Setting> = ROWS.iter().map(|row| row.setting).collect();
-    for manager in [Manager::Proxmox, Manager::Nova, Manager::KubeVirt, Manager::Ovirt] {
+    for manager in [Manager::Proxmox, Manager::Nova, Manager::KubeVirt, Manager::Ovirt, Manager::Incus] {
         for setting in &settings {
             let rows = ROWS
                 .iter()
@@ -89,6 +93,25 @@ fn several_arguments_of_one_fix_are_one_command() {
     let told = "custom property qemu_cmdline = [\"-global\",\"kvm-pit.lost_tick_policy=discard\",\"-machine\",\"hpet=off\"] \
                 (vdsm-hook-qemucmdline)";
     assert_eq!(managed.changes, [told]);
+}
+
+#[test]
+fn users_of_incus_and_lxd_get_commands_of_their_client_without_strange_names() {
+    let one = |manager| Management { namespaced: None, ..vm(manager) };
+    let said = |manager, name: &str| {
+        of_reason(InhibitReason::PitReinject, name, &one(manager))[0].changes[0].clone()
+    };
+    let told = "incus config set web-1 raw.qemu='-global kvm-pit.lost_tick_policy=discard' (it replaces raw.qemu that is set)";
+    assert_eq!(said(Manager::Incus, "web-1"), told);
+    assert_eq!(said(Manager::Lxd, "web-1"), told.replace("incus config", "lxc config"));
+    for name in ["", "-v", "a b", "a;reboot", "a'b"] {
+        assert_eq!(said(Manager::Incus, name), told.replace("web-1", "INSTANCE"), "{name}");
+    }
+    let nested = of_reason(InhibitReason::Nested, "web", &one(Manager::Lxd));
+    assert!(
+        nested[0].changes[0].starts_with("lxc config edit web: in raw.qemu, -cpu VALUE,-svm;"),
+        "{nested:?}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The table of settings by program.
 //!
 //! It is based on the sources of qemu-server 9.2.6, vdsm of June 2026, and Nova, KubeVirt, ovirt-engine,
-//! cloud-hypervisor, crosvm and firecracker of August 2026.
+//! Incus, LXD, cloud-hypervisor, crosvm and firecracker of August 2026. LXD has the rows of Incus.
 
 use host::vms::Manager;
 
@@ -80,7 +80,7 @@ const fn only(
     Row { setting, only, manager, words, source }
 }
 
-use Manager::{CloudHypervisor, Crosvm, Firecracker, KubeVirt, Nova, Ovirt, Proxmox};
+use Manager::{CloudHypervisor, Crosvm, Firecracker, Incus, KubeVirt, Nova, Ovirt, Proxmox};
 use Setting::{
     Aio, CpuFeature, CpuModel, DiscardPitTicks, DiskQueues, FewerVcpus, HyperV, InterruptRemapping, IoThread,
     Nested, NetworkQueues, NoHpet, SplitIrqchip, VirtioDisk, VirtioNetwork,
@@ -103,6 +103,9 @@ const VDSM_ARGUMENTS: &str = "vdsm_hooks/qemucmdline/README";
 const VDSM_FLAGS: &str = "vdsm_hooks/cpuflags/before_vm_start.py";
 const OVIRT: &str = "oVirt Virtual Machine Management Guide, settings of New and Edit Virtual Machine";
 const OVIRT_XML: &str = "ovirt-engine, LibvirtVmXmlBuilder.java";
+const INCUS: &str = "Incus and LXD, driver_qemu.go: raw.qemu comes last on the command line";
+const INCUS_CPU: &str = "Incus and LXD, driver_qemu.go, raw.qemu; QEMU system/vl.c, qemu_init, -cpu";
+const INCUS_DRIVES: &str = "Incus and LXD, driver_qemu.go, addDriveConfig";
 const CH: &str = "cloud-hypervisor docs/cpu.md";
 const CH_KVM: &str = "cloud-hypervisor hypervisor/src/kvm/mod.rs, enable_split_irq";
 const CROSVM: &str = "crosvm src/crosvm/cmdline.rs";
@@ -414,6 +417,76 @@ pub const ROWS: &[Row] = &[
     row(IoThread, Ovirt, Change("Edit, Resource Allocation: IO Threads Enabled"), OVIRT),
     row(Aio, Ovirt, Nothing("the engine chooses the I/O method by the kind of storage"), OVIRT_XML),
     row(FewerVcpus, Ovirt, Change("Edit, System: Total Virtual CPUs, in powers of two"), OVIRT),
+    // Incus, LXD
+    row(SplitIrqchip, Incus, Arguments(&["-machine", "kernel-irqchip=split"]), INCUS),
+    row(DiscardPitTicks, Incus, Arguments(&["-global", "kvm-pit.lost_tick_policy=discard"]), INCUS),
+    row(NoHpet, Incus, Arguments(&["-machine", "hpet=off"]), INCUS),
+    row(
+        CpuModel,
+        Incus,
+        Change("{client} config edit {vm}: in raw.qemu, -cpu {model},... instead of the -cpu before it"),
+        INCUS_CPU,
+    ),
+    row(
+        CpuFeature,
+        Incus,
+        Change(
+            "{client} config edit {vm}: in raw.qemu, -cpu VALUE,{sign}{feature}; VALUE from the VM's command line, as the \
+             last -cpu counts",
+        ),
+        INCUS_CPU,
+    ),
+    row(
+        Nested,
+        Incus,
+        Change(
+            "{client} config edit {vm}: in raw.qemu, -cpu VALUE,{sign}{feature}; VALUE from the VM's command line, as the \
+             last -cpu counts",
+        ),
+        INCUS_CPU,
+    ),
+    row(
+        HyperV,
+        Incus,
+        Change(
+            "{client} config edit {vm}: in raw.qemu, -cpu VALUE,{sign}hv-{feature}; VALUE from the VM's command line, as \
+             the last -cpu counts",
+        ),
+        INCUS_CPU,
+    ),
+    row(
+        InterruptRemapping,
+        Incus,
+        Nothing("only Incus has an IOMMU that remaps, for Windows guests: security.iommu=true"),
+        "Incus, driver_qemu_templates.go, qemuIOMMU",
+    ),
+    row(
+        VirtioNetwork,
+        Incus,
+        Nothing("interfaces are virtio, unless io.bus or raw.qemu says otherwise"),
+        "Incus and LXD, driver_qemu.go, addNetDevConfig",
+    ),
+    row(
+        VirtioDisk,
+        Incus,
+        Change("{client} config device set {vm} DISK io.bus=virtio-scsi"),
+        "Incus doc/config_options.txt and LXD doc/metadata.txt, io.bus",
+    ),
+    row(
+        NetworkQueues,
+        Incus,
+        Nothing("an interface has as many queues as the VM has vCPUs when it starts, and at least two"),
+        "Incus and LXD, driver_qemu.go, addNetDevConfig",
+    ),
+    row(DiskQueues, Incus, Nothing("no option sets the queues of a disk"), INCUS_DRIVES),
+    row(IoThread, Incus, Nothing("no option gives a disk an I/O thread"), INCUS_DRIVES),
+    row(Aio, Incus, Nothing("the I/O method is chosen by the kind of storage"), INCUS_DRIVES),
+    row(
+        FewerVcpus,
+        Incus,
+        Change("{client} config set {vm} limits.cpu=NUMBER"),
+        "Incus doc/reference/instance_options.md, CPU limits for virtual machines",
+    ),
     // cloud-hypervisor
     row(SplitIrqchip, CloudHypervisor, Nothing("its irqchip is always split"), CH_KVM),
     row(DiscardPitTicks, CloudHypervisor, Nothing("its irqchip is always split, and it has no PIT"), CH_KVM),

@@ -81,7 +81,7 @@ fn our_rules_find_nothing_more_after_the_fix() {
             found.into_iter().find(|one| one.rule == rule).unwrap().state
         };
         assert_ne!(state(&before), State::Pass, "{rule}");
-        for manager in [Manager::Proxmox, Manager::Ovirt] {
+        for manager in [Manager::Proxmox, Manager::Ovirt, Manager::Incus] {
             let row = ROWS.iter().find(|row| row.manager == manager && row.setting == setting).unwrap();
             let Words::Arguments(words) = row.words else { panic!("{row:?}") };
             assert_eq!(state(&[&before[..], words].concat()), State::Pass, "{manager:?} {setting:?}");

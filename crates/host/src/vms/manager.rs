@@ -23,6 +23,10 @@ pub enum Manager {
     KubeVirt,
     /// oVirt.
     Ovirt,
+    /// Incus.
+    Incus,
+    /// LXD, from which Incus came.
+    Lxd,
     /// QEMU, started by hand or by an unknown program.
     Qemu,
     /// cloud-hypervisor.
@@ -44,6 +48,8 @@ impl Manager {
         Self::Nova,
         Self::KubeVirt,
         Self::Ovirt,
+        Self::Incus,
+        Self::Lxd,
         Self::Qemu,
         Self::CloudHypervisor,
         Self::Crosvm,
@@ -60,6 +66,8 @@ impl Manager {
             Self::Nova => "OpenStack Nova",
             Self::KubeVirt => "KubeVirt",
             Self::Ovirt => "oVirt",
+            Self::Incus => "Incus",
+            Self::Lxd => "LXD",
             Self::Qemu => "QEMU",
             Self::CloudHypervisor => "cloud-hypervisor",
             Self::Crosvm => "crosvm",
@@ -125,7 +133,7 @@ impl Management {
     }
 
     fn of_qemu(name: Option<&str>, arguments: &[String], cgroup: &str) -> Self {
-        let smbios = Smbios::of(arguments);
+        let smbios = Smbios::of(arguments, "1");
         let given = values(arguments, &["uuid"]).last().and_then(|text| uuid(text));
         let (libvirt_id, libvirt_id_confirmed) = libvirt_id(arguments, cgroup).unzip();
         let mut found = Self {
@@ -165,6 +173,13 @@ impl Management {
         if let Some(seen) = smbios.says(&["manufacturer"], &["oVirt"]) {
             return found.made_by(Manager::Ovirt, seen);
         }
+        // internal/server/instance/drivers/driver_qemu.go of Incus, lxd/instance/drivers/driver_qemu.go of LXD.
+        let board = Smbios::of(arguments, "2");
+        for (manager, product) in [(Manager::Incus, "Incus"), (Manager::Lxd, "LXD")] {
+            if let Some(seen) = board.says(&["product"], &[product]) {
+                return found.made_by(manager, seen);
+            }
+        }
         match found.libvirt_id {
             Some(id) => found.made_by(Manager::Libvirt, format!("domain {id}")),
             None => found,
@@ -195,29 +210,30 @@ impl Management {
     }
 }
 
-/// The first `-smbios type=1` on the command line. In QEMU later ones override fields of earlier ones, but managers
-/// write only one.
+/// The first `-smbios` of a type on the command line: 1 describes the system, 2 its board. In QEMU later ones override
+/// fields of earlier ones, but managers write only one.
 struct Smbios {
+    kind: &'static str,
     fields: Vec<(String, String)>,
     uuid: Option<String>,
 }
 
 impl Smbios {
-    fn of(arguments: &[String]) -> Self {
-        let of_system = |text: &&str| {
+    fn of(arguments: &[String], kind: &'static str) -> Self {
+        let of_kind = |text: &&str| {
             let fields = properties(text, "type");
-            (property(&fields, "type") == Some("1")).then_some(fields)
+            (property(&fields, "type") == Some(kind)).then_some(fields)
         };
-        let fields = values(arguments, &["smbios"]).iter().find_map(of_system).unwrap_or_default();
+        let fields = values(arguments, &["smbios"]).iter().find_map(of_kind).unwrap_or_default();
         let uuid = property(&fields, "uuid").and_then(uuid);
-        Self { fields, uuid }
+        Self { kind, fields, uuid }
     }
 
     /// The first of these fields that has one of these values, as evidence.
     fn says(&self, fields: &[&str], wanted: &[&str]) -> Option<String> {
         let has = |field: &&&str| property(&self.fields, field).is_some_and(|value| wanted.contains(&value));
         let field = fields.iter().find(has)?;
-        Some(format!("-smbios type=1,{field}={}", property(&self.fields, field)?))
+        Some(format!("-smbios type={},{field}={}", self.kind, property(&self.fields, field)?))
     }
 }
 

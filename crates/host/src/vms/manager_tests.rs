@@ -70,6 +70,21 @@ fn what_stands_above_libvirt_is_told_apart() {
 }
 
 #[test]
+fn incus_and_lxd_are_known_by_the_board() {
+    let of_board = |smbios: &str| {
+        let line =
+            ["qemu-system-x86_64", "-name", "web", "-uuid", UUID, "-readconfig", "x", "-smbios", smbios];
+        of("web", &line, "0::/\n")
+    };
+    let incus = of_board("type=2,manufacturer=LinuxContainers,product=Incus");
+    assert_eq!((incus.manager, incus.uuid.as_deref()), (Manager::Incus, Some(UUID)));
+    assert_eq!(incus.evidence, ["-smbios type=2,product=Incus"]);
+    let lxd = of_board("type=2,manufacturer=Canonical Ltd.,product=LXD");
+    assert_eq!((lxd.manager, lxd.manager.is_vmm()), (Manager::Lxd, false));
+    assert_eq!(of_board("type=1,product=LXD").manager, Manager::Qemu);
+}
+
+#[test]
 fn the_control_group_gives_libvirts_id_and_tells_a_pod() {
     let group = "0::/machine.slice/machine-qemu\\x2d17\\x2dweb.scope/libvirt/emulator\n";
     let found = of("web", &["qemu", "-chardev", MONITOR], group);
