@@ -18,4 +18,4 @@ pub use section::{Section, Tally, not_judged};
 
 /// The date of the last change to the rules for hosts and definitions, to the table of kernels, or to the table of the
 /// causes of exits in `advice`. Set it when you change one of them.
-pub const RULES_DATE: &str = "2026-11-29";
+pub const RULES_DATE: &str = "2026-11-30";

@@ -135,6 +135,12 @@ fn disk(vm: &mut Definition, change: impl Fn(&mut Device)) {
     vm.devices.push(disk);
 }
 
+fn vhost_scsi(vm: &mut Definition, change: impl Fn(&mut Device)) {
+    let mut scsi = device(DeviceKind::Controller, "vhost-scsi-pci");
+    change(&mut scsi);
+    vm.devices.push(scsi);
+}
+
 fn vhost_user(vm: &mut Definition, change: impl Fn(&mut Device)) {
     let mut disk = device(DeviceKind::Disk, "vhost-user-blk-pci");
     disk.backend = Some(said(Backend::VhostUser, "vhost-user-blk-pci"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::{Backend, DefinitionChange, Device, DeviceKind};
+use domain::{Backend, DefinitionChange, Device, DeviceKind, Form};
 
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
@@ -36,6 +36,15 @@ pub(super) const RULES: &[Rule] = &[
         check: queues,
     },
     Rule {
+        name: "vhost-workers",
+        title: "Threads of vhost-scsi",
+        why: "one thread of the host serves all queues of such a device unless each has its own, and is the limit from the third on",
+        source: "QEMU hw/scsi/vhost-scsi.c, vhost_scsi_set_workers (9.0); Linux drivers/vhost/vhost.c, c1ecd8e95007 (6.5)",
+        guest_follows: false,
+        needs_kvm: true,
+        check: vhost_workers,
+    },
+    Rule {
         name: "disk-aio",
         title: "Asynchronous I/O",
         why: "without the page cache, the kernel's AIO or io_uring needs no thread switches; with it, aio=native fails",
@@ -54,6 +63,10 @@ const EMULATED_CONTROLLERS: &[&str] = &["lsi", "am53c974", "dc390", "megasas", "
 
 /// The number of vCPUs from which one queue is not enough.
 const MANY: u32 = 4;
+
+/// The number of queues for which one thread of vhost-scsi is enough (Mike Christie, vhost-scsi: Support worker ioctls,
+/// qemu-devel, December 2023).
+const MOST_OF_A_WORKER: u32 = 2;
 
 fn is_virtio_disk(device: &Device) -> bool {
     device.model.starts_with("virtio-blk") || device.model.starts_with("virtio-scsi")
@@ -141,14 +154,45 @@ fn queues(subject: &Subject<'_>) -> Verdict {
     if vcpus < MANY {
         return Verdict::pass(format!("one is enough for fewer than {MANY} vCPUs"));
     }
-    let by_default = if subject.machine_is_older((5, 2)) { 1 } else { vcpus };
-    let number = |device: &Device| device.queues.as_ref().map_or(by_default, |set| set.value);
-    let bad: Vec<_> =
-        disks(subject).filter(|(_, device)| is_virtio_disk(device) && number(device) < 2).collect();
+    let has_one = |device: &Device| is_virtio_disk(device) && queues_in_force(subject, device) < 2;
+    let bad: Vec<_> = disks(subject).filter(|(_, device)| has_one(device)).collect();
     if bad.is_empty() {
         return Verdict::pass("no virtio disk has only one queue");
     }
     few_queues(subject, &bad, vcpus, "one queue")
+}
+
+/// The number of a disk's queues: by default one for each vCPU, but one for machine types before 5.2.
+fn queues_in_force(subject: &Subject<'_>, device: &Device) -> u32 {
+    let by_default = if subject.machine_is_older((5, 2)) { 1 } else { subject.vcpus() };
+    device.queues.as_ref().map_or(by_default, |set| set.value)
+}
+
+fn vhost_workers(subject: &Subject<'_>) -> Verdict {
+    let has_workers = |device: &Device| {
+        device.properties.iter().any(|(name, value)| {
+            // libvirt has it in <qemu:override>.
+            let name = name.strip_prefix("override@").unwrap_or(name);
+            name == "worker_per_virtqueue" && matches!(value.as_str(), "on" | "true" | "yes")
+        })
+    };
+    let is_bad = |device: &Device| {
+        let many = queues_in_force(subject, device) > MOST_OF_A_WORKER;
+        device.model.starts_with("vhost-scsi") && many && !has_workers(device)
+    };
+    let bad: Vec<_> = disks(subject).map(|(_, device)| device).filter(|device| is_bad(device)).collect();
+    if bad.is_empty() {
+        return Verdict::pass("no thread of vhost-scsi serves many queues");
+    }
+    let names: Vec<_> = bad.iter().map(|device| called(device)).collect();
+    let most = bad.iter().map(|device| queues_in_force(subject, device)).max().unwrap_or_default();
+    let verdict = Verdict::warn(format!("{}: one thread for {most} queues", listed(&names)));
+    bad.iter().fold(verdict, |verdict, device| verdict.said(subject.form(), &device.place)).advice(
+        match subject.form() {
+            Form::Libvirt => "<qemu:override>: worker_per_virtqueue=true for its alias (QEMU 9.0, Linux 6.5)",
+            _ => "worker_per_virtqueue=on (QEMU 9.0, Linux 6.5)",
+        },
+    )
 }
 
 /// Warns of devices that have only `present`, and gives them more queues.

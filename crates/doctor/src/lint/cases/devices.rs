@@ -59,6 +59,36 @@ pub(super) fn of_devices() -> Vec<Cases> {
             ],
         ),
         row(
+            "vhost-workers",
+            vec![
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    vhost_scsi(vm, |_| {});
+                }),
+                (any(), |vm| vhost_scsi(vm, |scsi| scsi.queues = Some(said(3, "num_queues=3")))),
+            ],
+            vec![
+                (any(), |vm| vhost_scsi(vm, |scsi| scsi.queues = Some(said(2, "num_queues=2")))),
+                (any(), |vm| {
+                    vhost_scsi(vm, |scsi| {
+                        scsi.queues = Some(said(8, "num_queues=8"));
+                        scsi.properties = vec![("worker_per_virtqueue".to_owned(), "on".to_owned())];
+                    });
+                }),
+                (any(), |vm| {
+                    vm.form = Form::Libvirt;
+                    vcpus(vm, 8);
+                    let own = ("override@worker_per_virtqueue".to_owned(), "true".to_owned());
+                    vhost_scsi(vm, |scsi| scsi.properties = vec![own.clone()]);
+                }),
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    vm.machine.kind = Some(said("pc-i440fx-5.1".to_owned(), "pc-i440fx-5.1"));
+                    vhost_scsi(vm, |_| {});
+                }),
+            ],
+        ),
+        row(
             "disk-aio",
             vec![
                 (any(), |vm| disk(vm, direct)),
