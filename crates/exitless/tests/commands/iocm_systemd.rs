@@ -417,8 +417,10 @@ fn systemds_own_program_for_socket_activation_starts_the_daemon() {
 }
 
 #[test]
-fn systemd_itself_keeps_the_sockets_over_a_restart_and_a_crash() {
+fn systemd_itself_keeps_the_sockets_over_a_restart_and_crashes_in_a_row() {
     use std::os::unix::fs::MetadataExt as _;
+    // With the start and the restart, more than the five starts in ten seconds that systemd permits by default.
+    const CRASHES: usize = 5;
     let directory = tempfile::tempdir().unwrap();
     disk(directory.path());
     configure(directory.path(), &["a"]);
@@ -442,9 +444,12 @@ fn systemd_itself_keeps_the_sockets_over_a_restart_and_a_crash() {
     goes_on();
     systemd.ctl(&["restart"]).expect("the unit starts again");
     goes_on();
-    systemd.ctl(&["kill", "--signal=KILL"]).unwrap();
-    until("it is restarted", || systemd.has("NRestarts=1") && systemd.has("ActiveState=active"));
-    goes_on();
+    for crash in 1..=CRASHES {
+        systemd.ctl(&["kill", "--signal=KILL"]).unwrap();
+        let restarted = format!("NRestarts={crash}");
+        until("it is restarted", || systemd.has(&restarted) && systemd.has("ActiveState=active"));
+        goes_on();
+    }
     ends.store(true, Ordering::Relaxed);
     let pauses = front.join().unwrap();
     println!("under systemd: a restart {:.0?}, a crash {:.0?}", pauses[0], pauses[1]);
@@ -452,4 +457,30 @@ fn systemd_itself_keeps_the_sockets_over_a_restart_and_a_crash() {
     assert_eq!(std::fs::metadata(&socket).unwrap().ino(), inode, "it is the same socket");
     systemd.ctl(&["stop"]).unwrap();
     until("nothing is kept of a unit that was stopped", || UnixStream::connect(&socket).is_err());
+}
+
+#[test]
+fn systemd_does_not_start_a_daemon_again_whose_configuration_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    disk(directory.path());
+    let systemd = match Systemd::start(directory.path()) {
+        Ok(systemd) => systemd,
+        Err(why) => return println!("not tested: {why}"),
+    };
+    std::fs::write(directory.path().join("iocm.toml"), "bad = ").unwrap();
+    assert!(systemd.ctl(&["start"]).is_none(), "the unit must not start");
+    assert!(systemd.has("ActiveState=failed") && systemd.has("NRestarts=0"), "it must not be tried again");
+    configure(directory.path(), &["a"]);
+    systemd.ctl(&["start"]).expect("it starts with the corrected configuration");
+}
+
+#[test]
+fn the_other_packaged_services_do_not_start_again_either_with_wrong_options() {
+    let monitor = include_str!("../../../../packaging/systemd/exitless-iocm-monitor.service");
+    let exporter = include_str!("../../../../packaging/systemd/exitless-exporter.service");
+    for unit in [monitor, exporter] {
+        assert!(unit.contains("\nRestart=on-failure\n") && unit.contains("\nRestartPreventExitStatus=2\n"));
+    }
+    // The monitor restarts with the daemon, however often that is.
+    assert!(monitor.contains("\nStartLimitIntervalSec=0\n"));
 }

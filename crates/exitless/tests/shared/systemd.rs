@@ -20,14 +20,19 @@ impl Systemd {
         std::fs::create_dir_all(at("config/systemd/user")).unwrap();
         std::fs::create_dir(at("run")).unwrap();
         let own = include_str!("../../../../packaging/systemd/exitless-iocm.service");
-        let wanted =
-            ["Type=", "NotifyAccess=", "Restart=", "RestartSec=", "WatchdogSec=", "FileDescriptorStoreMax="];
-        let kept = own.lines().filter(|line| wanted.iter().any(|key| line.starts_with(key)));
-        let kept: Vec<&str> = kept.collect();
-        assert_eq!(kept.len(), wanted.len());
+        let (of_unit, of_service) = own.split_once("[Service]\n").unwrap();
+        let kept = |section: &str, wanted: &[&str]| {
+            let kept = section.lines().filter(|line| wanted.iter().any(|key| line.starts_with(key)));
+            let kept: Vec<&str> = kept.collect();
+            assert_eq!(kept.len(), wanted.len(), "{wanted:?}: {kept:?}");
+            kept.join("\n")
+        };
+        let restarts = ["Restart=", "RestartSec=", "RestartPreventExitStatus="];
+        let others = ["Type=", "NotifyAccess=", "WatchdogSec=", "FileDescriptorStoreMax="];
         let unit = format!(
-            "[Unit]\nStartLimitIntervalSec=0\n[Service]\n{}\nStandardError=append:{}\nExecStart={} iocm serve --config {}\n",
-            kept.join("\n"),
+            "[Unit]\n{}\n[Service]\n{}\nStandardError=append:{}\nExecStart={} iocm serve --config {}\n",
+            kept(of_unit, &["StartLimitIntervalSec="]),
+            kept(of_service, &[restarts.as_slice(), &others].concat()),
             at("log").display(),
             env!("CARGO_BIN_EXE_exitless"),
             at("iocm.toml").display()
