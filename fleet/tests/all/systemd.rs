@@ -3,12 +3,15 @@
 use std::process::Command;
 
 #[test]
-fn the_unit_leaves_doctor_the_modules_files_and_the_commands_their_threads() {
+fn the_unit_leaves_doctor_the_modules_files_and_the_commands_their_threads_and_system_calls() {
     let unit = include_str!("../../../packaging/fleet/exitless-fleet-agent.service");
     assert!(!unit.contains("\nProtectKernelModules="));
     let tasks = unit.lines().find_map(|line| line.strip_prefix("TasksMax=")).unwrap();
     // Each of the four commands inspects processes with up to 128 threads, and the files that these name with as many.
     assert!(tasks.parse::<u32>().unwrap() > 4 * 2 * 128);
+    // For KVM's statistics without eBPF. @system-service lacks it.
+    let calls = unit.lines().find_map(|line| line.strip_prefix("SystemCallFilter=@system-service ")).unwrap();
+    assert!(calls.split(' ').any(|call| call == "pidfd_getfd"), "{calls}");
 }
 
 #[test]
