@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-fn program(path: &Path, text: &str) {
+/// Writes a program for /bin/sh.
+pub(crate) fn program(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -33,6 +34,42 @@ fn a_soak_gets_any_filter_of_tests() {
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(said, format!("{filter}, 3: scripts/soak \"$N\"\n"));
+    }
+}
+
+#[test]
+fn removing_a_package_names_the_changes_of_the_host_that_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["deb-systemd-invoke", "systemctl"] {
+        program(&folder.path().join(name), "");
+    }
+    let debian = include_str!("../../../../packaging/debian/prerm").to_owned();
+    let (_, rpm) = include_str!("../../../../packaging/rpm/exitless.spec").split_once("\n%preun\n").unwrap();
+    let rpm = rpm.split_once("\n%postun\n").unwrap().0.replace("%%", "%");
+    let said = |script: &str, argument: &str| {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", script, "script", argument]).env("PATH", folder.path());
+        let output = shell.output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    for (script, removed, upgraded) in [(debian, "remove", "upgrade"), (rpm, "0", "1")] {
+        let restore = |says: &str| {
+            program(
+                &folder.path().join("exitless"),
+                &format!("[ \"$*\" = 'restore --dry-run' ] && echo '{says}'"),
+            );
+        };
+        restore("Would be undone: kvm_amd loaded with avic=1");
+        let told = said(&script, removed);
+        assert!(
+            told.contains("run `exitless restore`:\nWould be undone: kvm_amd loaded with avic=1\n"),
+            "{told}"
+        );
+        assert_eq!(said(&script, upgraded), "");
+        restore("Nothing to restore.");
+        assert_eq!(said(&script, removed), "");
     }
 }
 
