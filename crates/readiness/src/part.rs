@@ -158,7 +158,8 @@ fn processes(host: &Path) -> Result<(), String> {
         0 => Ok(()),
         number => Err(format!(
             "VMs of other users are not seen, for this user may not inspect their processes (here {number}); run as \
-             root or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+             root or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; in a container its AppArmor profile or SELinux can \
+             forbid it too"
         )),
     }
 }

@@ -98,3 +98,13 @@ fn everything_that_is_released_has_one_version() {
     assert_eq!(version(include_str!("../../../../fleet/cluster/Cargo.toml"), own), wanted);
     assert_eq!(version(manifest, "image: registry.example/exitless:"), wanted);
 }
+
+#[test]
+fn containers_that_look_at_other_processes_are_under_no_profile_that_forbids_it() {
+    let text = include_str!("../../../../packaging/Containerfile").replace("\\\n#", "");
+    let commands: Vec<&str> = text.lines().filter(|line| line.contains("sys_ptrace")).collect();
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    for option in ["--security-opt=apparmor=unconfined", "--security-opt=label=disable"] {
+        assert!(commands[0].contains(option), "{option}: {}", commands[0]);
+    }
+}
