@@ -4,6 +4,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
+use crate::scripts::program;
+
 /// Runs a script with only these programs on `PATH`, which are in `folder`, and returns what it said and whether it
 /// succeeded.
 fn said(folder: &Path, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> (String, bool) {
@@ -70,6 +72,37 @@ fn a_release_without_its_tools_or_its_commit_is_refused_before_anything_is_remov
     assert!(refusal(&commit).contains("python3 is missing"));
     assert!(refusal(&commit[..1]).contains("git names no commit"));
     assert!(out.path().join("kept").exists());
+}
+
+#[test]
+fn a_release_is_not_written_over_the_checkout_or_over_a_folder_that_it_did_not_make() {
+    let folder = programs(&["dirname", "sed", "head", "date", "realpath", "ls"]);
+    for name in ["python3", "xz", "dpkg-deb"] {
+        program(&folder.path().join(name), "");
+    }
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("kept"), "").unwrap();
+    let other = other.path().to_str().unwrap();
+    // Without a compiler, what is not refused fails before anything is removed.
+    let told = |out: &str| {
+        let variables = [("SOURCE_DATE_EPOCH", "1"), ("EXITLESS_COMMIT", "abc"), ("OUT", out)];
+        let (text, succeeded) = said(folder.path(), "dist", &[], &variables);
+        assert!(!succeeded, "{text}");
+        text
+    };
+    for out in ["/", ".", "..", "crates/..", &format!("{}/", top.display())] {
+        let text = told(out);
+        assert!(text.contains("name a directory of its own"), "{out}: {text}");
+    }
+    for out in ["crates", other] {
+        let text = told(out);
+        assert!(text.contains("has no SHA256SUMS"), "{out}: {text}");
+    }
+    std::fs::write(Path::new(other).join("SHA256SUMS"), "").unwrap();
+    let text = told(other);
+    assert!(!text.contains("OUT="), "{text}");
+    assert!(Path::new(other).join("kept").exists());
 }
 
 /// The version that follows `before` in a file.
