@@ -30,7 +30,7 @@ build: setup ## Build the release binary and the agent for guests of studies
 
 fleet: setup-fleet ## Build exitless-fleet, the program for many hosts (a workspace of its own)
 	cd fleet && cargo build --release --locked
-	@echo "The program: $(or $(CARGO_TARGET_DIR),fleet/target)/x86_64-unknown-linux-gnu/release/exitless-fleet"
+	@cd fleet && echo "The program: $$(realpath -m -- "$${CARGO_TARGET_DIR:-target}")/x86_64-unknown-linux-gnu/release/exitless-fleet"
 
 fleet-test: setup-check setup-fleet ## Run the tests of exitless-fleet
 	cd fleet && cargo nextest run --locked --no-fail-fast --success-output final
