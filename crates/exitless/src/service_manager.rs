@@ -65,12 +65,15 @@ impl ServiceManager {
 
     /// Reports that the service is ready.
     pub(crate) fn ready(&self) {
-        self.send("READY=1");
+        // The manager ends a service that never says this.
+        if let Err(error) = self.send("READY=1", &PATIENCE) {
+            tracing::warn!("The service manager was not told that the service is ready: {error}");
+        }
     }
 
     /// Reports that the service is stopping.
     pub(crate) fn stopping(&self) {
-        self.send("STOPPING=1");
+        let _ = self.send("STOPPING=1", &SHORT);
     }
 
     /// The time at which the next keep-alive is due: after half of the limit, as sd_watchdog_enabled(3)
@@ -84,8 +87,11 @@ impl ServiceManager {
     pub(crate) fn tell(&mut self, lives: impl FnOnce(Duration) -> bool) {
         let Some(limit) = self.watchdog else { return };
         if self.next().is_some_and(|next| Instant::now() >= next) && lives(limit / 4) {
-            self.told = Instant::now();
-            self.send("WATCHDOG=1");
+            // One that found no room is sent again at the next call. After another error the next one is due as usual: a
+            // loop that calls this would spin.
+            if self.send("WATCHDOG=1", &SHORT) != Err(Errno::AGAIN) {
+                self.told = Instant::now();
+            }
         }
     }
 
@@ -103,11 +109,9 @@ impl ServiceManager {
         }
     }
 
-    fn send(&self, text: &str) {
-        if let Some(socket) = &self.socket {
-            // Ignore errors: a manager that misses messages has its own timeout.
-            let _ = socket.send(text.as_bytes());
-        }
+    /// Sends a message, waiting up to `patience` for room in the manager's socket: `Errno::AGAIN` if there was none.
+    fn send(&self, text: &str, patience: &Timespec) -> Result<(), Errno> {
+        self.socket.as_ref().map_or(Ok(()), |socket| send(socket, text, &[], patience))
     }
 }
 
@@ -115,29 +119,39 @@ impl ServiceManager {
 #[derive(Debug)]
 struct Store(UnixDatagram);
 
-/// The longest wait for room in the manager's socket, whose queue holds few messages.
+/// The longest wait for room in the manager's socket, whose queue holds few messages of all services: while the service
+/// starts, and while it serves.
 const PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+const SHORT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+fn send(
+    socket: &UnixDatagram,
+    text: &str,
+    files: &[BorrowedFd<'_>],
+    patience: &Timespec,
+) -> Result<(), Errno> {
+    loop {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        if !files.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(files));
+        }
+        match sendmsg(socket, &[IoSlice::new(text.as_bytes())], &mut control, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => match poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(patience)) {
+                Ok(0) => return Err(Errno::AGAIN),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            },
+            Err(error) => return Err(error),
+        }
+    }
+}
 
 impl Store {
     fn send(&self, text: &str, files: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        loop {
-            let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut control = SendAncillaryBuffer::new(&mut room);
-            if !files.is_empty() {
-                control.push(SendAncillaryMessage::ScmRights(files));
-            }
-            match sendmsg(&self.0, &[IoSlice::new(text.as_bytes())], &mut control, SendFlags::NOSIGNAL) {
-                Ok(_) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&PATIENCE))
-                {
-                    Ok(0) => return Err(Errno::AGAIN),
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(error) => return Err(error),
-                },
-                Err(error) => return Err(error),
-            }
-        }
+        send(&self.0, text, files, &PATIENCE)
     }
 }
 
@@ -200,6 +214,24 @@ mod tests {
         assert_eq!(received(&socket), None, "it does not live");
         manager.tell(|within| within == Duration::from_secs(5));
         assert_eq!(received(&socket).as_deref(), Some("WATCHDOG=1"));
+        assert!(manager.next().is_some_and(|next| next > Instant::now()));
+    }
+
+    #[test]
+    fn a_sign_of_life_that_finds_no_room_is_given_again() {
+        let (socket, mut manager, _folder) = pair(Some("20000000"));
+        while manager.send("X=1", &Timespec { tv_sec: 0, tv_nsec: 0 }).is_ok() {}
+        manager.told = manager.told.checked_sub(Duration::from_secs(10)).unwrap();
+        manager.tell(|_| true);
+        assert!(manager.next().is_some_and(|next| next <= Instant::now()), "it was not sent");
+        while received(&socket).is_some() {}
+        manager.tell(|_| true);
+        assert_eq!(received(&socket).as_deref(), Some("WATCHDOG=1"));
+        assert!(manager.next().is_some_and(|next| next > Instant::now()));
+        // Nobody reads any more, so there is nothing to wait for.
+        drop(socket);
+        manager.told = manager.told.checked_sub(Duration::from_secs(10)).unwrap();
+        manager.tell(|_| true);
         assert!(manager.next().is_some_and(|next| next > Instant::now()));
     }
 

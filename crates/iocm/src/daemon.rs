@@ -44,6 +44,8 @@ pub struct Daemon {
 struct Devices {
     by_number: BTreeMap<u32, Arc<Endpoint>>,
     next: u32,
+    /// No device is added any more.
+    has_ended: bool,
 }
 
 /// A failure to start, or to add a device.
@@ -75,6 +77,8 @@ pub enum DaemonError {
     },
     #[error("Another device has the name {0}, or the same socket")]
     Exists(String),
+    #[error("Device {0} is not added, because the daemon is ending: add it to the next one")]
+    Ended(String),
 }
 
 impl Daemon {
@@ -137,6 +141,14 @@ impl Daemon {
             );
             return Err(ConfigError::Invalid(what).into());
         }
+        if config.backend.as_ref().is_some_and(|backend| backend.netns.is_some()) {
+            // Entering a network namespace needs privileges that the daemon has dropped, and its filter forbids it.
+            let what = format!(
+                "netns of {} can only be used while the daemon starts: leave it out, or name the device in the daemon's file",
+                config.name
+            );
+            return Err(ConfigError::Invalid(what).into());
+        }
         if config.backend.as_ref().is_some_and(|backend| backend.tap_fds.is_some()) {
             // By now the numbers name other descriptors of the daemon, such as the taps of other VMs.
             let what = format!(
@@ -172,6 +184,9 @@ impl Daemon {
         bound: BoundEndpoint,
     ) -> Result<u32, DaemonError> {
         let _numbering = self.numbering.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.devices().has_ended {
+            return Err(DaemonError::Ended(config.name));
+        }
         let own_worker = match self.config.workers.arrangement {
             Arrangement::Shared => None,
             Arrangement::PerDevice => {
@@ -208,6 +223,21 @@ impl Daemon {
             Ok(()) => self.loads.forget(worker),
             Err(error) => tracing::debug!("Worker {worker}, which had a device of its own, stays: {error}"),
         }
+    }
+
+    /// Ends all requests in flight, disconnects the front-ends, and lets no device be added any more.
+    pub(crate) fn end(&self) {
+        let endpoints: Vec<_> = {
+            // A device that is being added is either among these or refused.
+            let _numbering = self.numbering.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut devices = self.devices();
+            devices.has_ended = true;
+            devices.by_number.values().cloned().collect()
+        };
+        // Others may still hold endpoints, so close them here. Tell all first, so that they close at the same time.
+        endpoints.iter().for_each(|endpoint| endpoint.begin_to_close());
+        let deadline = Endpoint::deadline();
+        endpoints.iter().for_each(|endpoint| endpoint.close(deadline));
     }
 
     fn devices(&self) -> MutexGuard<'_, Devices> {
@@ -273,11 +303,7 @@ impl Drop for Adding<'_> {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Others may still hold endpoints, so close them here. Tell all first, so that they close at the same time.
-        let endpoints = self.endpoints();
-        endpoints.iter().for_each(|endpoint| endpoint.begin_to_close());
-        let deadline = Endpoint::deadline();
-        endpoints.iter().for_each(|endpoint| endpoint.close(deadline));
+        self.end();
     }
 }
 

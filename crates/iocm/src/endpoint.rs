@@ -326,7 +326,11 @@ impl Endpoint {
     pub fn close(&self, deadline: Instant) {
         self.begin_to_close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((thread, ended)) = thread else { return };
+        let Some((thread, ended)) = thread else {
+            // Somebody else is closing it, and may be waiting for requests in flight.
+            self.backend.end(&self.pool);
+            return;
+        };
         self.file.end();
         match ended.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Timeout) => {

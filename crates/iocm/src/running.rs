@@ -20,7 +20,7 @@ pub struct Ready {
 /// A running daemon and its control endpoints. Dropping it stops both, the endpoints first.
 #[derive(Debug)]
 pub struct Running {
-    _control: ControlServer,
+    control: Option<ControlServer>,
     daemon: Arc<Daemon>,
 }
 
@@ -89,7 +89,8 @@ impl Ready {
         let Self { bound, endpoints, safety } = self;
         safety.take_effect()?;
         let daemon = Arc::new(Daemon::serve(bound)?);
-        Ok(Running { _control: endpoints.serve(&daemon)?, daemon })
+        let control = endpoints.serve(&daemon, !safety.is_filtered())?;
+        Ok(Running { control: Some(control), daemon })
     }
 }
 
@@ -98,5 +99,42 @@ impl Running {
     #[must_use]
     pub fn daemon(&self) -> &Daemon {
         &self.daemon
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.control.take());
+        // A thread that is answering for the control tree may hold the daemon for longer than this process lives.
+        self.daemon.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::RingFeatures;
+    use crate::testing::{BlockDriver, FrontEnd};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn devices_end_with_it_although_somebody_holds_the_daemon() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = |name: &str| {
+            let socket = directory.path().join(name);
+            let text = format!("[[device]]\nname = \"{name}\"\ntype = \"block\"\nsocket = {socket:?}\n");
+            Config::parse(&text).unwrap()
+        };
+        let held = Arc::new(Daemon::start(&device("first")).unwrap());
+        let running = Running { control: None, daemon: Arc::clone(&held) };
+        let socket = directory.path().join("first");
+        let driver = BlockDriver::new(16, RingFeatures::default());
+        let mut front = FrontEnd::new(UnixStream::connect(&socket).unwrap()).unwrap();
+        front.negotiate(&driver.driver, 0).unwrap();
+        drop(running);
+        assert!(front.ask(1).is_err() && !socket.exists());
+        let outcome = held.add_device(&device("second").devices[0]);
+        assert!(matches!(outcome, Err(DaemonError::Ended(_))), "{outcome:?}");
+        assert!(!directory.path().join("second").exists());
     }
 }

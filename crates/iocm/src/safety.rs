@@ -73,6 +73,11 @@ impl Safety {
         self.account.as_ref().map_or_else(|| rustix::process::geteuid().as_raw(), |account| account.user)
     }
 
+    /// Tests whether a filter limits the system calls from [`Self::take_effect`] on.
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.seccomp != Seccomp::Off
+    }
+
     /// Drops the privileges for good.
     ///
     /// # Errors

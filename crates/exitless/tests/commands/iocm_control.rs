@@ -130,7 +130,14 @@ fn commands_look_at_the_daemon_and_change_it() {
 
 #[test]
 fn a_mount_is_taken_away_after_the_daemon_however_it_ends() {
-    for (signal, safety) in [(libc::SIGTERM, "user = \"61234\""), (libc::SIGKILL, ""), (libc::SIGTERM, "")] {
+    // Whether or not this host has the daemon's own user.
+    const AS_ROOT: &str = "user = \"0\"\nseccomp = \"kill\"";
+    for (signal, safety) in [
+        (libc::SIGTERM, "user = \"61234\""),
+        (libc::SIGTERM, AS_ROOT),
+        (libc::SIGKILL, ""),
+        (libc::SIGTERM, ""),
+    ] {
         if !is_root() {
             return;
         }
@@ -139,7 +146,11 @@ fn a_mount_is_taken_away_after_the_daemon_however_it_ends() {
         assert_eq!(std::fs::read_to_string(tree.join("devices/d.0/name")).unwrap(), "disk\n");
         std::fs::write(tree.join("workers/create"), "\n").unwrap();
         assert_eq!(served.told(&["get", "w.1/pace/polling"]), "adaptive\n");
-        served.signal(signal);
+        let ended = served.signal(signal);
+        if signal == libc::SIGTERM {
+            assert_eq!(ended, Some(0), "{safety}");
+            assert!(safety != AS_ROOT || !served.path("disk.sock").exists(), "its socket is removed");
+        }
         let end = Instant::now() + Duration::from_secs(30);
         while is_mounted(&tree) {
             assert!(Instant::now() < end, "the mount stays after signal {signal} {safety}");

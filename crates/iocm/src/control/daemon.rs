@@ -383,6 +383,7 @@ impl From<DaemonError> for ControlError {
             DaemonError::Pool(error) => error.into(),
             DaemonError::Endpoint(error) => error.into(),
             DaemonError::Exists(_) => Self::of(Errno::Exists, &error),
+            DaemonError::Ended(_) => Self::of(Errno::Busy, &error),
             DaemonError::Account(_) => Self::of(Errno::Invalid, &error),
             DaemonError::Net { ref source, .. } => Self::of(of_net(source), &error),
             DaemonError::Storage { ref source, .. } => {

@@ -67,13 +67,13 @@ impl ControlEndpoints {
         self.mounted.as_ref()?.descriptor()
     }
 
-    /// Serves the tree of a daemon.
+    /// Serves the tree of a daemon. `unmounts`: see [`Mounted::serve`].
     ///
     /// # Errors
     /// [`EndpointsError`] when a thread cannot be started.
-    pub fn serve(self, daemon: &Arc<Daemon>) -> Result<ControlServer, EndpointsError> {
+    pub fn serve(self, daemon: &Arc<Daemon>, unmounts: bool) -> Result<ControlServer, EndpointsError> {
         let socket = self.socket.map(|socket| socket.serve(daemon)).transpose()?;
-        let mount = self.mounted.map(|mounted| mounted.serve(daemon)).transpose()?;
+        let mount = self.mounted.map(|mounted| mounted.serve(daemon, unmounts)).transpose()?;
         Ok(ControlServer { _socket: socket, _mount: mount })
     }
 }

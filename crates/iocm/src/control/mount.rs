@@ -41,6 +41,7 @@ pub struct Mounted {
 pub struct Mount {
     path: PathBuf,
     mount: OwnedFd,
+    unmounts: bool,
     session: Option<BackgroundSession>,
 }
 
@@ -93,12 +94,13 @@ impl Mounted {
         self.mount.as_ref().map(AsFd::as_fd)
     }
 
-    /// Serves the tree of a daemon.
+    /// Serves the tree of a daemon. Without `unmounts` another process unmounts it at the end, because a filter of system
+    /// calls ends this one at the attempt.
     ///
     /// # Errors
     ///
     /// [`MountError`] when the kernel's FUSE version is not supported, or the host refuses a thread.
-    pub fn serve(mut self, daemon: &Arc<Daemon>) -> Result<Mount, MountError> {
+    pub fn serve(mut self, daemon: &Arc<Daemon>, unmounts: bool) -> Result<Mount, MountError> {
         let path = self.path.clone();
         let cannot = |what, source: io::Error| MountError { path: path.clone(), what, source };
         let gone = || cannot("it is answered for", io::ErrorKind::Other.into());
@@ -108,7 +110,7 @@ impl Mounted {
         let session = session.map_err(|error| cannot("the kernel's protocol is another one", error))?;
         let session = session.spawn().map_err(|error| cannot("cannot start a thread for it", error))?;
         let mount = self.mount.take().ok_or_else(gone)?;
-        Ok(Mount { path, mount, session: Some(session) })
+        Ok(Mount { path, mount, unmounts, session: Some(session) })
     }
 }
 
@@ -122,6 +124,9 @@ impl Drop for Mounted {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        if !self.unmounts {
+            return;
+        }
         match unmount(self.mount.as_fd()) {
             Ok(()) => {
                 if let Some(session) = self.session.take() {

@@ -206,17 +206,17 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
     // SAFETY: the kernel gives the structure of the fault, for as long as the handler runs.
     let info = unsafe { &*info };
     let code = info.si_code;
-    if matches!(code, NO_PAGE | FAILED | FOUND_OUT) {
+    // The page has not been accessed; a later access raises the other code. No instruction raises this one again.
+    if code == FOUND_OUT {
+        return;
+    }
+    if matches!(code, NO_PAGE | FAILED) {
         // SAFETY: a SIGBUS of these kinds has an address.
         let address = unsafe { info.si_addr() }.addr();
         let mut chunk = Some(&FIRST);
         while let Some(here) = chunk {
             for slot in &here.slots {
                 let Some([page, whole]) = slot.around(address) else { continue };
-                // The page has not been accessed; a later access raises the other code.
-                if code == FOUND_OUT {
-                    return;
-                }
                 if slot.replace(page, whole) {
                     return;
                 }

@@ -118,3 +118,18 @@ fn mappings_that_come_and_go_do_not_confuse_the_handler() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
+
+#[test]
+fn an_error_that_the_machine_found_by_itself_leaves_the_handler() {
+    let guarded = memory(&memory_file(0x1000), 0x1000);
+    // SAFETY: all zeros are a valid siginfo_t.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    info.si_code = super::FOUND_OUT;
+    super::on_fault(libc::SIGBUS, &raw mut info, std::ptr::null_mut());
+    // SAFETY: all zeros are a valid sigaction.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is valid for writes.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut action) }, 0);
+    assert_ne!(action.sa_sigaction, libc::SIG_DFL);
+    drop(guarded);
+}

@@ -36,6 +36,8 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_statx,
     libc::SYS_statfs,
     libc::SYS_fstatfs,
+    // Whether a directory has an access control list.
+    libc::SYS_getxattr,
     libc::SYS_lseek,
     libc::SYS_fcntl,
     libc::SYS_dup,

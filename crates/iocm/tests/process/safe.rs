@@ -136,6 +136,21 @@ pub(crate) fn changes() {
         Err(ClientError::Refused(refusal)) => assert!(refusal.message.contains("while the daemon starts")),
         other => panic!("{other:?}"),
     }
+    let apart = json!({
+        "name": "net", "type": "net", "socket": directory.path().join("own/net.sock"),
+        "backend": { "tap": "t0", "netns": "blue" }
+    });
+    match client.create("devices", &apart.to_string()) {
+        Err(ClientError::Refused(refusal)) => assert!(refusal.message.contains("while the daemon starts")),
+        other => panic!("{other:?}"),
+    }
+    // A directory of root's group that the group may write to: its access control list is looked at.
+    let shared = directory.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, Permissions::from_mode(0o775)).unwrap();
+    let below = json!({ "name": "below", "type": "block", "socket": shared.join("sock") });
+    let _ = client.create("devices", &below.to_string());
+    assert!(daemon.0.try_wait().unwrap().is_none(), "no system call was beyond what is allowed");
     assert_eq!(client.create("workers", "{ cpus = \"0\" }").unwrap(), "w.1");
     client.set("w.1/cpu", "all").unwrap();
     client.set("w.1/pace/polling", "never").unwrap();
