@@ -25,6 +25,8 @@ pub struct Losses {
     pub out_of_order: u64,
     /// Relevant events whose fields could not be decoded.
     pub undecoded: u64,
+    /// Exits that are counted without their VM and vCPU, because the kernel's maps were full.
+    pub exits_without_vcpu: u64,
 }
 
 impl Losses {
@@ -45,9 +47,10 @@ impl Losses {
             && self.pairs_back_in_time == 0
             && self.out_of_order == 0
             && self.undecoded == 0
+            && self.exits_without_vcpu == 0
     }
 
-    const fn all(&self) -> [u64; 9] {
+    const fn all(&self) -> [u64; 10] {
         [
             self.lost_events,
             self.lost_exits,
@@ -58,10 +61,11 @@ impl Losses {
             self.pairs_back_in_time,
             self.out_of_order,
             self.undecoded,
+            self.exits_without_vcpu,
         ]
     }
 
-    const fn all_mut(&mut self) -> [&mut u64; 9] {
+    const fn all_mut(&mut self) -> [&mut u64; 10] {
         [
             &mut self.lost_events,
             &mut self.lost_exits,
@@ -72,6 +76,7 @@ impl Losses {
             &mut self.pairs_back_in_time,
             &mut self.out_of_order,
             &mut self.undecoded,
+            &mut self.exits_without_vcpu,
         ]
     }
 }
@@ -83,12 +88,18 @@ mod tests {
     #[test]
     fn every_field_is_merged() {
         let json = r#"{"lost_events":1,"exits_without_entry":2,"exits_at_the_end":3,"entries_without_exit":4,
-            "pairs_across_loss":5,"pairs_back_in_time":6,"out_of_order":7,"undecoded":8,"lost_exits":9}"#;
+            "pairs_across_loss":5,"pairs_back_in_time":6,"out_of_order":7,"undecoded":8,"lost_exits":9,
+            "exits_without_vcpu":10}"#;
         let one: Losses = serde_json::from_str(json).unwrap();
         let mut two = one;
         two.merge(&one);
-        assert_eq!(two.all(), [2, 18, 4, 6, 8, 10, 12, 14, 16]);
+        assert_eq!(two.all(), [2, 18, 4, 6, 8, 10, 12, 14, 16, 20]);
         assert!(!two.is_whole());
+    }
+
+    #[test]
+    fn exits_that_are_of_no_vm_make_other_figures_too_low() {
+        assert!(!Losses { exits_without_vcpu: 1, ..Losses::default() }.is_whole());
     }
 
     #[test]

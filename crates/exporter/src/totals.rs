@@ -100,6 +100,8 @@ impl VmTotals {
 pub struct Totals {
     pub(crate) vms: BTreeMap<VmIdentity, VmTotals>,
     pub(crate) lost: u64,
+    /// Exits that were counted without their VM.
+    pub(crate) without_vcpu: u64,
     /// Collections that failed.
     pub(crate) failed: u64,
 }
@@ -117,6 +119,7 @@ impl Totals {
             vcpu.reasons.iter().for_each(|(&reason, exits)| totals.add(reason, exits));
         }
         self.lost = self.lost.saturating_add(profile.losses.lost_exits);
+        self.without_vcpu = self.without_vcpu.saturating_add(profile.losses.exits_without_vcpu);
     }
 
     /// Counts an interval whose exits could not be read.

@@ -4,7 +4,7 @@ use exits::{Losses, Profile};
 use maud::{Markup, html};
 use traces::{Recording, Recordings};
 
-use super::words::{NAMELESS, lost_percent, notes};
+use super::words::{NAMELESS, lost_percent, notes, without_vcpu};
 use crate::format::{count, counted, share, whole_time};
 use crate::page::table;
 
@@ -53,7 +53,8 @@ pub(crate) fn notes_below(recordings: &Recordings) -> Markup {
 fn grave(recordings: &Recordings) -> Vec<String> {
     let damage = recordings.files.iter().filter_map(|file| Some((file, file.damage.as_ref()?)));
     let damage = damage.map(|(file, damage)| format!("{} is {damage}.", file.name));
-    damage.chain(lost(recordings)).collect()
+    let without_vcpu = without_vcpu(&recordings.profile).map(|said| said + ".");
+    damage.chain(lost(recordings)).chain(without_vcpu).collect()
 }
 
 fn lost(recordings: &Recordings) -> Option<String> {
@@ -122,6 +123,7 @@ pub(crate) fn losses(profile: &Profile) -> Markup {
         ("pairs that go back in time", losses.pairs_back_in_time),
         ("events too late to be put in order", losses.out_of_order),
         ("events that could not be read", losses.undecoded),
+        ("exits without their VM", losses.exits_without_vcpu),
     ];
     table::facts(rows.map(|(name, number)| (name, count(number))), None)
 }

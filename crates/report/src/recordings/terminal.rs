@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use exits::Losses;
 use traces::{Origin, Recording, Recordings};
 
-use super::words::{NAMELESS, lost_percent, part, warnings};
+use super::words::{NAMELESS, lost_percent, part, warnings, without_vcpu};
 use crate::format::{count, counted, rate_over, share, whole_time};
 use crate::terminal::labels::line;
 use crate::text;
@@ -24,6 +24,9 @@ pub(crate) fn head(recordings: &Recordings, width: usize, colour: bool) -> Strin
     let lost = line("lost", &lost(recordings), width);
     let whole = recordings.profile.losses.lost_events == 0;
     text += &if whole { lost } else { alarming(&lost, colour) };
+    if let Some(said) = without_vcpu(&recordings.profile) {
+        text += &alarming(&line("no VM", &said, width), colour);
+    }
     for damage in damages(recordings) {
         text += &alarming(&line("damage", &damage, width), colour);
     }
@@ -46,7 +49,8 @@ fn damages(recordings: &Recordings) -> Vec<String> {
 pub fn doubts(recordings: &Recordings) -> Vec<String> {
     let lost = (recordings.profile.losses.lost_events > 0).then(|| format!("Lost: {}", lost(recordings)));
     let damages = damages(recordings).into_iter().map(|damage| format!("Damage {damage}"));
-    let doubts = lost.into_iter().chain(damages).chain(warnings(recordings));
+    let doubts =
+        lost.into_iter().chain(without_vcpu(&recordings.profile)).chain(damages).chain(warnings(recordings));
     doubts.map(|doubt| text::printable(&doubt)).collect()
 }
 

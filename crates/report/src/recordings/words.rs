@@ -118,6 +118,18 @@ fn losses(profile: &Profile) -> Vec<String> {
     notes
 }
 
+/// The exits that are counted without their VM, if there are any, with the consequence.
+pub(crate) fn without_vcpu(profile: &Profile) -> Option<String> {
+    let exits = profile.losses.exits_without_vcpu;
+    (exits > 0).then(|| {
+        format!(
+            "{} could not be attributed to a VM, because the kernel's maps were full: figures of single VMs are too \
+             low, their p99 and max included. Watch fewer VMs at once (--vm)",
+            counted(exits, "exit")
+        )
+    })
+}
+
 /// The share of all events that the recorders lost, in percent; `None` without events. Sums of counts from files may
 /// exceed 64 bits.
 pub(crate) fn lost_percent<'a>(profiles: impl IntoIterator<Item = &'a Profile>) -> Option<f64> {

@@ -104,11 +104,12 @@ impl Drawing<'_> {
     fn totals(&mut self, top: &Top) {
         let lost = texts::lost(top);
         let style = Style::new().add_modifier(Modifier::BOLD);
-        let alarming = if top.lost() > 0 { self.coloured(Color::Red) } else { Style::new() };
+        let is_whole = top.lost() == 0 && top.without_vcpu() == 0;
+        let alarming = if is_whole { Style::new() } else { self.coloured(Color::Red) };
         let pieces = [
             ("exitless top".to_owned(), self.coloured(Color::Cyan).add_modifier(Modifier::BOLD)),
             (texts::pace(top), style),
-            (lost, alarming.add_modifier(if top.lost() > 0 { Modifier::BOLD } else { Modifier::empty() })),
+            (lost, alarming.add_modifier(if is_whole { Modifier::empty() } else { Modifier::BOLD })),
         ];
         let mut x = 0;
         for (text, style) in pieces {

@@ -269,6 +269,11 @@ impl Top {
         self.since_reset.profile.losses.lost_events
     }
 
+    /// Exits since the reset that the kernel counted without their VM, because its maps were full.
+    pub(super) fn without_vcpu(&self) -> u64 {
+        self.since_reset.profile.losses.exits_without_vcpu
+    }
+
     pub(super) fn notice(&self) -> Option<&str> {
         self.notice.as_ref().map(|(text, _)| text.as_str())
     }

@@ -260,12 +260,15 @@ fn losses_are_counted_until_the_reset() {
     for _ in 0..2 {
         let mut lossy = three();
         lossy.profile.losses.lost_events = 5;
+        lossy.profile.losses.exits_without_vcpu = 7;
         top.observe(lossy);
         top.observe(three());
     }
-    assert_eq!(top.lost(), 10);
+    assert_eq!((top.lost(), top.without_vcpu()), (10, 14));
+    assert_eq!(crate::top::texts::lost(&top), "LOST 10, 14 WITHOUT VM");
     top.act(Action::Reset);
-    assert_eq!(top.lost(), 0);
+    assert_eq!((top.lost(), top.without_vcpu()), (0, 0));
+    assert_eq!(crate::top::texts::lost(&top), "lost nothing");
 }
 
 #[test]

@@ -31,9 +31,13 @@ pub(super) fn pace(top: &Top) -> String {
 
 /// Losses since the reset.
 pub(super) fn lost(top: &Top) -> String {
-    match top.lost() {
+    let lost = match top.lost() {
         0 => "lost nothing".to_owned(),
         lost => format!("LOST {}", count(lost)),
+    };
+    match top.without_vcpu() {
+        0 => lost,
+        exits => format!("{lost}, {} WITHOUT VM", count(exits)),
     }
 }
 

@@ -54,6 +54,20 @@ fn by_reason_in_80_columns() {
 }
 
 #[test]
+fn exits_that_belong_to_no_vm_are_told_in_every_medium() {
+    let mut recordings = whole();
+    assert!(report::recordings::doubts(&recordings).is_empty());
+    recordings.profile.losses.exits_without_vcpu = 12_345;
+    let on_screen = shown(&recordings, REASON, 80).split_whitespace().collect::<Vec<_>>().join(" ");
+    let table = table(&recordings, REASON);
+    let page = profile::page(&recordings, &table);
+    let doubts = report::recordings::doubts(&recordings);
+    for text in [on_screen, page, doubts.concat()] {
+        assert!(text.contains("12,345 exits could not be attributed to a VM"), "{text}");
+    }
+}
+
+#[test]
 fn by_reason_in_120_columns() {
     insta::assert_snapshot!(shown(&whole(), REASON, 120));
 }

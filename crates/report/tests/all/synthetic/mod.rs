@@ -125,6 +125,7 @@ pub(crate) fn broken() -> Recordings {
         pairs_back_in_time: 11,
         out_of_order: 11,
         undecoded: 4,
+        exits_without_vcpu: 0,
     };
     reading.damage = Some(Damage { offset: 9_000_001, what: "a record of length zero".to_owned() });
     reading.warnings.push("The clock of the recording is not the monotonic one.".to_owned());
