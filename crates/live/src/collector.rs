@@ -1,5 +1,6 @@
 //! Exits of all or some VMs, counted in the kernel by eBPF programs.
 
+mod batches;
 mod cells;
 mod cost;
 mod joining;
@@ -17,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use exits::{Access, Isa, Losses, Profile, SeriesKey, Slice, Span};
+use exits::{Access, Isa, LongOptions, Losses, Profile, SeriesKey, Slice, Span};
 
-use self::cells::Cells;
+use self::cells::{Cells, Seen};
 use self::programs::{Attached, Pair, Purpose, Wanted};
 use self::vcpus::Vcpus;
 use crate::{Error, monotonic_ns};
@@ -43,6 +44,9 @@ pub struct Watch {
     pub processes: Option<Vec<u32>>,
     /// Count ports, addresses and registers too, which costs up to two more events per exit.
     pub accesses: bool,
+    /// Record only long exits, and about once a second another one of each vCPU. Of several accesses of one kind in an
+    /// exit, only the last is recorded. Collectors count all exits.
+    pub long: Option<LongOptions>,
     /// Do not use raw tracepoints, for this reason.
     pub no_raw_tracepoints: Option<String>,
     /// Limit the maps in the kernel to this number of vCPUs and cells, to test what happens when they are full.
@@ -61,6 +65,7 @@ impl Watch {
             isa,
             accesses: self.accesses,
             filtered: self.processes.is_some(),
+            long: self.long,
             room: self.room,
             no_raw: self.no_raw_tracepoints.as_deref(),
         }
@@ -126,9 +131,12 @@ impl Collector {
             direct: map(&mut attached, "direct_cells")?,
             direct_taken: map(&mut attached, "direct_cells_taken")?,
             hashed: map(&mut attached, "cells")?,
+            most_hashed: programs::hashed_cells(programs::processors()),
             other: map(&mut attached, "other_cells")?,
             of_accesses: map(&mut attached, "access_cells")?,
+            have_room: map(&mut attached, ".data")?,
             isa,
+            seen: Seen::default(),
         };
         let counters = map(&mut attached, "counters")?;
         let vcpus = Vcpus::of(&mut attached)?;
@@ -175,8 +183,8 @@ impl Collector {
     /// The exits whose handling ended since the last call, or since the start. An exit that is still being handled,
     /// such as that of a halted vCPU, belongs to the interval in which the guest is entered again.
     ///
-    /// Exits for which the maps had no room are counted in a vCPU without a VM, or if that was full too, among the
-    /// losses.
+    /// Exits for which the maps had no room are counted in a vCPU without a VM and in
+    /// [`Losses::exits_without_vcpu`], or if that was full too, as lost.
     ///
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not give its counts.
@@ -213,10 +221,11 @@ impl Collector {
             self.ended.rotate_right(1);
             self.ended[0] = last;
             // Only now, because the last exits of ended threads have been read.
-            if self.cells.is_crowded() || self.vcpus.is_crowded() {
+            if self.cells.is_crowded(&alive) || self.vcpus.is_crowded().map_err(map_error)? {
                 self.cells.free(epoch, &alive).and_then(|()| self.vcpus.free(&alive)).map_err(map_error)?;
             }
         }
+        self.cells.look_for_room().map_err(map_error)?;
         Ok(self.with_events(profile))
     }
 
@@ -347,8 +356,10 @@ fn map<T: TryFrom<Map, Error = MapError>>(attached: &mut Attached, name: &'stati
 /// `LOST_RECORDS` and `EXITS_WITHOUT_ROOM` in the BPF programs.
 const LOST_RECORDS: u32 = 0;
 const EXITS_WITHOUT_ROOM: u32 = 1;
-/// `TICKS` in the BPF programs.
+/// `TICKS`, `EXITS` and `SLEPT` in the BPF programs.
 const TICKS: u32 = 2;
+const EXITS: u32 = 3;
+const SLEPT: u32 = 4;
 
 /// One of the BPF programs' counters, summed over all CPUs.
 fn counted(counters: &PerCpuArray<MapData, u64>, which: u32) -> Result<u64, Error> {

@@ -94,6 +94,52 @@ fn the_last_exits_of_a_thread_that_ended_are_not_freed_before_they_are_read() {
     assert!(counted <= 100 && counted + profile.losses.lost_exits >= 100, "{counted}, {:?}", profile.losses);
 }
 
+#[test]
+fn a_full_map_is_remembered_until_the_next_reading() {
+    const CALLS: [libc::c_long; 7] = [
+        libc::SYS_getppid,
+        libc::SYS_getpid,
+        libc::SYS_gettid,
+        libc::SYS_getuid,
+        libc::SYS_geteuid,
+        libc::SYS_getgid,
+        libc::SYS_getegid,
+    ];
+    let watch = Watch { processes: Some(vec![std::process::id()]), room: Some(3), ..Watch::default() };
+    // On a busy machine, all of these calls may be made while the kernel has preempted a thread within a program.
+    for _ in 0..50 {
+        let mut collector = match Collector::attach_to_system_calls(&watch) {
+            Ok(collector) => collector,
+            Err(error) => return eprintln!("not tested: {error}"),
+        };
+        // More reasons than the six cells for which there is room.
+        for number in CALLS {
+            for _ in 0..100 {
+                // SAFETY: takes nothing and changes nothing.
+                unsafe { libc::syscall(number) };
+            }
+        }
+        // The reading's own calls would fill the map again.
+        collector.attached.end().unwrap();
+        let have_room = |collector: &Collector| collector.cells.have_room.get(&0, 0).unwrap();
+        let was_full = have_room(&collector).contains(&0);
+        let profile = collector.take().unwrap();
+        let without_vcpu: u64 = profile
+            .vcpus()
+            .iter()
+            .filter(|one| one.vcpu.vm.is_none())
+            .flat_map(|one| one.reasons.values())
+            .map(|exits| exits.count)
+            .sum();
+        assert_eq!(profile.losses.exits_without_vcpu, without_vcpu);
+        assert_eq!(have_room(&collector), [1, 1]);
+        if was_full && without_vcpu > 0 {
+            return;
+        }
+    }
+    panic!("the map was never full");
+}
+
 /// `BPF_PROG_TEST_RUN` of include/uapi/linux/bpf.h, and its part of `union bpf_attr`.
 const TEST_RUN: i32 = 10;
 #[repr(C)]

@@ -1,7 +1,7 @@
 //! Exits that took at least a given time, with what the host did meanwhile.
 //!
-//! Exits come from the programs that record them, and shorter ones are dropped in user space: that costs hardly more
-//! per exit than counting in the kernel. The activity of the host comes from the kernel's tracepoints of the
+//! Exits come from the programs that record them. These drop the shorter ones in the kernel, but about one a second of
+//! each vCPU, which tells of its thread. The activity of the host comes from the kernel's tracepoints of the
 //! scheduler, of interrupts and of KVM's returns to the VMM, filtered by thread in the kernel.
 
 mod past;
@@ -216,7 +216,7 @@ impl LongTracer {
     /// Those of [`Recorder::attach`]. If the scheduler cannot be watched, exits are reported without a breakdown;
     /// [`Self::without_context`] has the reason.
     pub fn attach(root: &Path, watch: &Watch, options: LongOptions) -> Result<Self, Error> {
-        let recorder = Recorder::attach(root, watch)?;
+        let recorder = Recorder::attach(root, &Watch { long: Some(options), ..watch.clone() })?;
         let context = Tracefs::find(root).and_then(|tracefs| Context::new(&tracefs));
         Ok(Self {
             root: root.to_owned(),
@@ -274,6 +274,9 @@ impl LongTracer {
         self.take_context(now.ns());
         let items = self.release(now, u64::MAX);
         self.summary.lost += lost(&self.recorder.lost()?, self.without_time);
+        let (exits, slept) = self.recorder.counted()?;
+        self.summary.exits = exits;
+        self.summary.slept += slept;
         self.summary.context_missing = self.without_context().map(str::to_owned);
         Ok((items, self.summary))
     }
@@ -281,7 +284,6 @@ impl LongTracer {
     fn take_exits(&mut self) {
         let Self { recorder, options, waiting, seen, summary, without_time, .. } = self;
         recorder.drain(&mut |exit: &LiveExit, accesses: &[LiveAccess]| {
-            summary.exits += 1;
             *without_time += u64::from(exit.handling_ns.is_none());
             if let Some(thread) = exit.vcpu.thread {
                 seen.insert(thread, exit.time_ns);

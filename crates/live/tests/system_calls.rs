@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use exits::{ExitReason, Losses, Profile};
+use exits::{ExitReason, LongOptions, Losses, Profile};
 use live::{Collector, Error, LiveExit, Recorder, Watch};
 use proptest::prelude::*;
 
@@ -215,6 +215,9 @@ fn what_finds_no_room_is_summed_or_counted_as_lost() {
         let other = profile.vcpus().iter().find(|one| one.vcpu.vm.is_none());
         let summed = other.and_then(|other| other.reasons.get(&GETPPID)).map_or(0, |exits| exits.count);
         assert!(summed <= counted, "{summed} of {counted}");
+        let without_vcpu: u64 =
+            other.map_or(0, |other| other.reasons.values().map(|exits| exits.count).sum());
+        assert_eq!(profile.losses.exits_without_vcpu, without_vcpu);
         if summed >= CALLS {
             return;
         }
@@ -250,6 +253,25 @@ fn record(no_ring_buffer: bool) {
         }
     }
     panic!("programs were skipped in each try");
+}
+
+#[test]
+fn short_exits_are_counted_and_do_not_leave_the_kernel() {
+    // No call takes as long.
+    let long = Some(LongOptions { bound_ns: 1 << 60, sleep: true });
+    for no_ring_buffer in [false, true] {
+        let watch = Watch { long, no_ring_buffer, ..own() };
+        let Some(mut recorder) = may(Recorder::attach_to_system_calls(&watch)) else { return };
+        call(CALLS);
+        let mut recorded = 0;
+        recorder.drain(&mut |exit, _| recorded += u64::from(exit.reason == GETPPID));
+        let (counted, slept) = recorder.counted().unwrap();
+        let lost = recorder.lost().unwrap().lost_exits;
+        assert!(counted + lost >= CALLS, "{counted} of {CALLS}, {lost} lost");
+        assert_eq!(slept, 0);
+        // About one a second, and those whose entry was missed.
+        assert!(recorded < CALLS / 2, "{recorded} of {CALLS}");
+    }
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! The counts in the kernel's maps, and the profile made from them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use aya::Pod;
-use aya::maps::{Array, HashMap, MapData, MapError};
+use aya::maps::{Array, MapData, MapError};
 use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Isa, Octave, Profile, Vcpu};
+
+use super::batches::Batches;
+use super::programs::DIRECT_CELLS;
 
 /// The number of buckets of an octave (`BUCKETS` in the BPF programs).
 const BUCKETS: usize = 32;
@@ -54,21 +57,40 @@ const _: () = assert!(size_of::<Cell>() == size_of::<CellKey>() + 6 * 8 + 2 * 4 
 pub(super) struct Cells {
     /// Most cells, in an array, and the keys of the elements in use.
     pub(super) direct: Array<MapData, Cell>,
-    pub(super) direct_taken: HashMap<MapData, u32, CellKey>,
+    pub(super) direct_taken: Batches<u32, CellKey>,
     /// Cells whose elements of the array were taken.
-    pub(super) hashed: HashMap<MapData, CellKey, Cell>,
+    pub(super) hashed: Batches<CellKey, Cell>,
+    /// The number of cells for which `hashed` has room.
+    pub(super) most_hashed: u32,
     /// The counts for which there was no room otherwise; the key has the CPU instead of the thread.
-    pub(super) other: HashMap<MapData, CellKey, Cell>,
+    pub(super) other: Batches<CellKey, Cell>,
     /// The number of cells above that are used for accesses.
     pub(super) of_accesses: Array<MapData, u64>,
+    /// `cells_have_room` and `other_cells_have_room` of the BPF programs.
+    pub(super) have_room: Array<MapData, [u32; 2]>,
     pub(super) isa: Isa,
+    pub(super) seen: Seen,
+}
+
+/// The cells in use at the last reading.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    direct: usize,
+    hashed: usize,
+    threads: HashSet<u32>,
+}
+
+impl Seen {
+    fn is_crowded(&self, most_hashed: u32) -> bool {
+        self.direct > DIRECT_CELLS as usize / 2 || self.hashed > most_hashed as usize / 2
+    }
 }
 
 impl Cells {
     /// Adds the counts of `epoch` to `profile`, but not to its timeline; no program may count in it any more. Skips
     /// untimed exits of the threads in `known`: these were added when the threads ended.
     pub(super) fn read(
-        &self,
+        &mut self,
         epoch: u64,
         known: &BTreeSet<u32>,
         profile: &mut Profile,
@@ -76,25 +98,31 @@ impl Cells {
         let turn = turn_of(epoch);
         let wanted =
             |key: &CellKey| key.turn == turn && !(key.octave == UNTIMED && known.contains(&key.thread));
-        for taken in self.direct_taken.iter() {
-            let (at, key) = taken?;
+        let mut seen = Seen::default();
+        let mut direct = Vec::new();
+        self.direct_taken.each(|at, key| {
+            seen.direct += 1;
+            seen.threads.insert(key.thread);
             if wanted(&key) {
-                self.add(&key, &self.direct.get(&at, 0)?, epoch, profile);
+                direct.push((at, key));
             }
+        })?;
+        for (at, key) in &direct {
+            self.add(key, &self.direct.get(at, 0)?, epoch, profile);
         }
-        for key in self.hashed.keys() {
-            let key = key?;
+        self.hashed.each(|key, cell| {
+            seen.hashed += 1;
+            seen.threads.insert(key.thread);
             if wanted(&key) {
-                self.add(&key, &self.hashed.get(&key, 0)?, epoch, profile);
+                self.add(&key, &cell, epoch, profile);
             }
-        }
-        for key in self.other.keys() {
-            let key = key?;
+        })?;
+        self.other.each(|key, cell| {
             if key.turn == turn {
-                let cell = self.other.get(&key, 0)?;
                 self.add(&CellKey { thread: 0, ..key }, &cell, epoch, profile);
             }
-        }
+        })?;
+        self.seen = seen;
         Ok(())
     }
 
@@ -123,6 +151,9 @@ impl Cells {
         if key.kind == REASON && key.octave == UNTIMED {
             profile.losses.exits_without_entry += count;
         }
+        if key.kind == REASON && key.thread == 0 {
+            profile.losses.exits_without_vcpu += count;
+        }
         if let Some(access) = access(self.isa, key.kind, key.value) {
             profile.vcpu(vcpu).accesses.entry(access).or_default().merge(&exits);
             return;
@@ -132,24 +163,30 @@ impl Cells {
         profile.vcpu(vcpu).reasons.entry(reason).or_default().merge(&exits);
     }
 
-    /// Tests whether the maps are half full.
-    pub(super) fn is_crowded(&self) -> bool {
-        // Of 32,768 and 65,536 entries.
-        self.direct_taken.keys().count() > 1 << 14 || self.hashed.keys().count() > 1 << 15
+    /// Tests whether the maps are half full, and have cells of ended threads.
+    pub(super) fn is_crowded(&self, alive: impl Fn(u32) -> bool) -> bool {
+        self.seen.is_crowded(self.most_hashed) && !self.seen.threads.iter().all(|&thread| alive(thread))
+    }
+
+    /// Makes the programs look for room again in maps that were full.
+    pub(super) fn look_for_room(&mut self) -> Result<(), MapError> {
+        self.have_room.set(0, [1_u32; 2], 0)
     }
 
     /// Frees the cells of ended threads that were read with `epoch`; those of the other turn may have counts of the
     /// next epoch, which were not read yet. Cells of living threads stay, because a program may be updating them.
     pub(super) fn free(&mut self, epoch: u64, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
         let is_over = |key: &CellKey| key.turn == turn_of(epoch) && !alive(key.thread);
-        let taken: Vec<(u32, CellKey)> = self.direct_taken.iter().filter_map(Result::ok).collect();
+        let mut taken: Vec<(u32, CellKey)> = Vec::new();
+        self.direct_taken.each(|at, key| taken.push((at, key)))?;
         for (at, _) in taken.iter().filter(|(_, key)| is_over(key)) {
             // Clear it before others can take it.
             self.direct.set(*at, Cell::default(), 0)?;
-            self.direct_taken.remove(at)?;
+            self.direct_taken.map.remove(at)?;
         }
-        let hashed: Vec<CellKey> = self.hashed.keys().filter_map(Result::ok).collect();
-        hashed.iter().filter(|key| is_over(key)).try_for_each(|key| self.hashed.remove(key))?;
+        let mut hashed: Vec<CellKey> = Vec::new();
+        self.hashed.each(|key, _| hashed.push(key))?;
+        hashed.iter().filter(|key| is_over(key)).try_for_each(|key| self.hashed.map.remove(key))?;
         let left = taken.iter().map(|(_, key)| key).chain(&hashed).filter(|key| !is_over(key));
         let of_accesses = left.filter(|key| !matches!(key.kind, REASON | OTHER_ACCESS)).count();
         self.of_accesses.set(0, of_accesses as u64, 0)
@@ -188,4 +225,22 @@ pub(super) fn vcpu(process: u32, number: u32, thread: u32) -> Vcpu {
     // `NO_VCPU` of the BPF programs: the number is not known yet.
     const UNKNOWN: u32 = u32::MAX;
     Vcpu { vm: Some(process), number: (number != UNKNOWN).then_some(number), thread: Some(thread) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_crowded_from_half_of_their_room_on() {
+        let seen = |direct, hashed| Seen { direct, hashed, threads: HashSet::new() };
+        for (seen, most_hashed, crowded) in [
+            (seen(16_384, 32_768), 65_536, false),
+            (seen(16_385, 0), 65_536, true),
+            (seen(0, 32_769), 65_536, true),
+            (seen(0, 32_769), 131_072, false),
+        ] {
+            assert_eq!(seen.is_crowded(most_hashed), crowded, "{seen:?} of {most_hashed}");
+        }
+    }
 }

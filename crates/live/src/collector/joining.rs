@@ -103,7 +103,9 @@ impl Joining {
         self.accesses.clear();
         // Accesses with another exit's time belong to an exit whose record was lost.
         let thread = exit.vcpu.thread.and_then(|thread| self.waiting.remove(&thread));
-        let waiting = thread.unwrap_or_default();
+        let mut waiting = thread.unwrap_or_default();
+        // Those that waited for the time of a long exit come by class.
+        waiting.sort_by_key(Record::order);
         let its: Vec<&Record> = waiting.iter().filter(|access| access.exit_ns == exit.time_ns).collect();
         for (at, one) in its.iter().enumerate() {
             let Some(access) =
@@ -224,6 +226,21 @@ mod tests {
             }
         }
         assert!(joining.waiting.is_empty(), "{}", joining.waiting.len());
+    }
+
+    #[test]
+    fn accesses_that_come_by_class_are_given_in_order() {
+        let all = joined(&[
+            record(1, 100, 120, UNKNOWN, 6, 0x830),
+            record(1, 100, 110, UNKNOWN, 8, 0x300),
+            record(0, 100, 150, 50, 0, 0x7c),
+        ]);
+        let write = Direction::Write;
+        let expected = [
+            LiveAccess { access: Access::Apic { register: 0x300, direction: write }, handling_ns: Some(40) },
+            LiveAccess { access: Access::Msr { number: 0x830, direction: write }, handling_ns: Some(30) },
+        ];
+        assert_eq!(all[0].1, expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use aya::programs::perf_event::PerfEventLink;
 use aya::programs::raw_trace_point::RawTracePointLink;
 use aya::programs::trace_point::TracePointLink;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
-use exits::{Isa, with_causes};
+use exits::{Isa, LongOptions, with_causes};
 
 use super::layout::Layout;
 use super::refusal::{not_loaded, rejected};
@@ -16,12 +16,23 @@ use super::{map_error, scheduler, waiting};
 use crate::tracefs::offset;
 use crate::{Error, EventFormat, Tracefs, monotonic_ns};
 
-/// The limit of cells for accesses: half of all cells, of which there are 32,768 and 65,536.
-const MOST_ACCESS_CELLS: u32 = 49_152;
+/// The number of elements of `direct_cells`.
+pub(super) const DIRECT_CELLS: u32 = 1 << 15;
+
+/// The number of CPUs that are online.
+pub(super) fn processors() -> usize {
+    aya::util::online_cpus().map_or(1, |cpus| cpus.len())
+}
+
+/// The size of `cells`: 1,024 for each CPU that is online, as much as eight busy vCPUs need. A vCPU with ten exit
+/// reasons, whose times lie in six octaves, has 120 cells.
+pub(super) fn hashed_cells(processors: usize) -> u32 {
+    u32::try_from(processors).unwrap_or(u32::MAX).saturating_mul(1_024).clamp(65_536, 524_288)
+}
 
 /// The size of `other_cells`, in which each possible CPU has its own keys: 128 for each.
 fn other_cells(processors: usize) -> u32 {
-    u32::try_from(processors).unwrap_or(u32::MAX).saturating_mul(128).clamp(2_048, 32_768)
+    u32::try_from(processors).unwrap_or(u32::MAX).saturating_mul(128).clamp(2_048, 131_072)
 }
 
 /// The variant of the programs, by what they do with an exit.
@@ -134,6 +145,8 @@ pub(super) struct Wanted<'a> {
     pub(super) isa: Isa,
     pub(super) accesses: bool,
     pub(super) filtered: bool,
+    /// The exits to record, if not all.
+    pub(super) long: Option<LongOptions>,
     /// The limit of vCPUs and cells, for tests.
     pub(super) room: Option<u32>,
     /// The reason why raw tracepoints must not be used.
@@ -216,15 +229,26 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
             Mechanism::Tracepoints { why }
         }
     };
-    if matches!(wanted.purpose, Purpose::Count | Purpose::HotSpots) {
-        globals.push(("most_access_cells", wanted.room.unwrap_or(MOST_ACCESS_CELLS)));
+    let records = matches!(wanted.purpose, Purpose::RecordRing | Purpose::RecordPerf);
+    let hashed_cells = hashed_cells(processors());
+    if records {
+        globals.push(("without_sleep", u32::from(wanted.long.is_some_and(|long| !long.sleep))));
+        globals.extend(scheduler::halts(wanted.isa));
+    } else {
+        // Half of all cells.
+        let most = (DIRECT_CELLS + hashed_cells) / 2;
+        globals.push(("most_access_cells", wanted.room.unwrap_or(most)));
     }
     if wanted.purpose == Purpose::HotSpots {
         globals.extend(scheduler::globals(root, wanted.isa, &mut missing));
     }
+    let longer_than_ns = wanted.long.map_or(0, |long| long.bound_ns.max(1));
     let mut loader = crate::loader::without_types();
     for (name, value) in &globals {
         loader.override_global(name, value, true);
+    }
+    if records {
+        loader.override_global("longer_than_ns", &longer_than_ns, true);
     }
     if let Some(room) = wanted.room {
         loader.map_max_entries("places_taken", room).map_max_entries("vcpus", room);
@@ -232,8 +256,9 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
     let object = match wanted.purpose {
         Purpose::Count | Purpose::HotSpots => {
             if let Some(room) = wanted.room {
-                loader.map_max_entries("direct_cells_taken", room).map_max_entries("cells", room);
+                loader.map_max_entries("direct_cells_taken", room);
             }
+            loader.map_max_entries("cells", wanted.room.unwrap_or(hashed_cells));
             loader.map_max_entries("other_cells", other_cells(aya::util::nr_cpus().unwrap_or(1)));
             if wanted.purpose == Purpose::Count { &COUNT.0 } else { &HOT_SPOTS.0 }
         }
@@ -362,6 +387,7 @@ mod tests {
             isa: Isa::Vmx,
             accesses: true,
             filtered: false,
+            long: None,
             room: None,
             no_raw: None,
         };
@@ -384,7 +410,9 @@ mod tests {
 
     #[test]
     fn large_hosts_need_little_more_memory() {
-        assert_eq!([1, 16, 64, 256, 8_192].map(other_cells), [2_048, 2_048, 8_192, 32_768, 32_768]);
+        assert_eq!([1, 16, 64, 512, 8_192].map(other_cells), [2_048, 2_048, 8_192, 65_536, 131_072]);
+        // 120 cells for each of 4,000 vCPUs on 512 CPUs.
+        assert_eq!([1, 64, 512, 8_192].map(hashed_cells), [65_536, 65_536, 524_288, 524_288]);
         let Some(attached) = counting_all() else { return };
         let mut bytes = 0;
         for file in std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {
@@ -406,7 +434,8 @@ mod tests {
         }
         drop(attached);
         // docs/stat.md, for this machine's number of CPUs.
-        let most = 54 + u64::from(other_cells(aya::util::nr_cpus().unwrap()) - 2_048) / 128 / 28;
+        let more = other_cells(aya::util::nr_cpus().unwrap()) - 2_048 + hashed_cells(processors()) - 65_536;
+        let most = 54 + u64::from(more) / 128 / 28;
         assert!((40..=most).contains(&(bytes >> 20)), "{} MiB", bytes >> 20);
     }
 
@@ -421,6 +450,7 @@ mod tests {
             isa: Isa::Vmx,
             accesses: false,
             filtered,
+            long: None,
             room: None,
             no_raw: None,
         };

@@ -9,11 +9,20 @@ use exits::{Isa, Losses};
 use super::joining::{Joining, LiveAccess, LiveExit, Record};
 use super::programs::{self, Attached, Pair, Purpose, Wanted};
 use super::vcpus::Vcpus;
-use super::{LOST_RECORDS, Mechanism, Watch, counted, isa, lost, map, map_error, watch_processes};
+use super::{
+    EXITS, LOST_RECORDS, Mechanism, SLEPT, Watch, counted, isa, lost, map, map_error, watch_processes,
+};
+use crate::trace::source::allow_open_files;
 use crate::{Error, monotonic_ns};
 
-/// The size of each CPU's buffer in pages, before Linux 5.8.
+/// The number of CPUs that share the ring buffer. A program locks it for each record, with interrupts disabled: more CPUs
+/// would wait for each other in every exit.
+const MOST_ON_RING: usize = 32;
+/// The size of each CPU's buffer in pages, where there is no ring buffer (before Linux 5.8).
 const PERF_PAGES: usize = 256;
+/// The same where more than [`MOST_ON_RING`] CPUs are online: what the kernel lets every user lock by default
+/// (`perf_event_mlock_kb`).
+const PERF_PAGES_OF_MANY: usize = 128;
 
 enum Buffers {
     Ring(RingBuf<MapData>),
@@ -21,12 +30,17 @@ enum Buffers {
     Perf(#[expect(dead_code)] PerfEventArray<MapData>, Vec<PerfEventArrayBuffer<MapData>>),
 }
 
-fn wanted(watch: &Watch, isa: Isa) -> Wanted<'_> {
-    let purpose = if watch.no_ring_buffer { Purpose::RecordPerf } else { Purpose::RecordRing };
-    watch.wanted(purpose, isa)
+/// The buffers on a host with this number of CPUs. The ring suffices for long exits, which are rare.
+fn purpose(watch: &Watch, processors: usize) -> Purpose {
+    let ring_suffices = processors <= MOST_ON_RING || watch.long.is_some();
+    if watch.no_ring_buffer || !ring_suffices { Purpose::RecordPerf } else { Purpose::RecordRing }
 }
 
-/// eBPF programs that hand over every exit until this is dropped.
+fn wanted(watch: &Watch, isa: Isa) -> Wanted<'_> {
+    watch.wanted(purpose(watch, programs::processors()), isa)
+}
+
+/// eBPF programs that hand over every exit, or the long ones, until this is dropped.
 pub struct Recorder {
     attached: Attached,
     vcpus: Vcpus,
@@ -80,7 +94,10 @@ impl Recorder {
                     expected: "processors",
                     source,
                 })?;
-                let open = online.into_iter().map(|cpu| array.open(cpu, Some(PERF_PAGES)));
+                // Each buffer is a file.
+                allow_open_files();
+                let pages = if online.len() > MOST_ON_RING { PERF_PAGES_OF_MANY } else { PERF_PAGES };
+                let open = online.into_iter().map(|cpu| array.open(cpu, Some(pages)));
                 let open = open.collect::<Result<Vec<_>, _>>();
                 let open = open.map_err(|error| Error::Load {
                     cause: format!("perf's buffers: {error}"),
@@ -108,8 +125,8 @@ impl Recorder {
     }
 
     /// Passes on the exits since the last call; those of one vCPU are in order of time. Call it often enough that the
-    /// buffers, which have room for 300,000 exits, do not overflow. Exits that arrive during the call are left for
-    /// the next one, or it might never return.
+    /// buffers, which have room for 200,000 exits of all CPUs, or for 6,000 of each, do not overflow. Exits that arrive
+    /// during the call are left for the next one, or it might never return.
     pub fn drain(&mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
         let (isa, joining) = (self.isa, &mut self.joining);
         let now_ns = monotonic_ns();
@@ -170,6 +187,15 @@ impl Recorder {
         Ok(lost)
     }
 
+    /// All exits so far, and the long ones among them that were not passed on because the guest slept; zero unless only
+    /// long ones are recorded.
+    ///
+    /// # Errors
+    /// [`Error::KernelMap`] if the counts cannot be read.
+    pub fn counted(&self) -> Result<(u64, u64), Error> {
+        Ok((counted(&self.counters, EXITS)?, counted(&self.counters, SLEPT)?))
+    }
+
     /// The mechanism by which the programs are attached.
     #[must_use]
     pub fn mechanism(&self) -> &Mechanism {
@@ -191,24 +217,43 @@ impl Recorder {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use exits::LongOptions;
+
     use super::super::tests::{ICR, ICR_AS_MSR, send_ipi};
     use super::*;
 
     #[test]
+    fn many_processors_do_not_share_a_buffer_unless_exits_to_record_are_rare() {
+        let (all, long) =
+            (Watch::default(), Watch { long: Some(LongOptions::default()), ..Watch::default() });
+        assert_eq!(
+            [1, 32, 33, 512].map(|cpus| purpose(&all, cpus) == Purpose::RecordPerf),
+            [false, false, true, true]
+        );
+        assert_eq!(purpose(&long, 512), Purpose::RecordRing);
+        let old = Watch { no_ring_buffer: true, ..long };
+        assert_eq!(purpose(&old, 1), Purpose::RecordPerf);
+    }
+
+    /// A recorder of an AMD host's exits that ignores the system calls of this thread. `None`, with the reason printed, if
+    /// this user may not attach one.
+    fn recorder(long: Option<LongOptions>, no_ring_buffer: bool) -> Option<Recorder> {
+        let processes = Some(vec![std::process::id()]);
+        let watch = Watch { processes, accesses: true, long, no_ring_buffer, ..Watch::default() };
+        let wanted = Wanted { pair: Pair::SystemCalls, ..wanted(&watch, Isa::Svm) };
+        let recorder = Recorder::attach_to(Path::new("/"), &watch, &wanted);
+        let mut recorder = recorder.inspect_err(|error| eprintln!("not tested: {error}")).ok()?;
+        recorder.attached.links.clear();
+        Some(recorder)
+    }
+
+    #[test]
     fn an_ipi_that_is_traced_before_its_exit_is_recorded_as_part_of_it() {
-        for no_ring_buffer in [false, true] {
-            let watch = Watch {
-                processes: Some(vec![std::process::id()]),
-                accesses: true,
-                no_ring_buffer,
-                ..Watch::default()
-            };
-            let wanted = Wanted { pair: Pair::SystemCalls, ..wanted(&watch, Isa::Svm) };
-            let mut recorder = match Recorder::attach_to(Path::new("/"), &watch, &wanted) {
-                Ok(recorder) => recorder,
-                Err(error) => return eprintln!("not tested: {error}"),
-            };
-            recorder.attached.links.clear();
+        let each = Some(LongOptions { bound_ns: 1, sleep: true });
+        for (long, no_ring_buffer) in [(None, false), (None, true), (each, false), (each, true)] {
+            let Some(recorder) = recorder(long, no_ring_buffer) else { return };
             let number = send_ipi(&recorder.attached.ebpf);
             let mut seen = Vec::new();
             let mut take = |exit: &LiveExit, accesses: &[LiveAccess]| {
@@ -222,6 +267,32 @@ mod tests {
             // An access without an exit of its kind after it belongs to no exit.
             let its = vec![(ICR, true), (ICR_AS_MSR, true)];
             assert_eq!(seen, [(0x78, true, vec![]), (0x7c, true, its), (0x78, true, vec![])]);
+        }
+    }
+
+    #[test]
+    fn exits_in_which_a_guest_sleeps_are_counted_in_the_kernel() {
+        let long = LongOptions { bound_ns: 1, sleep: false };
+        for no_ring_buffer in [false, true] {
+            let (mut recorder, number, counted) = loop {
+                let Some(recorder) = recorder(Some(long), no_ring_buffer) else { return };
+                let (before, begun) = (recorder.counted().unwrap(), Instant::now());
+                let number = send_ipi(&recorder.attached.ebpf);
+                let took = begun.elapsed();
+                let after = recorder.counted().unwrap();
+                // If this thread was stopped for longer (`TELL_NS`), the last one is recorded too.
+                if took < Duration::from_secs(1) {
+                    break (recorder, number, (after.0 - before.0, after.1 - before.1));
+                }
+            };
+            assert_eq!(counted, (3, 1));
+            let mut seen = Vec::new();
+            let mut take = |exit: &LiveExit, _: &[LiveAccess]| {
+                seen.extend((exit.vcpu.number == Some(number)).then_some(exit.reason.code));
+            };
+            recorder.drain(&mut take);
+            // The first one tells of the vCPU.
+            assert_eq!(seen, [0x78, 0x7c]);
         }
     }
 }

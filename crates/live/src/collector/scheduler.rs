@@ -16,17 +16,22 @@ const PROGRAMS: [(&str, &str); 2] = [("woken", "sched_wakeup"), ("switched", "sc
 
 /// The values of the programs' variables. The reason why some are not known goes into `missing`.
 pub(super) fn globals(root: &Path, isa: Isa, missing: &mut Vec<String>) -> Vec<(&'static str, u32)> {
-    // HLT, and AMD's idle HLT: Intel SDM volume 3, appendix C, and AMD64 APM volume 2, appendix C.
-    let (halt, idle_halt) = match isa {
-        Isa::Vmx => (12, 12),
-        Isa::Svm => (0x78, 0xa6),
-    };
-    let mut globals = vec![("halt_reason", halt), ("idle_halt_reason", idle_halt)];
+    let mut globals = Vec::from(halts(isa));
     match offsets(root) {
         Ok(offsets) => globals.extend(offsets),
         Err(error) => missing.push(format!("Time without a processor is not known: {error}")),
     }
     globals
+}
+
+/// The variables for the exits in which a guest halts.
+pub(super) const fn halts(isa: Isa) -> [(&'static str, u32); 2] {
+    // HLT, and AMD's idle HLT: Intel SDM volume 3, appendix C, and AMD64 APM volume 2, appendix C.
+    let (halt, idle_halt) = match isa {
+        Isa::Vmx => (12, 12),
+        Isa::Svm => (0x78, 0xa6),
+    };
+    [("halt_reason", halt), ("idle_halt_reason", idle_halt)]
 }
 
 fn offsets(root: &Path) -> Result<[(&'static str, u32); 3], Error> {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use aya::Pod;
-use aya::maps::{Array, HashMap, MapData, MapError};
+use aya::maps::{Array, MapData, MapError};
 use exits::{Access, ExitReason, Isa};
 
+use super::batches::Batches;
 use super::cells::{access, vcpu};
 use super::joining::LiveExit;
 use super::map;
@@ -21,6 +22,7 @@ pub(super) struct State {
     process: u32,
     exit_ns: u64,
     mmio_start_ns: u64,
+    told_ns: u64,
     number: u32,
     reason: u32,
     cpu: u16,
@@ -45,7 +47,7 @@ struct Pending {
 // SAFETY: plain numbers without padding, laid out as the programs' structure; every bit pattern is a value.
 unsafe impl Pod for State {}
 const _: () = assert!(size_of::<Pending>() == 2 * 8 + 2 * 4);
-const _: () = assert!(size_of::<State>() == 3 * 8 + 4 * 4 + 2 + 2 + 2 + 2 + 6 * size_of::<Pending>());
+const _: () = assert!(size_of::<State>() == 4 * 8 + 4 * 4 + 2 + 2 + 2 + 2 + 6 * size_of::<Pending>());
 
 impl State {
     /// The exit that is being handled, if any.
@@ -71,10 +73,10 @@ impl State {
 pub(super) struct Vcpus {
     places: Array<MapData, State>,
     /// The keys of the vCPUs that have elements of `places`, by index.
-    places_taken: HashMap<MapData, u32, u64>,
-    hashed: HashMap<MapData, u64, State>,
+    places_taken: Batches<u32, u64>,
+    hashed: Batches<u64, State>,
     /// The keys of vCPUs by thread.
-    keys: HashMap<MapData, u32, u64>,
+    keys: Batches<u32, u64>,
 }
 
 impl Vcpus {
@@ -100,36 +102,40 @@ impl Vcpus {
             let exit = wanted(state.thread).then(|| state.open(isa)).flatten();
             open.extend(exit.map(|exit| (exit, state.accesses(isa))));
         };
-        for taken in self.places_taken.keys() {
-            take(&self.places.get(&taken?, 0)?);
+        let mut places = Vec::new();
+        self.places_taken.each(|at, _| places.push(at))?;
+        for at in &places {
+            take(&self.places.get(at, 0)?);
         }
-        for found in self.hashed.iter() {
-            take(&found?.1);
-        }
+        self.hashed.each(|_, state| take(&state))?;
         Ok(open)
     }
 
     /// Tests whether the maps are half full.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(super) fn is_crowded(&self) -> Result<bool, MapError> {
+        let (mut places, mut threads) = (0_u32, 0_u32);
+        self.places_taken.each(|_, _| places += 1)?;
+        self.keys.each(|_, _| threads += 1)?;
         // Of 8,192 places and 65,536 threads.
-        self.places_taken.keys().count() > 1 << 12 || self.keys.keys().count() > 1 << 15
+        Ok(places > 1 << 12 || threads > 1 << 15)
     }
 
     /// Forgets vCPUs whose threads have ended: no program can be updating them.
     pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
-        let keys: Vec<(u32, u64)> = self.keys.iter().filter_map(Result::ok).collect();
+        let (mut keys, mut taken) = (Vec::new(), Vec::new());
+        self.keys.each(|thread, key| keys.push((thread, key)))?;
         let ended = Ended::among(&keys, alive);
-        let taken: Vec<(u32, u64)> = self.places_taken.iter().filter_map(Result::ok).collect();
+        self.places_taken.each(|at, key| taken.push((at, key)))?;
         for (at, _) in taken.iter().filter(|(_, key)| ended.keys.contains(key)) {
             // Clear it before others can take it.
             self.places.set(*at, State::default(), 0)?;
-            self.places_taken.remove(at)?;
+            self.places_taken.map.remove(at)?;
         }
         for key in &ended.keys {
             // Fails for most keys, because their vCPUs are in `places`.
-            let _ = self.hashed.remove(key);
+            let _ = self.hashed.map.remove(key);
         }
-        ended.threads.iter().try_for_each(|thread| self.keys.remove(thread))
+        ended.threads.iter().try_for_each(|thread| self.keys.map.remove(thread))
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct CpuRecords {
 
 /// Raises the soft limit of open files (RLIMIT_NOFILE) to the hard one: an event of each tracepoint on each CPU is a file,
 /// and the usual limit of 1024 is a dozen of them on 80 CPUs.
-fn allow_open_files() {
+pub(crate) fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     // If it is refused, opening reports the limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

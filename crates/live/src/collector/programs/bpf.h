@@ -37,6 +37,13 @@ enum {
 
 #define CURRENT_CPU 0xffffffffULL
 
+/*
+ * The error of an update for which a preallocated hash map has no room. Compare the lower half: before Linux 6.4 the
+ * upper half of an error of these helpers may be anything.
+ */
+#define E2BIG 7
+#define HAS_NO_ROOM(error) ((s32)(error) == -E2BIG)
+
 static void *(*const map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 /*

@@ -51,6 +51,7 @@ struct {
 	TYPE(value, struct cell_key);
 } direct_cells_taken SEC(".maps");
 
+/* The loader sets the size. */
 struct {
 	NUMBER(type, MAP_HASH);
 	NUMBER(max_entries, 65536);
@@ -69,6 +70,13 @@ struct {
 	TYPE(key, struct cell_key);
 	TYPE(value, struct cell);
 } other_cells SEC(".maps");
+
+/*
+ * Cleared once a map is full: the kernel looks for a free element in the lists of all possible CPUs, so an update
+ * that fails takes the longer the larger the host is. User space sets both with each reading, because it may have
+ * freed cells. They are the only variables in `.data`.
+ */
+volatile u32 cells_have_room = 1, other_cells_have_room = 1;
 
 /*
  * The limits of cells for accesses, of all vCPUs and of one vCPU. A guest chooses its ports, registers and addresses,
@@ -185,37 +193,44 @@ static __attribute__((noinline)) struct cell *new_cell(struct vcpu *vcpu, struct
 		if (cell)
 			return cell;
 	}
-	if (key->kind != KIND_REASON && !take_access_cell(vcpu)) {
+	u32 has_room = cells_have_room;
+	if (key->kind != KIND_REASON && (!has_room || !take_access_cell(vcpu))) {
 		make_other(key);
 		cell = known_cell(key);
 		if (cell)
 			return cell;
 	}
-	u32 at = place_of(key);
-#pragma unroll
-	for (int neighbour = 0; neighbour < 2; neighbour++, at ^= 1) {
-		if (!map_update_elem(&direct_cells_taken, &at, key, UPDATE_NOEXIST)) {
-			cell = map_lookup_elem(&direct_cells, &at);
-			if (cell) {
-				cell->epoch = 0;
-				cell->key = *key;
-			}
-			return cell;
-		}
-	}
 	struct cell empty = {};
-	empty.key = *key;
-	if (!map_update_elem(&cells, key, &empty, UPDATE_NOEXIST))
-		return map_lookup_elem(&cells, key);
+	if (has_room) {
+		u32 at = place_of(key);
+#pragma unroll
+		for (int neighbour = 0; neighbour < 2; neighbour++, at ^= 1) {
+			if (!map_update_elem(&direct_cells_taken, &at, key, UPDATE_NOEXIST)) {
+				cell = map_lookup_elem(&direct_cells, &at);
+				if (cell) {
+					cell->epoch = 0;
+					cell->key = *key;
+				}
+				return cell;
+			}
+		}
+		empty.key = *key;
+		long error = map_update_elem(&cells, key, &empty, UPDATE_NOEXIST);
+		if (!error)
+			return map_lookup_elem(&cells, key);
+		if (HAS_NO_ROOM(error))
+			cells_have_room = 0;
+	}
 	/* The room that is left is for exits by reason. */
 	if (key->kind != KIND_REASON)
 		make_other(key);
 	key->thread = get_smp_processor_id();
 	empty.key = *key;
 	cell = map_lookup_elem(&other_cells, key);
-	if (cell)
+	if (cell || !other_cells_have_room)
 		return cell;
-	map_update_elem(&other_cells, key, &empty, UPDATE_NOEXIST);
+	if (HAS_NO_ROOM(map_update_elem(&other_cells, key, &empty, UPDATE_NOEXIST)))
+		other_cells_have_room = 0;
 	return map_lookup_elem(&other_cells, key);
 }
 

@@ -96,6 +96,8 @@ struct vcpu {
 	u64 exit_ns;
 	/* The start of the time of an MMIO read; 0 after the first one in an exit. */
 	u64 mmio_start_ns;
+	/* If only long exits are recorded: the time at which a short one was. */
+	u64 told_ns;
 	u32 number;
 	u32 reason;
 	u16 cpu;
@@ -153,8 +155,11 @@ struct {
 	TYPE(value, u8);
 } watched SEC(".maps");
 
-/* Records that were lost, exits for which there was no room, and samples of all CPUs. */
-enum counter { LOST_RECORDS, EXITS_WITHOUT_ROOM, TICKS, COUNTERS };
+/*
+ * Records that were lost, exits for which there was no room, and samples of all CPUs. If only long exits are recorded:
+ * all exits, and those that are not recorded because the guest slept.
+ */
+enum counter { LOST_RECORDS, EXITS_WITHOUT_ROOM, TICKS, EXITS, SLEPT, COUNTERS };
 
 #ifdef HOT_SPOTS
 /* Processes with vCPUs: their other threads belong to the device model. */

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Passes each exit to user space. */
+/* Passes exits to user space: each, or only long ones. */
+
+/*
+ * The least time of exits to record; 0 records all. With such a bound, accesses wait in the vCPU until the time is
+ * known, so only the last one of a class is recorded.
+ */
+volatile const u64 longer_than_ns;
+/* 1: of the long exits, not those in which the guest sleeps. */
+volatile const u32 without_sleep;
+/* The reasons of these exits. */
+volatile const u32 halt_reason, idle_halt_reason;
+/* A short exit of a vCPU is recorded at this interval, so that user space knows the vCPUs. */
+#define TELL_NS (1ULL << 30)
 
 enum record_type { RECORD_EXIT, RECORD_ACCESS };
 
@@ -76,9 +88,57 @@ INLINE void give(void *context, struct vcpu *vcpu, u64 handling_ns, u64 since_ns
 #endif
 }
 
+/* Keeps an access until its exit ends. */
+INLINE void keep(struct vcpu *vcpu, u32 kind, u32 sort, u64 value, u64 since_ns)
+{
+	struct pending *pending = &vcpu->pending[sort];
+	pending->value = value;
+	pending->kind = kind;
+	pending->since_ns = since_ns;
+	vcpu->waiting |= 1 << sort;
+}
+
+static __attribute__((noinline)) int give_pending(void *context, struct vcpu *vcpu, u32 sort)
+{
+	if (sort >= SORTS)
+		return 0;
+	struct pending *pending = &vcpu->pending[sort];
+	give(context, vcpu, UNKNOWN, pending->since_ns, RECORD_ACCESS, pending->kind, pending->value);
+	return 0;
+}
+
+/* Tests whether an exit with this time is not to be recorded. */
+INLINE u32 is_passed_over(struct vcpu *vcpu, u64 handling_ns, u64 now)
+{
+	u32 reason = vcpu->reason;
+	u32 is_long = handling_ns >= longer_than_ns;
+	u32 sleeps = without_sleep && (reason == halt_reason || reason == idle_halt_reason);
+	if (is_long && !sleeps)
+		return 0;
+	if (now - vcpu->told_ns >= TELL_NS) {
+		vcpu->told_ns = now;
+		return 0;
+	}
+	if (is_long)
+		count(SLEPT);
+	return 1;
+}
+
 INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
 {
 	u64 handling_ns = timed ? now - vcpu->exit_ns : UNKNOWN;
+	if (longer_than_ns) {
+		u32 waiting = vcpu->waiting;
+		vcpu->waiting = 0;
+		count(EXITS);
+		if (timed && is_passed_over(vcpu, handling_ns, now))
+			return;
+		/* Downwards: of two that begin with their exit, KVM traces the APIC's before the MSR's (`take_early`). */
+#pragma unroll
+		for (int sort = SORTS - 1; sort >= 0; sort--)
+			if (waiting & (1 << sort))
+				give_pending(context, vcpu, sort);
+	}
 	give(context, vcpu, handling_ns, now, RECORD_EXIT, KIND_REASON, vcpu->reason);
 }
 
@@ -98,12 +158,19 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 		vcpu->mmio_start_ns = 0;
 	}
 	u64 since_ns = sort >= SORT_WHOLE ? vcpu->exit_ns : now;
-	give(context, vcpu, handling_ns, since_ns, RECORD_ACCESS, kind, value);
+	if (longer_than_ns)
+		keep(vcpu, kind, sort, value, since_ns);
+	else
+		give(context, vcpu, handling_ns, since_ns, RECORD_ACCESS, kind, value);
 }
 
 INLINE void note_early(void *context, struct vcpu *vcpu, u32 sort, u32 follows)
 {
 	struct pending *pending = &vcpu->pending[sort];
-	if (follows)
+	if (!follows)
+		return;
+	if (longer_than_ns)
+		keep(vcpu, pending->kind, sort, pending->value, vcpu->exit_ns);
+	else
 		give(context, vcpu, UNKNOWN, vcpu->exit_ns, RECORD_ACCESS, pending->kind, pending->value);
 }
