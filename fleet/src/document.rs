@@ -17,8 +17,12 @@ use sha2::{Digest, Sha256};
 
 /// The largest file that is read, in bytes.
 pub const LARGEST_FILE: u64 = 32 << 20;
-/// The most rows that a document may give.
-pub const MOST_ROWS: usize = 100_000;
+/// The most rows that a file may give. Documents of exitless have so many bytes for a row that the largest file has
+/// fewer.
+pub const MOST_ROWS: usize = 200_000;
+/// The most bytes of texts that the rows of a file may have. A text that a document has once, such as the kernel, is in
+/// each of its rows.
+const MOST_TEXT: usize = 4 * LARGEST_FILE as usize;
 /// The longest name of a host, in bytes: `HOST_NAME_MAX` is 64, and DNS has 253.
 pub const LONGEST_HOST: usize = 253;
 /// The longest text of a column, in bytes; for a list, of all its texts together. Longer ones are truncated,
@@ -139,13 +143,43 @@ struct Gathered {
     /// value.
     clock_ns: Option<i64>,
     rows: Rows,
+    size: Size,
 }
 
 impl Gathered {
-    fn row(&mut self, table: &'static str, row: Value) {
-        if let Value::Object(row) = row {
-            self.rows.entry(table).or_default().push(row);
-        }
+    /// Adds a row, whose texts are truncated if they are too long; an error if it is one too many.
+    fn row(&mut self, table: &'static str, row: Value) -> Result<(), Fault> {
+        let Value::Object(mut row) = row else { return Ok(()) };
+        row.values_mut().for_each(shorten);
+        let own: usize = row.values().map(length).sum();
+        // Each row gets the version, too.
+        let text = own + self.version.as_ref().map_or(0, String::len);
+        self.size.add(&Size { rows: 1, text })?;
+        self.rows.entry(table).or_default().push(row);
+        Ok(())
+    }
+}
+
+/// The size of rows.
+#[derive(Debug, Default)]
+struct Size {
+    rows: usize,
+    /// The bytes of their texts.
+    text: usize,
+}
+
+impl Size {
+    /// Adds the size of more rows; an error if a file may not give that many.
+    fn add(&mut self, more: &Self) -> Result<(), Fault> {
+        self.rows += more.rows;
+        self.text += more.text;
+        let most = match (self.rows > MOST_ROWS, self.text > MOST_TEXT) {
+            (true, _) => format!("{MOST_ROWS} rows"),
+            (_, true) => format!("{MOST_TEXT} bytes of texts"),
+            _ => return Ok(()),
+        };
+        let why = format!("the file gives more than {most}; add its documents as several files");
+        Err(Fault::new("(all)", why))
     }
 }
 
@@ -180,10 +214,11 @@ pub fn rows(bytes: &[u8], origin: &Origin) -> Result<Rows, Error> {
         return Err(Error::TooLarge { file: file() });
     }
     let mut documents = Vec::new();
+    let mut size = Size::default();
     let mut stream = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
     let mut began = 0;
     while let Some(value) = stream.next() {
-        let value = value.map_err(|error| Error::Json { file: file(), why: error.to_string() })?;
+        let mut value = value.map_err(|error| Error::Json { file: file(), why: error.to_string() })?;
         let number = documents.len() + 1;
         let kind = kind_of(&value).ok_or_else(|| Error::Unknown { file: file(), number })?;
         let fault = |fault: Fault| Error::Field {
@@ -195,7 +230,9 @@ pub fn rows(bytes: &[u8], origin: &Origin) -> Result<Rows, Error> {
         };
         let digest = digest(bytes[began..stream.byte_offset()].trim_ascii());
         began = stream.byte_offset();
-        let gathered = (kind.gather)(&value).and_then(within_bounds).map_err(fault)?;
+        shorten_all(&mut value);
+        let gathered = (kind.gather)(&value).map_err(fault)?;
+        size.add(&gathered.size).map_err(fault)?;
         documents.push((kind, gathered, digest));
     }
     if documents.is_empty() {
@@ -293,37 +330,50 @@ fn seconds(field: &str, since_1970: i64) -> Result<DateTime<Utc>, Fault> {
         .ok_or_else(|| Fault::new(field, format!("{since_1970} is not a time between 1970 and 9999")))
 }
 
-/// Refuses documents with too many rows, and truncates texts that are too long.
-fn within_bounds(mut gathered: Gathered) -> Result<Gathered, Fault> {
-    let number: usize = gathered.rows.values().map(Vec::len).sum();
-    if number > MOST_ROWS {
-        return Err(Fault::new("(all)", format!("it gives {number} rows; at most {MOST_ROWS} are taken")));
+/// The bytes of the texts of a row's value.
+fn length(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(texts) => texts.iter().map(length).sum(),
+        _ => 0,
     }
-    let texts = gathered.rows.values_mut().flatten().flat_map(Map::values_mut);
-    texts.for_each(shorten);
-    if let Some(version) = &mut gathered.version {
-        version.truncate(version.floor_char_boundary(LONGEST_TEXT));
+}
+
+/// Truncates each text of a document to [`LONGEST_TEXT`], before it is copied into rows.
+fn shorten_all(value: &mut Value) {
+    match value {
+        Value::String(_) => shorten(value),
+        Value::Array(values) => values.iter_mut().for_each(shorten_all),
+        Value::Object(fields) => fields.values_mut().for_each(shorten_all),
+        _ => {}
     }
-    Ok(gathered)
 }
 
 /// Truncates a text, or the texts of a list together, to [`LONGEST_TEXT`]; the end of a list is removed
 /// first.
 fn shorten(value: &mut Value) {
     match value {
-        Value::String(text) => text.truncate(text.floor_char_boundary(LONGEST_TEXT)),
+        Value::String(text) => truncate(text, LONGEST_TEXT),
         Value::Array(texts) => {
             let mut room = LONGEST_TEXT;
             texts.retain_mut(|text| {
                 let Value::String(text) = text else { return true };
                 let length = text.len();
-                text.truncate(text.floor_char_boundary(room));
+                truncate(text, room);
                 // After a truncated text, drop the rest.
                 room = if text.len() == length { room - length } else { 0 };
                 length == 0 || !text.is_empty()
             });
         }
         _ => {}
+    }
+}
+
+/// Truncates a text, and frees the memory of the rest.
+fn truncate(text: &mut String, most: usize) {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.shrink_to_fit();
     }
 }
 

@@ -31,6 +31,8 @@ const NAME: &str = env!("CARGO_BIN_NAME");
 
 /// The most worker threads. Each has a large stack, and a machine may have hundreds of CPUs.
 const MOST_WORKERS: usize = 16;
+/// The memory that `add` may have, in MiB; the process has more, like that of a query.
+const ADDING: u32 = 512;
 /// The most threads for blocking file operations.
 const BLOCKING: usize = 16;
 
@@ -226,6 +228,8 @@ fn main() -> ExitCode {
             (cpus.min(MOST_WORKERS), Some(limits.memory))
         }
         Command::Serve(Serve { settings, .. }) => (cpus.min(MOST_WORKERS), Some(settings.memory)),
+        // A file may take more memory than the rows that it gives.
+        Command::Add(_) => (2, Some(ADDING)),
         // The other commands only wait for programs and the store.
         _ => (2, None),
     };

@@ -93,11 +93,15 @@ fn fix(fix: &Value) -> String {
     }
 }
 
-fn walk<'a>(findings: &'a [Finding], visit: &mut impl FnMut(&'a Finding)) {
+fn walk<'a>(
+    findings: &'a [Finding],
+    visit: &mut impl FnMut(&'a Finding) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     for finding in findings {
-        visit(finding);
-        walk(&finding.children, visit);
+        visit(finding)?;
+        walk(&finding.children, visit)?;
     }
+    Ok(())
 }
 
 /// The module and parameter in a path of sysfs.
@@ -148,8 +152,8 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
                         .map(|evidence| format!("{}: {}", evidence.place, evidence.value)).collect::<Vec<_>>(),
                     "fixes": finding.fixes.iter().map(fix).collect::<Vec<_>>(),
                 }),
-            );
-        });
+            )
+        })?;
     }
     let ipi = parameters.get(&("kvm_intel", "enable_ipiv")).or(parameters.get(&("kvm_amd", "enable_ipiv")));
     let nowhere = document.conclusion.outcome == "no-virtualization";
@@ -171,9 +175,9 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
             "enabled": facts.enabled,
             "ipi_virtualization": ipi.and_then(|value| switch(value)),
         }),
-    );
+    )?;
     for ((module, parameter), value) in parameters {
-        gathered.row("parameters", json!({ "module": module, "parameter": parameter, "value": value }));
+        gathered.row("parameters", json!({ "module": module, "parameter": parameter, "value": value }))?;
     }
     Ok(gathered)
 }

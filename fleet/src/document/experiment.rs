@@ -101,7 +101,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
         ..Gathered::default()
     };
     if study.emulated.is_none() {
-        findings.method.fingerprint.gather(&mut gathered);
+        findings.method.fingerprint.gather(&mut gathered)?;
     }
     for figure in &findings.figures {
         for point in &figure.points {
@@ -145,7 +145,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
                         "p_holm": comparison.and_then(|comparison| comparison.p_holm),
                         "finding": comparison.map(|comparison| &comparison.finding),
                     }),
-                );
+                )?;
             }
         }
     }

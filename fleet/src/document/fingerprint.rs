@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Gathered;
 use super::doctor::{isa_of, switch};
+use super::{Fault, Gathered};
 
 #[derive(Deserialize, Default)]
 pub(super) struct Fingerprint {
@@ -26,7 +26,7 @@ struct Cpu {
 
 impl Fingerprint {
     /// Adds the rows of the host and its module parameters.
-    pub(super) fn gather(&self, gathered: &mut Gathered) {
+    pub(super) fn gather(&self, gathered: &mut Gathered) -> Result<(), Fault> {
         let module = self.modules.keys().find(|module| isa_of(module).is_some());
         let value =
             |name| module.and_then(|module| self.modules[module].get(name)).and_then(|value| switch(value));
@@ -43,12 +43,13 @@ impl Fingerprint {
                 "online_cpus": self.online_cpus,
                 "memory_bytes": self.memory_mib.map(|mib| i64::from(mib) << 20),
             }),
-        );
+        )?;
         for (module, parameters) in &self.modules {
             for (parameter, value) in parameters {
-                gathered
-                    .row("parameters", json!({ "module": module, "parameter": parameter, "value": value }));
+                let row = json!({ "module": module, "parameter": parameter, "value": value });
+                gathered.row("parameters", row)?;
             }
         }
+        Ok(())
     }
 }

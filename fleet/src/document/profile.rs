@@ -109,7 +109,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
             "vcpus": totals.vcpus,
             "lost_events": totals.lost_events,
         }),
-    );
+    )?;
     for row in document.rows.iter().chain(&document.other) {
         gathered.row(
             "exits",
@@ -132,7 +132,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
                 "p99_ns": row.p99_ns,
                 "p999_ns": row.p999_ns,
             }),
-        );
+        )?;
     }
     Ok(gathered)
 }

@@ -87,7 +87,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
     };
     // An emulated host is not part of the fleet; its costs name the emulator.
     if outcome.emulated.is_none() {
-        outcome.fingerprint.gather(&mut gathered);
+        outcome.fingerprint.gather(&mut gathered)?;
     }
     for measure in outcome.measures {
         let exits = &measure.exits;
@@ -121,7 +121,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
                     "change_high": interval.and_then(|interval| interval.high),
                     "effect": measure.effect.as_ref().filter(|_| arm == "on"),
                 }),
-            );
+            )?;
         }
     }
     Ok(gathered)

@@ -246,6 +246,35 @@ fn of_a_list_that_is_too_long_the_first_texts_stay() {
 }
 
 #[test]
+fn rows_and_the_texts_that_they_repeat_have_bounds() {
+    let document = |findings: usize| {
+        let mut document: Value = serde_json::from_str(DOCTOR).unwrap();
+        let mut section = document["sections"][0].clone();
+        let mut finding = section["findings"][0].clone();
+        finding["children"] = json!([]);
+        section["title"] = json!("x".repeat(1 << 20));
+        section["findings"] = json!(vec![finding; findings]);
+        document["sections"] = json!([section]);
+        document.to_string()
+    };
+    let why = "(doctor): field (all): the file gives more than 134217728 bytes of texts; \
+               add its documents as several files";
+    let half = document(1_100);
+    assert_eq!(of(&half)["findings"].len(), 1_100);
+    assert_eq!(refused(&format!("{half}{half}")), format!("x.json, document 2 {why}"));
+    assert_eq!(refused(&document(2_100)), format!("x.json, document 1 {why}"));
+
+    // No more is held than the limit.
+    let mut gathered = Gathered { version: Some("y".repeat(LONGEST_TEXT)), ..Gathered::default() };
+    let taken = (0..=MOST_ROWS).take_while(|_| gathered.row("vms", json!({})).is_ok()).count();
+    assert_eq!((taken, gathered.rows["vms"].len()), (2048, 2048));
+    let mut size = Size::default();
+    assert!(size.add(&Size { rows: MOST_ROWS, text: 0 }).is_ok());
+    let full = size.add(&Size { rows: 1, text: 0 }).unwrap_err();
+    assert_eq!(full.why, "the file gives more than 200000 rows; add its documents as several files");
+}
+
+#[test]
 fn fields_of_later_versions_are_ignored() {
     let mut document: Value = serde_json::from_str(VERIFY).unwrap();
     document["news"] = json!({"a": [1]});

@@ -121,12 +121,12 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
             "enabled": host.enabled,
             "ipi_virtualization": host.enable_ipiv,
         }),
-    );
+    )?;
     if let Some((found, value)) = found.and_then(|found| Some((found, found.value.as_ref()?)))
         && let Some((module, name)) = parameter(&found.parameter)
         && switch(value).is_some()
     {
-        gathered.row("parameters", json!({ "module": module, "parameter": name, "value": value }));
+        gathered.row("parameters", json!({ "module": module, "parameter": name, "value": value }))?;
     }
     for vm in &document.vms {
         let reasons = vm.activation.reasons.iter().map(|reason| match (&reason.reason, reason.number) {
@@ -160,7 +160,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
                 "devices_posted": posted,
                 "watched_ns": document.watched_ns,
             }),
-        );
+        )?;
     }
     Ok(gathered)
 }

@@ -28,7 +28,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
     let mut gathered = Gathered { version: version(value)?, ..Gathered::default() };
     for vm in typed::<Document>(value)?.vms {
         let row = json!({ "vm_name": vm.name, "vm_uuid": vm.management.uuid, "pid": vm.pid, "vmm": vm.vmm });
-        gathered.row("vms", row);
+        gathered.row("vms", row)?;
     }
     Ok(gathered)
 }
