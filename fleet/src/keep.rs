@@ -58,12 +58,23 @@ async fn compact_up_to(store: &Store, until: &str, most: usize) -> Result<Compac
         all.left_out.extend(files.left_out);
         let mut parts: BTreeMap<(String, String), Vec<File>> = BTreeMap::new();
         for file in files.good {
-            store.sweep(&file);
             parts.entry((file.date.clone(), file.host.clone())).or_default().push(file);
         }
         for ((date, host), good) in parts {
+            // All files of a part are in one folder.
+            if let Some(file) = good.first() {
+                store.sweep(file);
+            }
             let folder = format!("{}/date={date}/host={host}", table.name);
             if good.len() < 2 || unread.contains(&folder) {
+                continue;
+            }
+            // The joined file would not have this column, and its values would be deleted with the files.
+            if let Some(column) = files.unknown.get(&(date.clone(), host.clone())) {
+                let why = format!(
+                    "the day's files have the column {column}, which this version does not know; compact with a newer one"
+                );
+                all.left_out.push(LeftOut { file: folder, why });
                 continue;
             }
             let bytes: u64 = good.iter().map(|file| file.meta.size).sum();
@@ -202,8 +213,15 @@ pub async fn retain(store: &Store, keep_from: &str, apply: bool) -> Result<Old, 
 mod tests {
     use super::*;
     use crate::document::{self, Origin};
+    use crate::schema::{TABLE_KEY, VERSION, VERSION_KEY};
+    use arrow::array::Int64Array;
+    use arrow::datatypes::{DataType, Field, Schema};
     use chrono::DateTime;
     use object_store::ObjectStoreExt;
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::KeyValue;
+    use parquet::file::properties::WriterProperties;
+    use std::sync::Arc;
 
     /// Adds two VMs, which are in a file of their own.
     async fn add(store: &Store, second: i64) {
@@ -243,6 +261,50 @@ mod tests {
             count += batches.iter().map(RecordBatch::num_rows).sum::<usize>();
         }
         assert_eq!(count, 6 * 2);
+    }
+
+    /// The contents of a file of `vms` with a column that this version does not know.
+    fn of_a_later_version(bytes: Vec<u8>) -> Vec<u8> {
+        let mut room = LARGEST_ROWS;
+        let known = rows(Table::named("vms").unwrap(), bytes.into(), &mut room).unwrap();
+        let batch = known.unwrap().remove(0);
+        let mut fields = batch.schema().fields().to_vec();
+        fields.push(Arc::new(Field::new("extra", DataType::Int64, true)));
+        let mut columns = batch.columns().to_vec();
+        columns.push(Arc::new(Int64Array::from(vec![7_i64; batch.num_rows()])));
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+        let said = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
+        let metadata = vec![said(VERSION_KEY, VERSION), said(TABLE_KEY, "vms")];
+        let properties = WriterProperties::builder().set_key_value_metadata(Some(metadata)).build();
+        let mut bytes = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_day_with_a_column_of_a_later_version_keeps_it() {
+        let store = Store::in_memory();
+        for second in [0, 1] {
+            add(&store, second).await;
+        }
+        let files = store.files("vms", &Days::default()).await.unwrap();
+        let newer = &files[1].meta.location;
+        let bytes = of_a_later_version(store.read(newer).await.unwrap());
+        store.objects().put(newer, bytes.clone().into()).await.unwrap();
+        let done = compact(&store, "2027-12-31").await.unwrap();
+        assert_eq!((done.partitions, done.deleted), (0, 0));
+        let told: Vec<_> = done.left_out.iter().map(|one| format!("{}: {}", one.file, one.why)).collect();
+        assert_eq!(
+            told,
+            [
+                "vms/date=2027-01-15/host=web: the day's files have the column extra, which this version does not know; \
+                 compact with a newer one"
+            ]
+        );
+        assert_eq!(store.files("vms", &Days::default()).await.unwrap().len(), 2);
+        assert_eq!(store.read(newer).await.unwrap(), bytes);
     }
 
     #[tokio::test]

@@ -37,6 +37,8 @@ pub struct Files {
     pub replaced: Vec<File>,
     /// The names of the files that compacted files replace, by day and host. Those files may be gone.
     pub names: BTreeMap<(String, String), Vec<String>>,
+    /// A column that this program does not know, by the day and host of the files that have it.
+    pub unknown: BTreeMap<(String, String), String>,
     /// The files that cannot be read.
     pub left_out: Vec<LeftOut>,
 }
@@ -45,6 +47,8 @@ pub struct Files {
 #[derive(Debug)]
 struct End {
     replaces: Vec<String>,
+    /// The first column that this program does not know.
+    unknown: Option<String>,
 }
 
 /// The size and metadata of each file.
@@ -112,8 +116,11 @@ async fn found(store: &Store, table: &Table, listed: Vec<File>, known: &Ends) ->
     while let Some((file, end)) = ends.next().await {
         match end {
             Ok(Some(end)) => {
-                let names = found.names.entry((file.date.clone(), file.host.clone())).or_default();
-                names.extend(end.replaces.iter().cloned());
+                let part = (file.date.clone(), file.host.clone());
+                if let Some(column) = &end.unknown {
+                    found.unknown.insert(part.clone(), column.clone());
+                }
+                found.names.entry(part).or_default().extend(end.replaces.iter().cloned());
                 kept.insert(file.meta.location.clone(), (file.meta.size, end));
                 good.push(file);
             }
@@ -162,8 +169,11 @@ async fn end(store: &Store, table: &Table, file: &File) -> Result<Option<End>, S
     let schema = parquet_to_arrow_schema(metadata.schema_descr(), metadata.key_value_metadata())
         .map_err(|error| format!("its schema cannot be read: {error}"))?;
     fits(table, &schema)?;
+    let known = table.schema();
+    let unknown = schema.fields().iter().find(|field| known.field_with_name(field.name()).is_err());
+    let unknown = unknown.map(|field| field.name().clone());
     let replaces = said(metadata, REPLACES_KEY).unwrap_or_default().lines().map(ToOwned::to_owned).collect();
-    Ok(Some(End { replaces }))
+    Ok(Some(End { replaces, unknown }))
 }
 
 /// Reads only the metadata at the end of a file; `None` if the file is gone.
