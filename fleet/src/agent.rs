@@ -1,5 +1,6 @@
 //! The agent runs exitless at an interval, keeps its output in a spool, and delivers it to the data set.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -172,8 +173,19 @@ async fn keep(store: &Store, spool: &mut Spool, host: &str, time: DateTime<Utc>,
 /// Delivers the spooled ticks, oldest first. If a tick was delivered before a kill, its files exist in the
 /// store under the same names, so delivering it again changes nothing.
 async fn deliver(store: &Store, spool: &mut Spool) -> anyhow::Result<()> {
+    let mut all_read = Ok(());
     for file in spool.files()? {
-        let rows = match spool.read(&file).map_err(anyhow::Error::from).and_then(|tick| Ok(tick.rows()?)) {
+        let rows = match spool.read(&file) {
+            Ok(tick) => tick.rows().map_err(anyhow::Error::from),
+            Err(error) if error.kind() == ErrorKind::InvalidData => Err(error.into()),
+            // Nothing is wrong with the tick: there may be no free file descriptor, or the disk fails.
+            Err(error) => {
+                let shown = file.path.display();
+                all_read = Err(error).with_context(|| format!("Reading {shown} failed"));
+                continue;
+            }
+        };
+        let rows = match rows {
             Ok(rows) => rows,
             Err(error) => {
                 say(&format!("Dropped {}: {error:#}", file.path.display()));
@@ -184,7 +196,7 @@ async fn deliver(store: &Store, spool: &mut Spool) -> anyhow::Result<()> {
         write::rows(store, &rows).await?;
         spool.delivered(&file)?;
     }
-    Ok(())
+    all_read
 }
 
 /// Runs the exitless commands on this host.
@@ -282,4 +294,38 @@ async fn bounded(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Re
         tokio::io::copy(&mut from.into_inner(), &mut tokio::io::sink()).await?;
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Days;
+
+    #[tokio::test]
+    async fn a_tick_that_cannot_be_read_now_is_kept_and_those_behind_it_are_delivered() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, inside) = (Store::in_memory(), folder.path().join("spool"));
+        let mut spool = Spool::open(&inside, 1 << 20).unwrap();
+        let documents = vec![include_str!("../tests/fixtures/vms.json").to_owned()];
+        for second in [1, 2] {
+            let time = DateTime::from_timestamp(second, 0).unwrap();
+            spool.keep(&Tick::new("web".to_owned(), time, documents.clone(), Vec::new())).unwrap();
+        }
+        std::fs::write(inside.join("000000000003-3.json"), "{}").unwrap();
+        // A link to a folder can be opened but not read, and be deleted.
+        let (first, away) = (spool.files().unwrap()[0].path.clone(), folder.path().join("away"));
+        std::fs::rename(&first, &away).unwrap();
+        std::os::unix::fs::symlink(folder.path(), &first).unwrap();
+        let error = deliver(&store, &mut spool).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("Reading {} failed", first.display()));
+        let left: Vec<_> = spool.files().unwrap().into_iter().map(|file| file.path).collect();
+        assert_eq!(left, [first.clone()]);
+        let stored = async || store.files("vms", &Days::default()).await.unwrap().len();
+        assert_eq!(stored().await, 1);
+        let [lost] = spool.tell().try_into().unwrap();
+        assert_eq!((lost.ticks, lost.reason.as_str()), (1, "refused"));
+        std::fs::rename(&away, &first).unwrap();
+        deliver(&store, &mut spool).await.unwrap();
+        assert_eq!((stored().await, spool.files().unwrap().len()), (2, 0));
+    }
 }

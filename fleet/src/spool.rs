@@ -123,13 +123,24 @@ impl Spool {
         }
         let lost =
             read_bounded(&folder.join(LOST)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Ok(Self {
+        let mut spool = Self {
             folder: folder.to_owned(),
             limit,
             _lock: lock,
             lost: lost.unwrap_or_default(),
             telling: Vec::new(),
-        })
+        };
+        // The agent may have been killed after it stored the tick that tells them, and before it forgot them.
+        if let Some(last) = spool.files()?.last()
+            && let Ok(tick) = spool.read(last)
+        {
+            let before = spool.lost.len();
+            spool.lost.retain(|one| !tick.lost.contains(one));
+            if spool.lost.len() < before {
+                spool.remember();
+            }
+        }
+        Ok(spool)
     }
 
     /// The files, oldest first: ordered by their numbers, because clocks can be set back.
@@ -215,14 +226,12 @@ impl Spool {
     /// Reads the tick in a file.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a tick.
+    /// The file cannot be read; or it is not a tick, which is [`io::ErrorKind::InvalidData`].
     pub fn read(&self, file: &Spooled) -> io::Result<Tick> {
-        let tick: Tick = serde_json::from_slice(&read_bounded(&file.path)?)?;
-        if tick.format == FORMAT {
-            Ok(tick)
-        } else {
-            Err(io::Error::other(format!("format {}", tick.format)))
-        }
+        let bytes = read_bounded(&file.path)?;
+        let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+        let tick: Tick = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+        if tick.format == FORMAT { Ok(tick) } else { Err(wrong(format!("format {}", tick.format))) }
     }
 
     /// Deletes the file of a delivered tick.
@@ -344,6 +353,24 @@ mod tests {
         assert_eq!(Spool::open(folder.path(), 1 << 20).unwrap().tell(), []);
         let rows = Tick::new("a".to_owned(), Utc::now(), Vec::new(), told).rows().unwrap();
         assert_eq!(rows["losses"][0]["ticks"], 1);
+    }
+
+    #[test]
+    fn losses_of_a_tick_that_was_stored_before_a_kill_are_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), 1 << 20).unwrap();
+        spool.count(5, 100, "no-space");
+        let lost = spool.tell();
+        spool.keep(&Tick { lost, ..tick(1) }).unwrap();
+        // As if killed before `told`.
+        drop(spool);
+        let mut spool = Spool::open(folder.path(), 1 << 20).unwrap();
+        assert_eq!(spool.tell(), []);
+        // Nor after the tick has left the spool.
+        let [file] = spool.files().unwrap().try_into().unwrap();
+        spool.delivered(&file).unwrap();
+        drop(spool);
+        assert_eq!(Spool::open(folder.path(), 1 << 20).unwrap().tell(), []);
     }
 
     #[test]
