@@ -12,6 +12,7 @@ use crate::engine::{self, Bounds, Engine, Error};
 use crate::output::FORMAT;
 use crate::read::LeftOut;
 use crate::store::Store;
+use crate::views::past;
 
 pub use kernels::{Change, KernelChange};
 
@@ -123,7 +124,14 @@ struct Counts {
     vms: usize,
 }
 
-const COUNTS: &str = "SELECT (SELECT count(*) FROM hosts) AS hosts, (SELECT count(*) FROM vms) AS vms";
+/// The hosts of the page: those with an examination or exits.
+const COUNTS: &str = concat!(
+    "SELECT (SELECT count(DISTINCT host_name) FROM (SELECT host_name FROM ",
+    past!("raw.hosts"),
+    " UNION ALL SELECT host_name FROM ",
+    past!("raw.intervals"),
+    ")) AS hosts, (SELECT count(*) FROM vms) AS vms"
+);
 const IDLE_HOSTS: &str = "SELECT host, mechanism, outcome, next_step, kernel FROM hosts WHERE capable AND NOT enabled ORDER BY host";
 const INHIBITED_VMS: &str = "SELECT host, vm, state, inhibit_reasons, fixes FROM vms WHERE state IN ('inhibited', 'partly') \
      ORDER BY host, vm, pid";

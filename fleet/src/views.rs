@@ -12,6 +12,20 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("experiments", EXPERIMENTS),
 ];
 
+/// The rows of a table up to now, in parentheses. A clock that is ahead for a while gives rows of the future, which would
+/// otherwise be the last ones until that time has come. The type is that of the column without its time zone, so that
+/// only the limit is converted.
+macro_rules! past {
+    ($table:literal) => {
+        concat!(
+            "(SELECT * FROM ",
+            $table,
+            " WHERE time <= CAST(now() + INTERVAL '5 minutes' AS TIMESTAMP(6)))"
+        )
+    };
+}
+pub(crate) use past;
+
 /// The last known value of each column.
 macro_rules! last {
     ($($column:literal),*) => {
@@ -47,21 +61,26 @@ const HOSTS: &str = concat!(
         "online_cpus",
         "memory_bytes"
     ),
-    " FROM raw.hosts GROUP BY host_name"
+    " FROM ",
+    past!("raw.hosts"),
+    " GROUP BY host_name"
 );
 
 /// One row per parameter of a host, with its last value.
 const PARAMETERS: &str = concat!(
     "SELECT host_name AS host, module, parameter, max(time) AS seen",
     last!("value"),
-    " FROM raw.parameters GROUP BY host_name, module, parameter"
+    " FROM ",
+    past!("raw.parameters"),
+    " GROUP BY host_name, module, parameter"
 );
 
 /// The VMs in the last `verify` of their host. `verify` numbers the VMs of a process that has several; `vms`
 /// only knows the process, so its row applies to all of them.
 const VMS: &str = concat!(
-    "WITH looks AS (SELECT host_name AS look_host, max(time) AS look FROM raw.hosts WHERE source = 'verify' \
-     GROUP BY host_name), \
+    "WITH looks AS (SELECT host_name AS look_host, max(time) AS look FROM ",
+    past!("raw.hosts"),
+    " WHERE source = 'verify' GROUP BY host_name), \
      numbered AS (SELECT DISTINCT host_name AS of_host, vm_name AS of_vm, pid AS of_pid, which AS number FROM raw.vms \
      JOIN looks ON host_name = look_host AND time = look WHERE which IS NOT NULL) \
      SELECT host_name AS host, vm_name AS vm, pid, coalesce(which, number) AS which, max(time) AS seen",
@@ -78,16 +97,21 @@ const VMS: &str = concat!(
         "devices",
         "devices_posted"
     ),
-    " FROM raw.vms LEFT JOIN looks ON host_name = look_host \
+    " FROM ",
+    past!("raw.vms"),
+    " LEFT JOIN looks ON host_name = look_host \
      LEFT JOIN numbered ON source = 'vms' AND host_name = of_host AND vm_name = of_vm AND pid = of_pid \
      GROUP BY host_name, vm_name, pid, coalesce(which, number) \
      HAVING max(time) >= coalesce(max(look), max(time))"
 );
 
 /// The findings in the last `doctor` of each host.
-const FINDINGS: &str = "SELECT host_name AS host, time AS seen, section, section_title, rule, title, state, reason, found, \
-     why, evidence, fixes FROM raw.findings JOIN (SELECT host_name AS look_host, max(time) AS look FROM raw.findings \
-     GROUP BY host_name) ON host_name = look_host AND time = look";
+const FINDINGS: &str = concat!(
+    "SELECT host_name AS host, time AS seen, section, section_title, rule, title, state, reason, found, \
+     why, evidence, fixes FROM raw.findings JOIN (SELECT host_name AS look_host, max(time) AS look FROM ",
+    past!("raw.findings"),
+    " GROUP BY host_name) ON host_name = look_host AND time = look"
+);
 
 /// The state of APICv or AVIC for each VM, and for hosts without VMs.
 const APICV_STATE: &str = "SELECT hosts.host, vm, state, mode, array_to_string(inhibit_reasons, ' ') AS reasons, \

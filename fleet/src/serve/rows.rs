@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::views::sleep_reasons;
+use crate::views::{past, sleep_reasons};
 
 /// A host in the table of all hosts.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -28,22 +28,31 @@ pub(super) const HOSTS: &str = concat!(
     "SELECT all_hosts.host AS host, last AS seen, outcome, mechanism, capable, enabled, kernel, fail, warn, \
      coalesce(vms, 0) AS vms, coalesce(inhibited, 0) AS inhibited, \
      1e9 * exits / nullif(observed_ns, 0) AS per_second, 100.0 * busy_ns / nullif(observed_ns, 0) AS cpu_percent \
-     FROM (SELECT host_name AS host, max(time) AS last FROM (SELECT host_name, time FROM raw.hosts UNION ALL \
-       SELECT host_name, time FROM raw.intervals) GROUP BY host_name) all_hosts \
+     FROM (SELECT host_name AS host, max(time) AS last FROM (SELECT host_name, time FROM ",
+    past!("raw.hosts"),
+    " UNION ALL SELECT host_name, time FROM ",
+    past!("raw.intervals"),
+    ") GROUP BY host_name) all_hosts \
      LEFT JOIN hosts ON hosts.host = all_hosts.host \
      LEFT JOIN (SELECT host AS of_vms, count(*) AS vms, \
        count(*) FILTER (WHERE state IN ('inhibited', 'partly')) AS inhibited FROM vms GROUP BY host) \
        ON of_vms = all_hosts.host \
-     LEFT JOIN (SELECT host_name AS of_intervals, sum(exits) AS exits, sum(observed_ns) AS observed_ns FROM raw.intervals \
-       JOIN (SELECT host_name AS newest_host, max(interval_end) AS newest FROM raw.intervals GROUP BY host_name) \
+     LEFT JOIN (SELECT host_name AS of_intervals, sum(exits) AS exits, sum(observed_ns) AS observed_ns FROM ",
+    past!("raw.intervals"),
+    " JOIN (SELECT host_name AS newest_host, max(interval_end) AS newest FROM ",
+    past!("raw.intervals"),
+    " GROUP BY host_name) \
        ON host_name = newest_host WHERE interval_end > newest - INTERVAL '1 hour' GROUP BY host_name) \
        ON of_intervals = all_hosts.host \
      LEFT JOIN (SELECT host_name AS of_exits, \
        CASE WHEN coalesce(sum(handling_ns) FILTER (WHERE reason IS NULL), 0) = 0 \
        THEN sum(handling_ns) FILTER (WHERE reason NOT IN ",
     sleep_reasons!(),
-    ") END AS busy_ns FROM raw.exits \
-       JOIN (SELECT host_name AS newest_host, max(interval_end) AS newest FROM raw.intervals GROUP BY host_name) \
+    ") END AS busy_ns FROM ",
+    past!("raw.exits"),
+    " JOIN (SELECT host_name AS newest_host, max(interval_end) AS newest FROM ",
+    past!("raw.intervals"),
+    " GROUP BY host_name) \
        ON host_name = newest_host WHERE interval_end > newest - INTERVAL '1 hour' GROUP BY host_name) \
        ON of_exits = all_hosts.host \
      WHERE $1 = '' OR contains(lower(all_hosts.host), $1) OR contains(lower(coalesce(kernel, '')), $1) \
@@ -148,8 +157,11 @@ pub(super) struct Ends {
     pub(super) last: Option<i64>,
 }
 
-pub(super) const ENDS: &str = "SELECT CAST(min(interval_start) AS BIGINT) AS first, CAST(max(interval_end) AS BIGINT) AS last \
-     FROM raw.intervals WHERE host_name = $1";
+pub(super) const ENDS: &str = concat!(
+    "SELECT CAST(min(interval_start) AS BIGINT) AS first, CAST(max(interval_end) AS BIGINT) AS last FROM ",
+    past!("raw.intervals"),
+    " WHERE host_name = $1"
+);
 
 /// The query for a host's exits by column. `from` is the start of the first column, `width` the width of
 /// each, in microseconds.

@@ -109,6 +109,13 @@ fn a_baseline_is_a_host_of_the_data_set() {
 }
 
 #[test]
+fn a_host_of_which_only_exits_are_known_is_counted() {
+    let data = DataSet::new();
+    data.add_fixture("only-exits", "2026-03-01T12:00:00Z", "stat.json");
+    assert!(data.run("report", &[]).well().out.starts_with("1 host with 0 VMs\n"));
+}
+
+#[test]
 fn an_empty_data_set_is_no_error() {
     let data = DataSet::new();
     std::fs::create_dir(data.store()).unwrap();

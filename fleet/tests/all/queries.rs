@@ -1,5 +1,6 @@
 //! SQL: the views, the refusals, and the limits.
 
+use chrono::{TimeDelta, Utc};
 use serde_json::{Value, json};
 
 use super::DataSet;
@@ -150,6 +151,30 @@ fn several_vms_of_one_process_are_as_many_and_have_its_uuid() {
     verify["vms"][0]["which"] = Value::Null;
     tick("2026-03-01T12:01:00Z", &verify);
     assert_eq!(all(), json!([{"which": null, "vm_uuid": uuid, "state": "inhibited"}]));
+}
+
+#[test]
+fn rows_of_a_clock_that_was_ahead_are_not_the_last() {
+    let data = DataSet::full();
+    let (mut verify, mut doctor) = (document("verify.json"), document("doctor.json"));
+    verify["host"]["kernel"] = json!("7.0.0");
+    verify["vms"] = json!([]);
+    doctor["sections"].as_array_mut().unwrap().truncate(1);
+    let file = data.file("ahead.json", &format!("{verify}{doctor}"));
+    let questions = [
+        "SELECT * FROM hosts ORDER BY host",
+        "SELECT * FROM parameters ORDER BY host, module, parameter",
+        "SELECT * FROM vms ORDER BY vm",
+        "SELECT host, seen, count(*) AS n FROM findings GROUP BY host, seen ORDER BY host",
+    ];
+    let answers = || questions.map(|sql| data.rows(sql));
+    let before = answers();
+    // The second time is too late for 64 bits of nanoseconds.
+    for ahead in [(Utc::now() + TimeDelta::hours(8)).to_rfc3339(), "9000-01-01T00:00:00Z".to_owned()] {
+        data.add("lab-1", &ahead, &file);
+        assert_eq!(answers(), before, "{ahead}");
+    }
+    assert_eq!(data.rows("SELECT count(*) AS n FROM raw.hosts WHERE kernel = '7.0.0'")[0]["n"], 2);
 }
 
 #[test]
