@@ -64,11 +64,13 @@ pub async fn rows(store: &Store, rows: &Rows) -> Result<Written, Error> {
                 rows.iter().filter_map(|row| row.get("time")?.as_i64()).min().unwrap_or(0) / 1_000_000;
             let content = serde_json::to_vec(&rows).unwrap_or_default();
             let file = path(name, &date, &encoded(host), &format!("{first:010}-{}", digest(&content)));
-            files.push((file, rows.len(), parquet(table, &[batch], &[])?));
+            files.push((name, file, rows.len(), parquet(table, &[batch], &[])?));
         }
     }
+    // The last row of `verify` in `hosts` says which rows of `vms` are the last, so it must not come before them.
+    files.sort_by_key(|(table, ..)| *table == "hosts");
     let mut written = Written::default();
-    for (file, rows, bytes) in files {
+    for (_, file, rows, bytes) in files {
         if store.create(&file, bytes).await? {
             written.rows += rows;
             written.files += 1;
@@ -138,4 +140,34 @@ pub(crate) fn parquet(table: &Table, batches: &[RecordBatch], replaces: &[String
     }
     writer.close().map_err(wrong)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{self, Origin};
+    use crate::store::Days;
+
+    #[tokio::test]
+    async fn a_host_is_written_after_its_vms() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().to_str().unwrap(), true).unwrap();
+        let add = async |second| {
+            let time = DateTime::from_timestamp(second, 0).unwrap();
+            let origin = Origin { file: "a test's".to_owned(), host: Some("web".to_owned()), time };
+            let text = include_bytes!("../tests/fixtures/verify.json");
+            super::rows(&store, &document::rows(text, &origin).unwrap()).await
+        };
+        add(1).await.unwrap();
+        let (vms, away) = (folder.path().join("vms"), folder.path().join("away"));
+        std::fs::rename(&vms, &away).unwrap();
+        std::fs::write(&vms, "").unwrap();
+        assert!(matches!(add(2).await, Err(Error::Store(_))));
+        std::fs::remove_file(&vms).unwrap();
+        std::fs::rename(&away, &vms).unwrap();
+        let count = async |table| store.files(table, &Days::default()).await.unwrap().len();
+        assert_eq!((count("hosts").await, count("vms").await), (1, 1));
+        add(2).await.unwrap();
+        assert_eq!((count("hosts").await, count("vms").await), (2, 2));
+    }
 }
