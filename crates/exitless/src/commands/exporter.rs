@@ -1,5 +1,6 @@
 //! `exitless exporter`: exits, states and findings of this host for Prometheus.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use ::doctor::Tally;
 use anyhow::Context as _;
 use clap::Args;
-use conclusions::activation::InForce;
+use conclusions::activation::{InForce, Status};
 use exits::Profile;
 use exporter::{
     HaltPolling, Highest, Host, IoWorkers, Listener, Named, Names, OwnCost, State, Totals, VmHost, VmIdentity,
@@ -193,8 +194,36 @@ impl Judged {
         self.states.retain(|(pid, _), _| may_run(found, *pid));
         let starts: BTreeMap<i32, u64> =
             found.iter().flat_map(|found| &found.vms).map(|vm| (vm.pid, vm.start_ticks)).collect();
-        self.states.extend(states.filter_map(|(pid, state)| Some(((pid, *starts.get(&pid)?), state))));
+        // One process may have several VMs, each with a state.
+        let mut by_process: BTreeMap<(i32, u64), State> = BTreeMap::new();
+        for (pid, state) in states {
+            let Some(start) = starts.get(&pid) else { continue };
+            match by_process.entry((pid, *start)) {
+                Entry::Vacant(free) => {
+                    free.insert(state);
+                }
+                Entry::Occupied(mut taken) => join(taken.get_mut(), state),
+            }
+        }
+        self.states.extend(by_process);
     }
+}
+
+/// Joins the state of another VM of the same process: the worse of the two, and the reasons of both.
+fn join(state: &mut State, other: State) {
+    let badness = |status: Status| match status {
+        Status::Active => 0,
+        Status::Unknown => 1,
+        Status::Partly => 2,
+        Status::Inhibited => 3,
+    };
+    if badness(other.status) > badness(state.status) {
+        state.status = other.status;
+    }
+    state.reasons.extend(other.reasons);
+    // Each is a metric of its own, and must be there once.
+    state.reasons.sort();
+    state.reasons.dedup();
 }
 
 /// The daemon's last answer, and when it came.
@@ -452,7 +481,6 @@ fn own_cost(began: Instant) -> OwnCost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use conclusions::activation::Status;
     use exits::{ExitReason, Vcpu};
     use host::vms::HeldProcess;
     use std::io;
@@ -580,5 +608,25 @@ mod tests {
         let again = Vms { vms: vec![vm(8, 2)], ..Vms::default() };
         judged.take(Some(&again), std::iter::empty());
         assert!(judged.states.is_empty(), "another process with the number of one that has ended");
+    }
+
+    #[test]
+    fn a_process_with_several_vms_has_the_worst_of_their_states() {
+        let state = |status, reasons: &[&str]| {
+            let reasons = reasons.iter().map(|reason| (*reason).to_owned()).collect();
+            State { status, reasons }
+        };
+        let states = [
+            (7, state(Status::Inhibited, &["pit_reinj", "hyperv"])),
+            (7, state(Status::Partly, &["pit_reinj"])),
+            (7, state(Status::Active, &[])),
+            (8, state(Status::Active, &[])),
+            (8, state(Status::Unknown, &[])),
+        ];
+        let [found, ..] = looks();
+        let mut judged = Judged::default();
+        judged.take(found.as_ref(), states.into_iter());
+        assert_eq!(judged.states[&(7, 1)], state(Status::Inhibited, &["hyperv", "pit_reinj"]));
+        assert_eq!(judged.states[&(8, 1)], state(Status::Unknown, &[]));
     }
 }
