@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Form, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Form, FromRequest, Query, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, RETRY_AFTER, SET_COOKIE,
 };
@@ -40,7 +40,7 @@ use tokio::time::{sleep, timeout};
 
 use self::course::Range;
 use self::data::{Answer, Data, Page};
-use self::guard::{Guard, Token};
+use self::guard::{Guard, Token, bearer};
 use crate::engine::{Bounds, Error};
 use crate::store::{Days, Store};
 
@@ -48,7 +48,7 @@ use crate::store::{Days, Store};
 const CONNECTIONS: usize = 64;
 /// The most of these that wait for changes.
 const WATCHING: usize = 40;
-/// The time limit for the head of a request.
+/// The time limit for the head of a request, and for the body.
 const HEAD: Duration = Duration::from_secs(5);
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 16 << 10;
@@ -275,10 +275,16 @@ fn router(shared: &Arc<Shared>) -> Router {
 async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     /// Needed to show the login form.
     const OPEN: [&str; 2] = ["/login", "/style.css"];
-    let mut answer = if !shared.guard.is_ours(request.uri(), request.headers()) {
+    let is_ours = shared.guard.is_ours(request.uri(), request.headers());
+    let is_known = is_ours && shared.guard.is_known(request.headers());
+    // On all paths: /login also answers differently to the right token.
+    if is_ours && !is_known && bearer(request.headers()).is_some() {
+        sleep(WRONG).await;
+    }
+    let mut answer = if !is_ours {
         let why = "exitless-fleet: this is not a name of this server; --name adds one\n";
         (StatusCode::MISDIRECTED_REQUEST, why).into_response()
-    } else if !shared.guard.is_known(request.headers()) && !OPEN.contains(&request.uri().path()) {
+    } else if !is_known && !OPEN.contains(&request.uri().path()) {
         let is_page = request.headers().get("accept").and_then(|kinds| kinds.to_str().ok());
         if is_page.is_some_and(|kinds| kinds.contains("text/html")) {
             (StatusCode::SEE_OTHER, [(LOCATION, "/login")]).into_response()
@@ -381,12 +387,25 @@ struct Given {
     token: String,
 }
 
-async fn login(State(shared): Shown, Form(given): Form<Given>) -> Response {
-    match shared.guard.session(&given.token) {
+async fn login(State(shared): Shown, request: Request) -> Response {
+    begin_session(&shared.guard, request, HEAD).await
+}
+
+/// The answer to a form with the token, which has to come within this time: nobody may hold a connection without the token.
+async fn begin_session(guard: &Guard, request: Request, within: Duration) -> Response {
+    let given = match timeout(within, Form::<Given>::from_request(request, &())).await {
+        Ok(Ok(Form(given))) => given,
+        Ok(Err(wrong)) => return wrong.into_response(),
+        Err(_) => {
+            let why = "exitless-fleet: the form did not come in time; send it again\n";
+            return (StatusCode::REQUEST_TIMEOUT, [("connection", "close")], why).into_response();
+        }
+    };
+    match guard.session(&given.token) {
         Some(cookie) => {
             (StatusCode::SEE_OTHER, [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)]).into_response()
         }
-        None if !shared.guard.has_token() => (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response(),
+        None if !guard.has_token() => (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response(),
         None => {
             sleep(WRONG).await;
             (StatusCode::FORBIDDEN, Html(render::login(true))).into_response()

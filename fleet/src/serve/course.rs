@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use exits::ExitReason;
+use exits::{ExitReason, printable};
 use maud::{Markup, html};
 use pages::format::{NONE, count, counted, per_second, share, whole_time};
 use pages::stacked::{Layer, MOST_LAYERS, Stacked, legend};
@@ -189,7 +189,7 @@ impl Course {
         for one in exits {
             let name = one.reason.as_deref().unwrap_or("not named");
             let reason = reasons.entry(name).or_insert_with(|| Reason {
-                name: name.to_owned(),
+                name: printable(name),
                 exits: 0,
                 samples: 0,
                 handling_ns: 0,

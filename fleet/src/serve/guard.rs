@@ -99,9 +99,8 @@ impl Guard {
     /// Tests whether the request has the token, or the cookie of a session.
     pub(super) fn is_known(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
-        let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if let Some(given) = bearer.and_then(|value| value.strip_prefix("Bearer ")) {
-            return token.is(given.trim());
+        if let Some(given) = bearer(headers) {
+            return token.is(given);
         }
         let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs =
@@ -118,6 +117,11 @@ impl Guard {
     pub(super) fn has_token(&self) -> bool {
         self.token.is_some()
     }
+}
+
+/// The token in the header of a request.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    Some(headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?.trim())
 }
 
 #[cfg(test)]

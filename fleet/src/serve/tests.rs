@@ -64,7 +64,9 @@ async fn hostile() -> Store {
     )
     .await;
     add(&store, HOSTILE, &fixture("prove.json")).await;
-    add(&store, HOSTILE, &fixture("stat.json").replace("\"vm\":", "\"unused\":")).await;
+    let hostile_reasons =
+        fixture("stat.json").replace("\"vm\":", "\"unused\":").replace("interrupt", "\u{202e}<b>");
+    add(&store, HOSTILE, &hostile_reasons).await;
     store
 }
 
@@ -228,6 +230,15 @@ async fn without_the_token_there_is_the_form_alone() {
         asked(&server, hyper::Request::get("/events").header(HOST, "localhost"), "").await;
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     assert!(text.contains("Authorization: Bearer"), "{text}");
+    // The answer to a wrong one takes as long as that of the form.
+    let (asking, began) = (&server, std::time::Instant::now());
+    let tried = ["/findings", "/login", "/events"].map(|path| async move {
+        asked(asking, request(path).header(AUTHORIZATION, "Bearer wrong"), "").await;
+        (path, began.elapsed())
+    });
+    for (path, took) in futures::future::join_all(tried).await {
+        assert!(took >= WRONG, "{path}: {took:?}");
+    }
     assert!(page(&server, "/login").await.contains("type=\"password\""));
     let post = || {
         hyper::Request::post("/login")
@@ -249,6 +260,16 @@ async fn without_the_token_there_is_the_form_alone() {
     // A token in the URL would end up in histories and logs, so it is not accepted.
     let (status, ..) = asked(&server, request("/findings?token=correct+horse+battery+staple"), "").await;
     assert_eq!(status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn a_form_that_does_not_come_is_not_waited_for() {
+    let silent = Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, Infallible>>());
+    let request = hyper::Request::post("/login").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let guard = Guard::new(None, &[], 7).unwrap();
+    let refused = begin_session(&guard, request.body(silent).unwrap(), Duration::from_millis(1)).await;
+    assert_eq!(refused.status(), StatusCode::REQUEST_TIMEOUT);
+    assert_eq!(refused.headers()["connection"], "close");
 }
 
 #[tokio::test]
