@@ -175,12 +175,20 @@ impl Store {
             let written = tokio::task::spawn_blocking(move || create_local(&path, &bytes));
             return written.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         }
+        use object_store::Error::{AlreadyExists, NotFound, PermissionDenied};
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match self.objects.put_opts(path, PutPayload::from(bytes), options).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
-            Err(source) => Err(Error::Object { what: "Writing", path: path.to_string(), source }),
-        }
+        let error = match self.objects.put_opts(path, PutPayload::from(bytes), options).await {
+            Ok(_) => return Ok(true),
+            // S3 answers with 409 also while another request writes the object, which may still fail.
+            Err(refused @ AlreadyExists { .. }) => match self.objects.head(path).await {
+                // An agent that may only write cannot look.
+                Ok(_) | Err(PermissionDenied { .. }) => return Ok(false),
+                Err(NotFound { .. }) => refused,
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        Err(Error::Object { what: "Writing", path: path.to_string(), source: error })
     }
 
     /// The files of a table from one day to another, both included. Ignores paths that do not belong to a
@@ -305,4 +313,75 @@ impl Days {
 #[must_use]
 pub fn is_day(date: &str) -> bool {
     date.len() == 10 && chrono::NaiveDate::parse_from_str(date, "%Y-%m-%d").is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use futures::stream::BoxStream;
+    use object_store::memory::InMemory;
+    use object_store::{
+        CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, PutMultipartOptions, PutResult,
+        Result,
+    };
+
+    use super::*;
+
+    /// A store that answers each request to write that another one is under way.
+    #[derive(Debug)]
+    struct Conflicting(InMemory);
+
+    impl std::fmt::Display for Conflicting {
+        fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            self.0.fmt(to)
+        }
+    }
+
+    #[async_trait]
+    impl ObjectStore for Conflicting {
+        async fn put_opts(&self, path: &Path, _: PutPayload, _: PutOptions) -> Result<PutResult> {
+            Err(object_store::Error::AlreadyExists { path: path.to_string(), source: "409 Conflict".into() })
+        }
+
+        async fn put_multipart_opts(
+            &self,
+            path: &Path,
+            options: PutMultipartOptions,
+        ) -> Result<Box<dyn MultipartUpload>> {
+            self.0.put_multipart_opts(path, options).await
+        }
+
+        async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+            self.0.get_opts(path, options).await
+        }
+
+        fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+            self.0.delete_stream(paths)
+        }
+
+        fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+            self.0.list(prefix)
+        }
+
+        async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+            self.0.list_with_delimiter(prefix).await
+        }
+
+        async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+            self.0.copy_opts(from, to, options).await
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_that_another_request_writes_does_not_exist_yet() {
+        let objects = InMemory::new();
+        let (there, missing) = (Path::from("there"), Path::from("missing"));
+        objects.put(&there, "x".into()).await.unwrap();
+        let store = Store::of(Arc::new(Conflicting(objects)));
+        assert!(!store.create(&there, Vec::new()).await.unwrap());
+        let error = store.create(&missing, Vec::new()).await.unwrap_err();
+        assert_eq!(error.to_string(), "Writing missing in the store failed");
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        assert!(cause.is_some_and(|cause| cause.contains("409 Conflict")), "{error:?}");
+    }
 }
