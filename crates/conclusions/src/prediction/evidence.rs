@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::kicks::{PREEMPTION_TIMER, is_interrupt};
 use super::register::{Mode, Register, arms_timer};
 use exits::{Access, Direction, ExitReason, Exits, Isa, Profile, VcpuExits};
 
@@ -18,6 +19,8 @@ pub(super) struct Evidence {
     pub(super) timer_arms: u64,
     /// Exits in which a vCPU goes to sleep.
     pub(super) halts: u64,
+    /// Exits in which a timer of the guest may have expired: sleeps, interrupts of the host, and its preemption timer.
+    pub(super) may_be_timers: u64,
     /// Exits for an interrupt window.
     pub(super) windows: u64,
     /// Exits that only occur with interrupt virtualization.
@@ -32,7 +35,7 @@ pub(super) struct Evidence {
     pub(super) page_recorded: bool,
     /// Interrupts that APICs accepted, in the whole source.
     pub(super) accepted: Option<u64>,
-    /// EOIs that the host must handle, in the whole source.
+    /// EOIs of this VM that the host must handle; `None` if no count shows them all.
     pub(super) acknowledged: Option<u64>,
     /// All EOIs in the whole source.
     pub(super) all_eois: Option<u64>,
@@ -58,7 +61,7 @@ impl Evidence {
         let events = &profile.events;
         let mut evidence = Self {
             accepted: recorded(events, "kvm:kvm_apic_accept_irq"),
-            acknowledged: recorded(events, "kvm:kvm_ack_irq"),
+            acknowledged: acknowledged(vcpus, events),
             all_eois: recorded(events, "kvm:kvm_eoi"),
             paravirtual_eois: recorded(events, "kvm:kvm_pv_eoi").unwrap_or(0),
             page_recorded: PAGE_EVENTS.iter().any(|event| recorded(events, event).is_some()),
@@ -71,6 +74,8 @@ impl Evidence {
                     *sum = sum.saturating_add(if counts { exits.count } else { 0 });
                 };
                 add(&mut evidence.halts, basic.is_sleep());
+                let may_be_timer = basic.is_sleep() || is_interrupt(basic) || basic == PREEMPTION_TIMER;
+                add(&mut evidence.may_be_timers, may_be_timer);
                 add(&mut evidence.windows, WINDOWS.contains(&basic));
                 add(&mut evidence.page_exits, basic == APIC_ACCESS);
                 add(&mut evidence.by_hardware, BY_HARDWARE.contains(&basic));
@@ -84,12 +89,6 @@ impl Evidence {
         evidence
     }
 
-    /// EOIs that may be of level-triggered interrupts, which only devices have: IPIs and the guest's timer are
-    /// edge-triggered.
-    pub(super) fn eois_of_devices(&self) -> u64 {
-        [self.ipis, self.self_ipis, self.timer_arms].into_iter().fold(self.eois, u64::saturating_sub)
-    }
-
     fn access(&mut self, access: Access, count: u64) {
         let add = |sum: &mut u64, counts: bool| *sum = sum.saturating_add(if counts { count } else { 0 });
         add(&mut self.timer_arms, arms_timer(access));
@@ -100,6 +99,16 @@ impl Evidence {
         add(&mut self.x2apic, register.mode == Mode::X2apic);
         add(&mut self.xapic, register.mode == Mode::Xapic);
     }
+}
+
+/// The EOIs that KVM passed on to its I/O APIC or PIC. With a split irqchip it passes them to the VMM, without this event
+/// (`kvm_ioapic_send_eoi` in `arch/x86/kvm/lapic.c`). So the count shows all EOIs of a VM only if the source has no other
+/// VM's exits, and it is not 0, which a split irqchip's always is.
+fn acknowledged(vcpus: &[&VcpuExits], events: &BTreeMap<String, u64>) -> Option<u64> {
+    let exits = vcpus.iter().flat_map(|vcpu| vcpu.reasons.values());
+    let ours = exits.fold(0u64, |sum, exits| sum.saturating_add(exits.count));
+    let of_this_vm = recorded(events, "kvm:kvm_exit") == Some(ours);
+    recorded(events, "kvm:kvm_ack_irq").filter(|&count| of_this_vm && count > 0)
 }
 
 /// The estimated share of these vCPUs in the source's MSR writes: the profile's share in the source's exits, times the

@@ -10,7 +10,7 @@ use super::register::{Register, arms_timer};
 use exits::{ExitReason, VcpuExits};
 
 /// The VMX preemption timer: a guest timer that uses it does not interrupt the host.
-const PREEMPTION_TIMER: ExitReason = ExitReason::vmx(52);
+pub(super) const PREEMPTION_TIMER: ExitReason = ExitReason::vmx(52);
 
 /// The number of kicks among the `interrupts` that caused exits of one vCPU.
 ///

@@ -67,7 +67,7 @@ fn two_thousand_ipis() -> Profile {
 #[test]
 fn apicv_takes_eois_and_windows_and_leaves_icr_writes() {
     let prediction = predict(&two_thousand_ipis(), SECOND, &Assumption::default());
-    assert_eq!(gone(&prediction, "EOI:W"), (2000.0, 2000.0, 2000.0));
+    assert_eq!(gone(&prediction, "EOI:W"), (0.0, 2000.0, 2000.0));
     assert_eq!(gone(&prediction, "INTERRUPT_WINDOW"), (1996.0, 1996.0, 1996.0));
     assert_eq!(gone(&prediction, "ICR:W"), (0.0, 0.0, 0.0));
     assert_eq!(gone(&prediction, "SPIV:W"), (0.0, 0.0, 0.0));
@@ -75,9 +75,9 @@ fn apicv_takes_eois_and_windows_and_leaves_icr_writes() {
     let (low, expected, high) = gone(&prediction, "EXTERNAL_INTERRUPT");
     assert!(low == 0.0 && expected < 0.1 && high == 40.0, "{expected}");
     let totals = prediction.totals;
-    assert_eq!((totals.exits, totals.gone_exits.low, totals.gone_exits.high), (6040, 3996.0, 4036.0));
+    assert_eq!((totals.exits, totals.gone_exits.low, totals.gone_exits.high), (6040, 1996.0, 4036.0));
     assert!(prediction.already.is_empty());
-    assert_eq!(prediction.record, ["kvm:kvm_apic_accept_irq"]);
+    assert_eq!(prediction.record, ["kvm:kvm_ack_irq", "kvm:kvm_apic_accept_irq"]);
 }
 
 #[test]
@@ -99,8 +99,7 @@ fn under_avic_halts_bound_the_ipis_that_stay() {
     assert_eq!(gone(&prediction, "vintr"), (7.0, 7.0, 7.0));
     assert_eq!(gone(&prediction, "hlt"), (0.0, 0.0, 0.0));
     assert_eq!(gone(&prediction, "cpuid"), (0.0, 0.0, 0.0));
-    // 30 of the EOIs are not of IPIs or timers, so they may be of level-triggered interrupts.
-    assert_eq!(gone(&prediction, "EOI:W"), (50.0, 80.0, 80.0));
+    assert_eq!(gone(&prediction, "EOI:W"), (0.0, 80.0, 80.0));
 
     let mut zen2 = without_ticks();
     zen2.avic.ipi_virtualization = false;
@@ -109,16 +108,42 @@ fn under_avic_halts_bound_the_ipis_that_stay() {
 }
 
 #[test]
-fn a_count_of_acknowledgements_bounds_the_eois_that_stay() {
+fn a_count_of_acknowledgements_bounds_the_eois_that_stay_of_a_vm_alone_with_a_whole_irqchip() {
     let rows = [("MSR_WRITE", 80), ("EOI:W", 80)];
-    let known = [("kvm:kvm_msr", 80), ("kvm:kvm_ack_irq", 5)];
-    assert_eq!(
-        gone(&predict(&profile(&rows, &known), SECOND, &without_ticks()), "EOI:W"),
-        (75.0, 80.0, 80.0)
-    );
+    let of = |exits, acknowledged| {
+        let events = [("kvm:kvm_msr", 80), ("kvm:kvm_exit", exits), ("kvm:kvm_ack_irq", acknowledged)];
+        gone(&predict(&profile(&rows, &events), SECOND, &without_ticks()), "EOI:W")
+    };
+    assert_eq!(of(80, 5), (75.0, 80.0, 80.0));
+    // A split irqchip acknowledges none, and another VM's may be the one that does.
+    assert_eq!(of(80, 0), (0.0, 80.0, 80.0));
+    assert_eq!(of(90, 5), (0.0, 80.0, 80.0));
     let unknown = predict(&profile(&rows, &[("kvm_msr", 80)]), SECOND, &without_ticks());
     assert_eq!(gone(&unknown, "EOI:W"), (0.0, 80.0, 80.0));
     assert_eq!(unknown.record, ["kvm:kvm_ack_irq"]);
+}
+
+#[test]
+fn timers_that_are_armed_are_no_proof_of_eois_that_go() {
+    // Of 6000 EOIs 5000 are of a device that interrupts by INTx: a timer of which most are armed again early.
+    let rows = [("MSR_WRITE", 11_500), ("EOI:W", 6000), ("TSC_DEADLINE:W", 5500), ("PREEMPTION_TIMER", 1000)];
+    let (least, expected, _) = gone(&predict(&profile(&rows, &[]), SECOND, &without_ticks()), "EOI:W");
+    assert!(least <= 1000.0 && expected == 6000.0, "{least}");
+}
+
+#[test]
+fn timers_of_a_guest_that_halts_without_exits_may_be_posted() {
+    let of = |rows: &[(&str, u64)], assumption| {
+        let prediction = predict(&profile(rows, &[]), SECOND, &assumption);
+        gone(&prediction, "PREEMPTION_TIMER")
+    };
+    let timers =
+        [("PREEMPTION_TIMER", 500), ("MSR_WRITE", 500), ("TSC_DEADLINE:W", 500), ("INTERRUPT_WINDOW", 9)];
+    assert_eq!(of(&timers, without_ticks()), (0.0, 0.0, 500.0));
+    assert_eq!(of(&[&timers[..], &[("HLT", 3)]].concat(), without_ticks()), (0.0, 0.0, 0.0));
+    assert_eq!(of(&timers, on_xen()), (0.0, 0.0, 0.0));
+    // Without EOIs and windows APICv is active already, and these exits occur with it.
+    assert_eq!(of(&timers[..3], without_ticks()), (0.0, 0.0, 0.0));
 }
 
 #[test]
@@ -380,7 +405,7 @@ fn xen_asks_for_the_ends_of_emulated_timers_and_keeps_some_windows() {
     ];
     let of = |assumption| predict(&profile(&rows, &[]), SECOND, &assumption);
     let xen = of(on_xen());
-    assert_eq!(gone(&xen, "EOI:W"), (20.0, 40.0, 100.0));
+    assert_eq!(gone(&xen, "EOI:W"), (0.0, 40.0, 100.0));
     let eoi = xen.rows.iter().find(|row| row.rule == Rule::Eoi).unwrap();
     assert_eq!(eoi.becomes, Some(ExitReason::vmx(45)));
     assert_eq!(gone(&of(without_ticks()), "EOI:W").1, 100.0);
@@ -388,6 +413,10 @@ fn xen_asks_for_the_ends_of_emulated_timers_and_keeps_some_windows() {
     // Xen has no tick, even if one is assumed.
     assert_eq!(gone(&xen, "EXTERNAL_INTERRUPT"), gone(&of(without_ticks()), "EXTERNAL_INTERRUPT"));
     assert!(xen.record.is_empty());
+    // Timers that are armed again before they expire need no EOI.
+    let early =
+        [("MSR_WRITE", 180), ("EOI:W", 100), ("TSC_DEADLINE:W", 60), ("EXTERNAL_INTERRUPT", 9), ("HLT", 3)];
+    assert_eq!(gone(&predict(&profile(&early, &[]), SECOND, &on_xen()), "EOI:W").1, 88.0);
     let mut with = on_xen();
     with.apicv.ipi_virtualization = true;
     assert_eq!(gone(&of(with), "ICR:W"), (0.0, 0.0, 0.0));

@@ -56,6 +56,8 @@ pub enum Rule {
     Idle,
     /// The guest's timer expired.
     TimerFires,
+    /// The guest's timer expired, and KVM may post its interrupt.
+    TimerMayBePosted,
     /// Exits of nested guests.
     Nested,
     /// Exits that only occur with interrupt virtualization.
@@ -214,6 +216,11 @@ impl Rule {
                 "SDM 25.1.3; arch/x86/kvm/x86.c",
             ),
             Self::TimerFires => ("the guest's timer is the host's to run", "SDM 25.5.1"),
+            Self::TimerMayBePosted => (
+                "the guest's timer is the host's to run; KVM posts its interrupt if the guest halts without exits and \
+                 pi_inject_timer is on",
+                "kvm_can_use_hv_timer and kvm_can_post_timer_interrupt in arch/x86/kvm/lapic.c",
+            ),
             Self::Nested => (
                 "AVIC is inhibited for a vCPU that runs a nested guest; APICv is the guest's own hypervisor's to use",
                 "avic_vcpu_get_apicv_inhibit_reasons in arch/x86/kvm/svm/avic.c; arch/x86/kvm/vmx/nested.c",

@@ -163,7 +163,7 @@ impl Vm<'_> {
             (Isa::Vmx, 43) | (Isa::Svm, 0x08) => whole(Rule::TaskPriority, 1.0),
             (Isa::Svm, 0x18) => vec![self.cr8_writes(reason, exits)],
             (Isa::Vmx, 45 | 56) | (Isa::Svm, 0x401 | 0x402) => whole(Rule::LeftByHardware, 0.0),
-            (Isa::Vmx, 52) => whole(Rule::TimerFires, 0.0),
+            (Isa::Vmx, 52) => vec![self.timer_fires(reason, exits)],
             (Isa::Vmx, 8) | (Isa::Svm, 0x74) => whole(Rule::NmiWindow, 0.0),
             _ if reason.is_sleep() => whole(Rule::Idle, 0.0),
             (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => whole(Rule::NotTheApicPage, 0.0),
@@ -178,6 +178,20 @@ impl Vm<'_> {
         let (time_ns, times) = (exits.handling.total_ns(), &exits.handling);
         let gone = Range::within(low, whole, whole, whole);
         row(reason, Part::Whole, Rule::InterruptWindow, exits.count, time_ns, times, gone)
+    }
+
+    /// Exits by the preemption timer. KVM posts the timer's interrupts instead if APICv is active and the guest halts
+    /// without exits, unless `pi_inject_timer` is off (`kvm_can_use_hv_timer` in `arch/x86/kvm/lapic.c`).
+    fn timer_fires(&self, reason: ExitReason, exits: &Exits) -> PredictedRow {
+        let of_kvm = self.assumption.hypervisor == Hypervisor::Kvm;
+        let may_be_posted = of_kvm && self.evidence.halts == 0 && !is_active_throughout(self.evidence);
+        let whole = exits.count as f64;
+        let (rule, gone) = if may_be_posted {
+            (Rule::TimerMayBePosted, Range::within(0.0, 0.0, whole, whole))
+        } else {
+            (Rule::TimerFires, Range::NONE)
+        };
+        row(reason, Part::Whole, rule, exits.count, exits.handling.total_ns(), &exits.handling, gone)
     }
 
     /// Writes to CR8: the processor does not need these exits, but KVM may keep the intercept.
@@ -257,10 +271,11 @@ impl Vm<'_> {
         match rule {
             Rule::TaskPriority | Rule::SelfIpi | Rule::RegisterRead | Rule::IcrHigh => Range::exactly(whole),
             Rule::Eoi => {
-                let of_devices = evidence.eois_of_devices();
-                let level = evidence.acknowledged.map_or(of_devices, |seen| of_devices.min(seen));
+                // Any EOI may be of a level-triggered interrupt: IPIs and timers can be fewer than the writes that send or
+                // arm them.
+                let level = evidence.acknowledged.map_or(whole, |seen| seen as f64);
                 let ticks = self.ends_of_timers();
-                Range::within(whole - level as f64 - ticks, whole - ticks, whole, whole)
+                Range::within(whole - level - ticks, whole - ticks, whole, whole)
             }
             Rule::X2avicIntercept if self.assumption.avic.passes_served_msrs.is_none() => {
                 Range::within(0.0, whole, whole, whole)
@@ -279,11 +294,12 @@ impl Vm<'_> {
         }
     }
 
-    /// EOIs of the guest's timers, for which Xen requests EOI-induced exits. KVM does not.
+    /// EOIs of the guest's timers, for which Xen requests EOI-induced exits. KVM does not. Many timers are armed again
+    /// before they expire; those that do interrupt the host or end a sleep.
     fn ends_of_timers(&self) -> f64 {
         match self.assumption.hypervisor {
             Hypervisor::Kvm => 0.0,
-            Hypervisor::Xen => self.evidence.timer_arms as f64,
+            Hypervisor::Xen => self.evidence.timer_arms.min(self.evidence.may_be_timers) as f64,
         }
     }
 

@@ -40,6 +40,8 @@ fn the_recording_without_apicv_predicts_the_one_with_it() {
             "PAUSE_INSTRUCTION" => assert!(error.abs() <= 10.0),
             // 12 of 25 were avoided; a prediction that counts all or none as kicks would be off by 13 or 12.
             "EXTERNAL_INTERRUPT" => assert!(error.abs() <= 5.0 && *low <= seen && seen <= *high),
+            // Nothing in the recording bounds the EOIs of level-triggered interrupts.
+            "EOI_INDUCED" => assert!(error.abs() < 0.5 && *low <= seen && seen <= *high),
             _ => assert!(error.abs() < 0.5 && low == high, "{reason}"),
         }
     }
