@@ -82,6 +82,7 @@ fn published(outcome: &FigureOutcome) -> String {
 fn agreement(agreement: Agreement) -> &'static str {
     match agreement {
         Agreement::Agrees => "agrees",
+        Agreement::Open => "cannot tell",
         Agreement::SameSign => "same direction",
         Agreement::OnlyHere => "significant only here",
         Agreement::OtherSign => "opposite direction",
@@ -101,6 +102,7 @@ fn answer(outcome: &SuiteOutcome) -> String {
     let missing = published - all().filter(|figure| figure.agreement.is_some()).count();
     let parts = [
         (with(Agreement::Agrees), "within the interval measured here"),
+        (with(Agreement::Open), "within an interval that also includes no change"),
         (with(Agreement::SameSign), "in the same direction, of another size"),
         (with(Agreement::OnlyHere), "with a significant difference only here"),
         (with(Agreement::OtherSign), "in the opposite direction"),

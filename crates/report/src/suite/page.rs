@@ -88,7 +88,9 @@ fn tone(agreement: Option<Agreement>) -> &'static str {
     match agreement {
         Some(Agreement::Agrees | Agreement::SameSign) => "good",
         Some(Agreement::OtherSign) => "bad",
-        Some(Agreement::OnlyHere | Agreement::NotSeen | Agreement::TooFew) | None => "quiet",
+        Some(Agreement::Open | Agreement::OnlyHere | Agreement::NotSeen | Agreement::TooFew) | None => {
+            "quiet"
+        }
     }
 }
 

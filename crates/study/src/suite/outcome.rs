@@ -105,15 +105,17 @@ pub struct Measured {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
-    /// The interval and the published range overlap.
+    /// The interval and the published range overlap. The interval excludes zero, or the published range includes it.
     Agrees,
+    /// The interval includes zero and published changes, but zero is none of these: it supports neither.
+    Open,
     /// They do not overlap, but both changes have the same sign.
     SameSign,
     /// The interval excludes zero; the published range includes zero, but no change with the interval's sign.
     OnlyHere,
     /// The interval excludes zero, and the published change has the other sign.
     OtherSign,
-    /// The interval includes zero, but not the published change.
+    /// The interval includes zero, but no published change.
     NotSeen,
     /// There are too few repeats for an interval.
     TooFew,
@@ -251,11 +253,19 @@ fn agreement(published: &[f64], measured: &Measured) -> Option<Agreement> {
     let low = published.iter().copied().reduce(f64::min)?;
     let high = published.iter().copied().reduce(f64::max)?;
     let Some(Interval { low: least, high: most }) = measured.interval else { return Some(Agreement::TooFew) };
+    let overlap = least <= high && low <= most;
+    let zero_is_published = low <= 0.0 && high >= 0.0;
     Some(match () {
-        () if least <= high && low <= most => Agreement::Agrees,
-        () if least <= 0.0 && most >= 0.0 => Agreement::NotSeen,
+        () if least <= 0.0 && most >= 0.0 && !zero_is_published => {
+            if overlap {
+                Agreement::Open
+            } else {
+                Agreement::NotSeen
+            }
+        }
+        () if overlap => Agreement::Agrees,
         () if (least > 0.0 && high > 0.0) || (most < 0.0 && low < 0.0) => Agreement::SameSign,
-        () if low <= 0.0 && high >= 0.0 => Agreement::OnlyHere,
+        () if zero_is_published => Agreement::OnlyHere,
         () => Agreement::OtherSign,
     })
 }

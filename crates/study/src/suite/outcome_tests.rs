@@ -89,6 +89,27 @@ fn a_measured_change_is_held_against_the_published_one() {
 }
 
 #[test]
+fn an_interval_that_holds_no_change_as_well_supports_no_publication() {
+    let of = |low: f64, high: f64, published: &[f64]| {
+        let measured = Measured {
+            unit: Unit::BytesPerSecond,
+            levels: [1.0; 2],
+            in_points: false,
+            change: f64::midpoint(low, high),
+            interval: Some(Interval { low, high }),
+            repeats: 3,
+        };
+        agreement(published, &measured).unwrap()
+    };
+    assert_eq!(of(-40.0, 60.0, &[15.0]), Agreement::Open);
+    assert_eq!(of(-5.0, 5.0, &[15.0]), Agreement::NotSeen);
+    assert_eq!(of(2.0, 20.0, &[15.0]), Agreement::Agrees);
+    // A publication of no change is supported by an interval that holds it.
+    assert_eq!(of(-1.0, 1.0, &[0.0]), Agreement::Agrees);
+    assert_eq!(of(-5.0, 2.6, &[0.0, 8.5]), Agreement::Agrees);
+}
+
+#[test]
 fn percentages_are_held_against_points() {
     let figures = vec![published("cpu.iowait", &[-0.68])];
     let outcome = outcome(&suite(figures, None), &folder(&[("after", Made::default())]));
