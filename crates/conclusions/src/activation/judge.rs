@@ -29,7 +29,7 @@ pub struct Evidence<'a> {
 pub enum Status {
     /// Active for every vCPU.
     Active,
-    /// Active for some vCPUs.
+    /// Active for some vCPUs, or for a part of the time.
     Partly,
     /// Active for no vCPU.
     Inhibited,
@@ -80,6 +80,14 @@ pub enum Doubt {
     /// No reason is in force for the VM, but these vCPUs do not use interrupt virtualization. Either they have not run
     /// since the last change, or a reason of the vCPU is in force (a disabled APIC, a nested guest).
     InactiveVcpus(Vec<u32>),
+    /// No reason was in force for the VM, but these vCPUs did not use interrupt virtualization in some samples: a reason of
+    /// the vCPU comes and goes (a nested guest).
+    SometimesInactive {
+        /// The vCPUs.
+        vcpus: Vec<u32>,
+        /// The most samples in which one of them was not active.
+        samples: usize,
+    },
     /// KVM's state is active for these vCPUs, but the CPU's controls do not enable delivery.
     ControlsDisagree(Vec<u32>),
     /// KVM's state is active, but there were this many interrupt windows, which interrupt virtualization avoids.
@@ -87,6 +95,9 @@ pub enum Doubt {
     /// KVM's state is active all the time, but this many CR8 writes caused exits: KVM keeps their intercept, a bug of
     /// kernels without 87d0f901a9bd (7.0-rc4).
     Cr8WritesSeen(u64),
+    /// KVM's state is active all the time, but this many writes of EOI and TPR caused exits, which interrupt virtualization
+    /// avoids.
+    RegisterWritesSeen(u64),
     /// KVM's state is inhibited, but there were this many exits that only occur with interrupt virtualization.
     OnlyWithItSeen(u64),
     /// KVM uses it, but the CPU does not announce it (`kvm_amd.force_avic`), and no exits show that it works.
@@ -106,7 +117,7 @@ pub struct Activation {
     pub mode: Option<Mode>,
     /// Reasons in force, ascending by number.
     pub reasons: Vec<InForce>,
-    /// vCPUs for which it is active, by KVM's state; 0 if the status is inhibited.
+    /// vCPUs for which it is active all the time, by KVM's state; 0 if the status is inhibited.
     pub active_vcpus: usize,
     /// vCPUs whose state was read.
     pub vcpus: usize,
@@ -129,24 +140,39 @@ fn known(state: &VmState) -> bool {
 
 fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
     let (mut reasons, mut doubts) = (Vec::new(), Vec::new());
+    let samples = evidence.samples.len();
+    let mut mostly_passing = false;
     for reason in seen_reasons(evidence) {
         let number = reason.number.unwrap_or_default();
         let holds = last.inhibits.is_some_and(|mask| mask.numbers().any(|held| held == number));
         let passing = reason.reason.is_some_and(InhibitReason::is_passing);
         // One sample cannot show that it stays set.
-        let stays = evidence.samples.len() > 1 && reason.samples == evidence.samples.len();
+        let stays = samples > 1 && reason.samples == samples;
         match (passing && !stays, holds) {
-            (true, _) => doubts.push(Doubt::Passing(reason)),
+            (true, _) => {
+                mostly_passing |= samples > 1 && reason.samples > samples / 2;
+                doubts.push(Doubt::Passing(reason));
+            }
             (false, true) => reasons.push(reason),
             (false, false) => doubts.push(Doubt::Lifted(reason)),
         }
     }
-    let active: Vec<&VcpuState> = last.vcpus.iter().filter(|vcpu| vcpu.active == Some(true)).collect();
+    // vCPUs take up a cleared reason of the VM when they next run, so their earlier state tells something of its own only
+    // if there is known to have been none.
+    let sometimes = if last.inhibits.is_some() && reasons.is_empty() && doubts.is_empty() {
+        sometimes_inactive(evidence.samples, last)
+    } else {
+        Vec::new()
+    };
+    let is_steady = |vcpu: &&VcpuState| sometimes.iter().all(|(number, _)| *number != vcpu.number);
+    let steady: Vec<&VcpuState> = last.vcpus.iter().filter(is_steady).collect();
+    let active: Vec<&VcpuState> = steady.iter().copied().filter(|vcpu| vcpu.active == Some(true)).collect();
     let inactive: Vec<u32> =
-        last.vcpus.iter().filter(|vcpu| vcpu.active == Some(false)).map(|vcpu| vcpu.number).collect();
+        steady.iter().filter(|vcpu| vcpu.active == Some(false)).map(|vcpu| vcpu.number).collect();
     let passing_now = reasons.is_empty() && last.inhibits.is_some_and(|mask| !mask.is_empty());
     let status = match (reasons.is_empty(), active.len(), inactive.len()) {
         (false, _, _) => Status::Inhibited,
+        (true, _, _) if mostly_passing || !sometimes.is_empty() => Status::Partly,
         // The state of vCPUs follows a temporary reason, so it gives no further information.
         (true, _, _) if passing_now => Status::Active,
         (true, 0, 0) => Status::Unknown,
@@ -156,6 +182,10 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
     };
     if reasons.is_empty() && !passing_now && !inactive.is_empty() {
         doubts.push(Doubt::InactiveVcpus(inactive));
+    }
+    if let Some(most) = sometimes.iter().map(|(_, samples)| *samples).max() {
+        let vcpus = sometimes.iter().map(|(number, _)| *number).collect();
+        doubts.push(Doubt::SometimesInactive { vcpus, samples: most });
     }
     let disagreeing: Vec<u32> = active
         .iter()
@@ -169,9 +199,11 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
     // While it is temporarily inhibited, KVM has to intercept CR8 writes.
     let passed = evidence.changes.iter().any(|change| change.set)
         || doubts.iter().any(|doubt| matches!(doubt, Doubt::Passing(_) | Doubt::Lifted(_)));
-    let cr8_writes = evidence.signs.map_or(0, |signs| signs.cr8_writes);
-    if status == Status::Active && !passed && cr8_writes > 0 {
-        doubts.push(Doubt::Cr8WritesSeen(cr8_writes));
+    let mode = evidence.isa.map(|isa| mode(isa, evidence.samples, last));
+    if let Some(signs) = evidence.signs.filter(|_| status == Status::Active && !passed) {
+        let writes = avoided_writes(mode, signs);
+        doubts.extend((signs.cr8_writes > 0).then_some(Doubt::Cr8WritesSeen(signs.cr8_writes)));
+        doubts.extend((writes > 0).then_some(Doubt::RegisterWritesSeen(writes)));
     }
     let shown = evidence.signs.is_some_and(|signs| signs.only_with_it() > 0);
     let status = if evidence.cpu_denies && !shown && matches!(status, Status::Active | Status::Partly) {
@@ -183,14 +215,40 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
     Activation {
         status,
         mode: match status {
-            Status::Active | Status::Partly => evidence.isa.map(|isa| mode(isa, &active, last)),
+            Status::Active | Status::Partly => mode,
             Status::Inhibited => Some(Mode::None),
             Status::Unknown => None,
         },
-        active_vcpus: if status == Status::Inhibited { 0 } else { active.len() },
+        active_vcpus: if status == Status::Inhibited || mostly_passing { 0 } else { active.len() },
         vcpus: last.vcpus.len(),
         reasons,
         doubts,
+    }
+}
+
+/// The vCPUs of the last sample that were active in some samples and not in others, each with the number of the latter.
+///
+/// A reason may have been cleared just before the observation, as when a VM boots. A vCPU that sleeps takes that up when it
+/// next runs. So one that was inactive only at first does not count, unless that lasted for most of the samples.
+fn sometimes_inactive(samples: &[VmState], last: &VmState) -> Vec<(u32, usize)> {
+    let of = |number: u32| {
+        let of_vcpu = samples.iter().flat_map(|sample| &sample.vcpus).filter(|vcpu| vcpu.number == number);
+        let states: Vec<bool> = of_vcpu.filter_map(|vcpu| vcpu.active).collect();
+        let inactive = states.iter().filter(|&&active| !active).count();
+        let at_first = states.iter().take_while(|&&active| !active).count();
+        let has_slept = inactive == at_first && inactive <= states.len() / 2;
+        (inactive > 0 && inactive < states.len() && !has_slept).then_some((number, inactive))
+    };
+    last.vcpus.iter().filter_map(|vcpu| of(vcpu.number)).collect()
+}
+
+/// Emulated writes of EOI and TPR that an active interrupt virtualization leaves no cause for. AVIC leaves EOIs of
+/// level-triggered interrupts to the host, which then emulates them, and without x2AVIC all registers of an x2APIC.
+fn avoided_writes(mode: Option<Mode>, signs: &ExitSigns) -> u64 {
+    match mode {
+        Some(Mode::Apicv) => signs.eoi_writes + signs.tpr_writes,
+        Some(Mode::X2avic) => signs.eoi_writes.saturating_sub(signs.handed_back) + signs.tpr_writes,
+        _ => 0,
     }
 }
 
@@ -240,7 +298,10 @@ fn contradicting(status: Status, signs: Option<&ExitSigns>) -> Option<Doubt> {
     }
 }
 
-fn mode(isa: Isa, active: &[&VcpuState], last: &VmState) -> Mode {
+/// The mechanism, by the vCPUs when they were active: the controls of others lack it.
+fn mode(isa: Isa, samples: &[VmState], last: &VmState) -> Mode {
+    let all = samples.iter().flat_map(|sample| &sample.vcpus);
+    let active: Vec<&VcpuState> = all.filter(|vcpu| vcpu.active == Some(true)).collect();
     let vcpus =
         || active.iter().copied().chain(active.is_empty().then_some(&last.vcpus).into_iter().flatten());
     let x2apic = vcpus().any(|vcpu| vcpu.x2apic == Some(true));

@@ -107,6 +107,53 @@ fn a_passing_reason_in_some_samples_leaves_it_active() {
 }
 
 #[test]
+fn all_samples_count_not_only_the_last() {
+    let of = |samples: Vec<VmState>| verdict(&Seen { isa: Some(Isa::Svm), samples, ..Seen::default() });
+    // Its controls lack x2AVIC while the vCPU runs a nested guest.
+    let one = |active: bool| {
+        let controls = if active { X2AVIC } else { Controls::Svm { int_ctl: 0 } };
+        state(0, vec![vcpu(0, Some(active), true, Some(controls)), vcpu(1, Some(true), true, Some(X2AVIC))])
+    };
+    let nested = |last: bool| {
+        let mut samples = vec![one(false); 9];
+        samples.extend([one(!last), one(last)]);
+        of(samples)
+    };
+    for judged in [nested(true), nested(false)] {
+        assert_eq!((judged.status, judged.mode), (Status::Partly, Some(Mode::X2avic)));
+        assert_eq!(judged.active_vcpus, 1);
+        assert_eq!(judged.doubts, [Doubt::SometimesInactive { vcpus: vec![0], samples: 10 }]);
+    }
+    let window = |set: usize| {
+        let samples =
+            (0..11).map(|at| if at < set { two(1 << IRQWIN, [false; 2]) } else { two(0, [true; 2]) });
+        of(samples.collect())
+    };
+    assert_eq!((window(10).status, window(10).active_vcpus), (Status::Partly, 0));
+    assert_eq!((window(1).status, window(1).active_vcpus), (Status::Active, 2));
+}
+
+#[test]
+fn a_vcpu_that_takes_up_a_cleared_reason_late_does_not_count() {
+    let of = |inactive: usize, mask: Option<Inhibits>| {
+        let samples = (0..11).map(|at| VmState { inhibits: mask, ..two(0, [true, at >= inactive]) });
+        verdict(&Seen { isa: Some(Isa::Svm), samples: samples.collect(), ..Seen::default() })
+    };
+    let none = Some(Inhibits(0));
+    for inactive in 0..=5 {
+        let judged = of(inactive, none);
+        assert_eq!(
+            (judged.status, judged.active_vcpus, judged.doubts),
+            (Status::Active, 2, vec![]),
+            "{inactive}"
+        );
+    }
+    assert_eq!(of(6, none).doubts, [Doubt::SometimesInactive { vcpus: vec![1], samples: 6 }]);
+    // Without the mask, a reason of the VM may have come and gone.
+    assert_eq!((of(6, None).status, of(6, None).doubts), (Status::Active, vec![]));
+}
+
+#[test]
 fn a_reason_that_is_lifted_is_told_but_does_not_count() {
     let samples = vec![two(1 << PIT_REINJ, [false; 2]), two(0, [true; 2])];
     let judged = verdict(&Seen { samples, ..Seen::default() });
@@ -181,6 +228,27 @@ fn writes_of_cr8_that_exit_with_avic_active_are_a_fault_of_the_kernel() {
     let inhibited = vec![state(1 << PIT_REINJ, vec![vcpu(0, Some(false), false, None)])];
     let judged = verdict(&Seen { isa, samples: inhibited, signs, ..Seen::default() });
     assert_eq!((judged.status, judged.doubts), (Status::Inhibited, vec![]));
+}
+
+#[test]
+fn emulated_writes_that_an_active_state_avoids_are_told() {
+    let doubts = |isa, controls, signs, changes: &[InhibitSeen]| {
+        let samples = vec![state(0, vec![vcpu(0, Some(true), true, Some(controls))])];
+        let judged =
+            verdict(&Seen { isa: Some(isa), samples, signs: Some(signs), changes, ..Seen::default() });
+        assert_eq!(judged.status, Status::Active);
+        judged.doubts
+    };
+    let signs = ExitSigns { exits: 9000, eoi_writes: 4000, tpr_writes: 1, ..ExitSigns::default() };
+    assert_eq!(doubts(Isa::Vmx, DELIVERS, signs, &[]), [Doubt::RegisterWritesSeen(4001)]);
+    assert_eq!(doubts(Isa::Svm, X2AVIC, signs, &[]), [Doubt::RegisterWritesSeen(4001)]);
+    // Without x2AVIC all registers of the x2APIC exit, and EOIs of level-triggered interrupts are handed back.
+    assert!(doubts(Isa::Svm, AVIC, signs, &[]).is_empty());
+    let level = ExitSigns { exits: 9000, eoi_writes: 4000, handed_back: 4000, ..ExitSigns::default() };
+    assert!(doubts(Isa::Svm, X2AVIC, level, &[]).is_empty());
+    let change = |after_ns, set| InhibitSeen { after_ns, set, number: IRQWIN, mask: None };
+    let passing = doubts(Isa::Vmx, DELIVERS, signs, &[change(5, true), change(9, false)]);
+    assert!(matches!(&passing[..], [Doubt::Passing(_)]), "{passing:?}");
 }
 
 #[test]

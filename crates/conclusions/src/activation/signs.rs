@@ -32,6 +32,12 @@ const TPR: u32 = 0x80;
 const EOI: u32 = 0xb0;
 const ICR: u32 = 0x300;
 
+/// Hyper-V's MSRs for the same registers (`HV_X64_MSR_EOI` and so on in the Hyper-V Top Level Functional Specification,
+/// "Virtual Interrupt Controller").
+const HV_EOI: u32 = 0x4000_0070;
+const HV_ICR: u32 = 0x4000_0071;
+const HV_TPR: u32 = 0x4000_0072;
+
 impl ExitSigns {
     /// The signs in a profile with accesses.
     #[must_use]
@@ -42,20 +48,22 @@ impl ExitSigns {
             found.map(|(_, exits)| exits.count).sum()
         };
         let accesses = profile.accesses();
-        let writes = |register: u32| {
+        let writes = |register: u32, of_hyper_v: u32| {
             let count = |access| accesses.get(&access).map_or(0, |exits: &Exits| exits.count);
             let direction = Direction::Write;
             // KVM reports an x2APIC write as an MSR access and an APIC access, and an xAPIC write only as the latter.
             let msr = count(Access::Msr { number: 0x800 + register / 16, direction });
-            msr.max(count(Access::Apic { register, direction }))
+            // It also reports one for each write to Hyper-V's MSR, which exits whatever is active.
+            let emulated = count(Access::Apic { register, direction });
+            msr.max(emulated.saturating_sub(count(Access::Msr { number: of_hyper_v, direction })))
         };
         Self {
             exits: profile.total(),
             windows: count([ExitReason::vmx(7), ExitReason::svm(0x064)]),
-            eoi_writes: writes(EOI),
-            tpr_writes: writes(TPR),
+            eoi_writes: writes(EOI, HV_EOI),
+            tpr_writes: writes(TPR, HV_TPR),
             cr8_writes: count([ExitReason::svm(0x018); 2]),
-            icr_writes: writes(ICR),
+            icr_writes: writes(ICR, HV_ICR),
             handed_back: count([ExitReason::vmx(56), ExitReason::svm(0x402)]),
             eoi_induced: count([ExitReason::vmx(45); 2]),
             incomplete_ipis: count([ExitReason::svm(0x401); 2]),
@@ -101,5 +109,22 @@ mod tests {
         };
         assert_eq!(signs, expected);
         assert_eq!(signs.only_with_it(), 5);
+    }
+
+    #[test]
+    fn writes_to_the_msrs_of_hyper_v_are_none_to_the_apic() {
+        let mut profile = Profile::new();
+        let vcpu = profile.vcpu(Vcpu::default());
+        let direction = Direction::Write;
+        for (access, count) in [
+            (Access::Msr { number: HV_EOI, direction }, 5),
+            (Access::Apic { register: EOI, direction }, 5),
+            (Access::Msr { number: HV_TPR, direction }, 2),
+            (Access::Apic { register: TPR, direction }, 3),
+        ] {
+            vcpu.accesses.entry(access).or_default().count = count;
+        }
+        let signs = ExitSigns::of(&profile);
+        assert_eq!((signs.eoi_writes, signs.tpr_writes), (0, 1));
     }
 }

@@ -205,6 +205,31 @@ fn one_exit_is_not_many_and_writes_of_cr8_name_their_fault() {
 }
 
 #[test]
+fn what_is_active_for_a_part_of_the_time_is_told_so() {
+    let mut vm = inhibited();
+    vm.activation = Activation {
+        status: Status::Partly,
+        mode: Some(Mode::X2avic),
+        reasons: Vec::new(),
+        active_vcpus: 0,
+        vcpus: 2,
+        doubts: vec![
+            Doubt::SometimesInactive { vcpus: vec![0, 1], samples: 10 },
+            Doubt::RegisterWritesSeen(4000),
+        ],
+    };
+    let text = flat(&terminal(&all(vec![vm], Status::Inhibited), 80, false));
+    for wanted in [
+        "x2AVIC active for a part of the time",
+        "Not active for vCPU 0, 1 in up to 10 of 11 samples",
+        "emulated writes of EOI or TPR all the same",
+        "AVIC is active for only some vCPUs of the VM, or for a part of the time.",
+    ] {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
+}
+
+#[test]
 fn what_is_missing_is_named() {
     let mut seen = all(vec![inhibited()], Status::Inhibited);
     seen.missing.push(Missing { what: "exits", pid: Some(7), why: "run as root".to_owned() });

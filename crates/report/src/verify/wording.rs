@@ -27,6 +27,7 @@ pub(super) fn answer(vm: &VmVerification) -> String {
     };
     match activation.status {
         Status::Active => format!("{mode} active"),
+        Status::Partly if activation.active_vcpus == 0 => format!("{mode} active for a part of the time"),
         Status::Partly => {
             format!(
                 "{mode} active for {} of {}",
@@ -241,8 +242,15 @@ pub(super) fn doubt_in_words(doubt: &Doubt, state: Option<&StateSeen>) -> String
             )
         }
         Doubt::InactiveVcpus(vcpus) => format!(
-            "Not active for vCPU {}: they take up a lifted reason when they next run, or their own APIC is off",
+            "Not active for vCPU {}: they take up a lifted reason when they next run, or their own APIC is off, or they \
+             run a nested guest, during which AVIC is off",
             numbers(vcpus)
+        ),
+        Doubt::SometimesInactive { vcpus, samples: inactive } => format!(
+            "Not active for vCPU {} in up to {inactive} of {}, without a reason of the VM: AVIC is off while a vCPU runs a \
+             nested guest, and until one that sleeps takes up a cleared reason",
+            numbers(vcpus),
+            counted(samples as u64, "sample")
         ),
         Doubt::ControlsDisagree(vcpus) => format!(
             "KVM says active for vCPU {}, but the CPU is not told to deliver; it may be changing just now",
@@ -256,6 +264,10 @@ pub(super) fn doubt_in_words(doubt: &Doubt, state: Option<&StateSeen>) -> String
             "{} although AVIC is active: this kernel goes on to intercept them; fixed in {}",
             counted(*number, "CR8 write"),
             without_cr8_intercept()
+        ),
+        Doubt::RegisterWritesSeen(number) => format!(
+            "{} of EOI or TPR all the same, which the CPU handles itself if KVM lets it: probably a bug of this kernel",
+            counted(*number, "emulated write")
         ),
         Doubt::OnlyWithItSeen(number) => format!(
             "{} that exist only with interrupt virtualization: it was active for a part of the time",
