@@ -38,7 +38,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::permutation::{Labels, labels_p_value, signs_p_value};
-use crate::student::{Error, Moments, SMALLEST_P};
+use crate::student::{Error, Moments, SMALLEST_P, quantile};
 use crate::{Interval, mean, normal, percent, poisson};
 
 /// The minimum number of blocks (without blocks: of repeats of each side) for an interval.
@@ -135,6 +135,24 @@ impl Contrast {
     pub fn is_seen(&self, level: f64) -> bool {
         self.p_value.is_some_and(|p_value| p_value < level)
             && self.interval.is_some_and(|interval| !interval.holds_zero())
+    }
+
+    /// The p value by Student's t that belongs to the interval, for the change over blocks; `None` without an interval.
+    ///
+    /// It is for a level that is stricter because there are several tests. A permutation test cannot reach such a level with
+    /// few blocks: the smallest p value of six is 2/64, which more repeats would thus make harder to pass than five.
+    #[must_use]
+    pub fn student_p_value(&self) -> Option<f64> {
+        let interval = self.interval?;
+        let entered = |told: f64| match self.scale {
+            Scale::Ratio => (told / 100.0).ln_1p(),
+            Scale::Difference => told,
+        };
+        let difference = entered(self.estimate);
+        let end = entered(if difference < 0.0 { interval.high } else { interval.low });
+        let freedom = self.repeats as f64 - 1.0;
+        let error = (difference - end).abs() / quantile(freedom)?;
+        Error { error, freedom }.p_value(difference)
     }
 }
 

@@ -134,6 +134,23 @@ fn changes_of_few_events_differ_no_surer_than_they_are_themselves() {
 }
 
 #[test]
+fn the_interval_tells_students_p_value_where_a_permutation_gives_another() {
+    let five = [0.03, 0.01, 0.02, 0.025, 0.015];
+    for scale in [Scale::Ratio, Scale::Difference] {
+        let of = |differences: &[f64]| paired(differences, scale, 1).unwrap();
+        let found = of(&five);
+        assert_eq!(found.test, Some(Test::Student));
+        near(found.student_p_value().unwrap() / found.p_value.unwrap(), 1.0, 1e-4);
+        near(of(&five.map(|one| -one)).student_p_value().unwrap() / found.p_value.unwrap(), 1.0, 1e-4);
+        let six = of(&[&five[..], &[0.02]].concat());
+        assert_eq!(six.p_value, Some(2.0 / 64.0));
+        assert!(six.student_p_value() < found.p_value);
+        assert_eq!(of(&five[..2]).student_p_value(), None);
+        assert_eq!(of(&[0.0; 4]).student_p_value(), Some(1.0));
+    }
+}
+
+#[test]
 fn a_change_and_the_one_back_are_of_one_size() {
     near(Scale::Ratio.size(-40.0), Scale::Ratio.size(100.0 / 0.6 - 100.0), 1e-12);
     assert_eq!((Scale::Ratio.size(-100.0), Scale::Difference.size(-0.3)), (f64::INFINITY, 0.3));

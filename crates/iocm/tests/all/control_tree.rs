@@ -352,7 +352,7 @@ fn the_tree_is_files() {
             return;
         }
     };
-    let mount = mounted.serve(&daemon).unwrap();
+    let mount = mounted.serve(&daemon, true).unwrap();
     assert!(Mounted::new(&root, Access::own()).is_err(), "it is mounted once");
     let read = |path: &str| fs::read_to_string(root.join(path));
     let write = |path: &str, text: &str| fs::write(root.join(path), text);

@@ -16,7 +16,8 @@ pub fn markdown(tuning: &Tuning) -> String {
     let _ = write!(
         text,
         "\nTarget: {}. A figure is told from noise by three gates: p below 0.05 and an interval without 0, \
-        large enough, out of the repeats' scatter.\n",
+        large enough, out of the repeats' scatter. A change is kept only if a figure that improved is also certain \
+        among all figures of all changes.\n",
         plain(&tuning.target)
     );
     for (number, step) in tuning.steps.iter().enumerate() {

@@ -138,6 +138,26 @@ fn a_confirmation_that_failed_is_no_change_and_nothing_was_reverted() {
 }
 
 #[test]
+fn the_answer_says_whether_a_second_measurement_confirms_it() {
+    let mut made = made();
+    let judged = made.steps[0].judged.clone();
+    made.steps[1].judged = judged;
+    assert!(words::answer(&made).ends_with("virtio. No second measurement confirms that."));
+    for (ruling, says, head) in [
+        (Ruling::Confirmed, "virtio.", "confirmed"),
+        (Ruling::NotConfirmed, "are not better than the baseline.", "not confirmed"),
+        (Ruling::Worse, "are worse than the baseline.", "not confirmed: worse"),
+        (Ruling::Mixed, "are better and worse than the baseline.", "not confirmed: better and worse"),
+    ] {
+        let mut made = made.clone();
+        let confirmation = Step { name: "tuned".to_owned(), ruling, ..made.steps[1].clone() };
+        made.steps.push(confirmation);
+        assert!(words::answer(&made).ends_with(says), "{}", words::answer(&made));
+        assert_eq!(words::ruling(&made.steps[2]), head);
+    }
+}
+
+#[test]
 fn a_question_of_two_lines_is_shown_in_one() {
     let mut made = made();
     made.question = "Is it\nfaster?".to_owned();

@@ -30,8 +30,11 @@ pub(super) fn left(left: &Left) -> String {
 pub(super) fn ruling(step: &Step) -> &'static str {
     match step.ruling {
         Ruling::Kept => "kept",
+        Ruling::Worse if step.is_confirmation() => "not confirmed: worse",
         Ruling::Worse => "reverted: worse",
+        Ruling::Mixed if step.is_confirmation() => "not confirmed: better and worse",
         Ruling::Mixed => "reverted: better and worse",
+        Ruling::Uncertain => "reverted: better, but that may be chance",
         Ruling::NoDifference => "reverted: no difference",
         Ruling::TooFew => "reverted: too few repeats",
         Ruling::Failed if step.is_confirmation() => "not confirmed: failed",
@@ -66,10 +69,17 @@ pub(super) fn answer(tuning: &Tuning) -> String {
     };
     let confirmation = tuning.steps.iter().find(|step| step.is_confirmation());
     text += match confirmation.map(|step| step.ruling) {
-        Some(Ruling::NotConfirmed) => " All of them together are not better than the baseline.",
+        Some(Ruling::NotConfirmed) => {
+            " Measured again, all of them together are not better than the baseline."
+        }
+        Some(Ruling::Worse) => " Measured again, all of them together are worse than the baseline.",
+        Some(Ruling::Mixed) => {
+            " Measured again, all of them together are better and worse than the baseline."
+        }
         Some(Ruling::Failed) => {
             " All of them together were not compared with the baseline, because runs failed."
         }
+        None if tuning.complete && tuning.needs_confirmation() => " No second measurement confirms that.",
         _ => "",
     };
     if !tuning.complete {

@@ -3,12 +3,14 @@
 use super::outcome::{Judged, Ruling};
 use super::plan::Rules;
 use crate::analysis::{Figure, Finding, Findings};
+use stats::LEVEL;
 
 /// Figures that are reported in addition to those that decide.
 const BESIDE: [&str; 4] = ["exits.total", "accesses.port", "accesses.mmio", "cpu.busy"];
 
-/// The ruling on a study of two arms, and its figures, the deciding ones first.
-pub(super) fn judge(findings: &Findings, rules: &Rules) -> (Ruling, Vec<Judged>) {
+/// The ruling on a study of two arms, and its figures, the deciding ones first. It is one of the studies of this many
+/// `changes`, so a figure that improved must be certain among all figures that decide in all of them.
+pub(super) fn judge(findings: &Findings, rules: &Rules, changes: usize) -> (Ruling, Vec<Judged>) {
     let main = findings.main();
     let named = |figure: &&Figure| rules.judge.contains(&figure.metric);
     let deciding: Vec<&Figure> =
@@ -19,8 +21,16 @@ pub(super) fn judge(findings: &Findings, rules: &Rules) -> (Ruling, Vec<Judged>)
     let guards: Vec<Judged> = guarding.flat_map(|figure| told(figure, false)).collect();
     let some =
         |good: bool, from: &[Judged]| from.iter().any(|one| one.finding.is_good(one.better) == Some(good));
+    // Half of the differences by chance are in the worse direction, in which no change is kept. So with this level the
+    // probability of keeping any change by chance is at most LEVEL over all changes (Bonferroni).
+    let level = LEVEL.min(2.0 * LEVEL / (changes * judged.len()) as f64);
+    let is_certain = |one: &Judged| {
+        let p_value = one.change.and_then(|change| change.student_p_value());
+        one.finding.is_good(one.better) == Some(true) && p_value.is_some_and(|p_value| p_value < level)
+    };
     let ruling = match (some(true, &judged), some(false, &judged) || some(false, &guards)) {
-        (true, false) => Ruling::Kept,
+        (true, false) if judged.iter().any(is_certain) => Ruling::Kept,
+        (true, false) => Ruling::Uncertain,
         (true, true) => Ruling::Mixed,
         (false, true) => Ruling::Worse,
         (false, false) if judged.iter().all(|one| one.finding == Finding::TooFew) => Ruling::TooFew,

@@ -50,6 +50,15 @@ pub struct Tuning {
     pub definition: Option<TunedDefinition>,
 }
 
+impl Tuning {
+    /// Tests whether kept changes should be measured a second time: they were selected from several, or by several figures,
+    /// so that those are favoured whose measurements are too good by chance.
+    pub fn needs_confirmation(&self) -> bool {
+        let deciding = self.steps.iter().flat_map(|step| &step.judged).filter(|judged| judged.decides);
+        !self.kept.is_empty() && deciding.count() > 1
+    }
+}
+
 /// The definition of a VM before and after.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TunedDefinition {
@@ -101,6 +110,8 @@ pub enum Ruling {
     Worse,
     /// Some improved and some got worse.
     Mixed,
+    /// At least one improved and none got worse, but that may be chance among all figures of all changes.
+    Uncertain,
     /// No significant difference.
     NoDifference,
     /// There are too few repeats for intervals.
@@ -111,7 +122,8 @@ pub enum Ruling {
     Impossible,
     /// All kept changes together improve on the baseline.
     Confirmed,
-    /// All kept changes together do not improve on the baseline.
+    /// All kept changes together do not improve on the baseline. If they are worse, or better and worse, or if the runs
+    /// failed, the ruling on them is the same as on a change.
     NotConfirmed,
 }
 

@@ -27,7 +27,8 @@ pub struct Rules {
     /// Figures of which one must improve and none get worse; the main figure of each workload if none are
     /// named. If figures are named, no main figure may get worse either.
     pub judge: Vec<String>,
-    /// All kept changes together are compared with the baseline at the end, if there are at least two.
+    /// All kept changes together are compared with the baseline at the end, if they were selected from several
+    /// changes or by several figures.
     pub confirm: bool,
     /// If given, further changes are advised by the guests' exits, after those that the plan lists.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +116,11 @@ impl TuningPlan {
         let plan = Self { base, rules, changes: read };
         let problems = plan.check();
         if problems.is_empty() { Ok(plan) } else { Err(bad(problems)) }
+    }
+
+    /// The most changes that are tried.
+    pub(super) fn most_changes(&self) -> usize {
+        self.changes.len() + self.rules.advised.as_ref().map_or(0, |advised| advised.steps as usize)
     }
 
     /// All problems that can be found without a machine. Each change is checked alone: conflicts with kept changes show

@@ -177,7 +177,8 @@ impl Loop<'_> {
             Measured::Interrupted => None,
             Measured::Failed(sentence) => Some(Step { ruling: Ruling::Failed, sentence, ..step }),
             Measured::Findings(findings) => {
-                let (ruling, judged) = judge(&findings, &self.plan.rules);
+                let changes = if step.is_confirmation() { 1 } else { self.plan.most_changes() };
+                let (ruling, judged) = judge(&findings, &self.plan.rules, changes);
                 let sentence = said(self.plan, findings.verdict.sentence);
                 Some(Step { ruling, judged, sentence, ..step })
             }
@@ -229,7 +230,7 @@ impl Loop<'_> {
 
     /// Compares all kept changes together with the baseline.
     fn confirm<M: Measuring>(&mut self, measuring: &mut M) -> Result<Going, M::Error> {
-        if !self.plan.rules.confirm || self.tuning.kept.len() < 2 {
+        if !self.plan.rules.confirm || !self.tuning.needs_confirmation() {
             return Ok(Some(()));
         }
         // Cannot fail: each kept change was valid.
@@ -247,7 +248,7 @@ impl Loop<'_> {
         let Some(mut step) = self.measured(step, folder, &study, measuring)? else { return Ok(None) };
         step.ruling = match step.ruling {
             Ruling::Kept => Ruling::Confirmed,
-            Ruling::Failed => Ruling::Failed,
+            ruling @ (Ruling::Failed | Ruling::Worse | Ruling::Mixed) => ruling,
             _ => Ruling::NotConfirmed,
         };
         self.tuning.steps.push(step);

@@ -89,11 +89,25 @@ fn what_helps_stays_and_is_confirmed_and_the_rest_is_taken_back() {
 
 #[test]
 fn a_step_that_fails_costs_itself_alone() {
-    let mut script = Script::new(&[None, Some(0.0), Some(10.0)]);
+    let mut script = Script::new(&[None, Some(0.0), Some(10.0), Some(10.0)]);
     let Ok(tuning) = tune(&plan(), "local", &mut script);
-    assert_eq!(rulings(&tuning), [Ruling::Failed, Ruling::NoDifference, Ruling::Kept]);
+    assert_eq!(rulings(&tuning), [Ruling::Failed, Ruling::NoDifference, Ruling::Kept, Ruling::Confirmed]);
     assert_eq!(tuning.steps[0].sentence, "no guest started");
-    assert!(tuning.complete, "one kept change was measured against the baseline already");
+    assert!(tuning.complete);
+}
+
+#[test]
+fn one_change_kept_of_several_is_measured_again() {
+    for (again, ruling) in [(10.0, Ruling::Confirmed), (0.0, Ruling::NotConfirmed), (-10.0, Ruling::Worse)] {
+        let mut script = Script::new(&[Some(0.0), Some(10.0), Some(-10.0), Some(again)]);
+        let Ok(tuning) = tune(&plan(), "local", &mut script);
+        assert_eq!((rulings(&tuning)[3], tuning.kept.len(), tuning.complete), (ruling, 1, true));
+        assert!(tuning.steps[3].is_confirmation());
+    }
+    let mut only = plan();
+    only.changes.truncate(1);
+    let Ok(tuning) = tune(&only, "local", &mut Script::new(&[Some(10.0)]));
+    assert_eq!((rulings(&tuning), tuning.complete), (vec![Ruling::Kept], true));
 }
 
 #[test]
@@ -123,7 +137,7 @@ fn advised(steps: u32) -> TuningPlan {
 
 #[test]
 fn advised_changes_follow_from_the_exits_of_the_best_so_far() {
-    let mut script = Script::new(&[Some(10.0), Some(-10.0)]);
+    let mut script = Script::new(&[Some(10.0), Some(-10.0), Some(10.0)]);
     script.exits = vec![
         ("steps/0-baseline:before", 0x1f7, 2000),
         ("steps/0-baseline:before", 0x20, 300),
@@ -131,7 +145,7 @@ fn advised_changes_follow_from_the_exits_of_the_best_so_far() {
         ("steps/2-pic-irqchip-on:before", 0x20, 300),
     ];
     let Ok(tuning) = tune(&advised(6), "local", &mut script);
-    assert_eq!(rulings(&tuning), [Ruling::Kept, Ruling::Worse]);
+    assert_eq!(rulings(&tuning), [Ruling::Kept, Ruling::Worse, Ruling::Confirmed]);
     assert_eq!(tuning.kept, ["ide-virtio-blk"]);
     let asked = [
         "steps/0-baseline:before",
@@ -139,6 +153,7 @@ fn advised_changes_follow_from_the_exits_of_the_best_so_far() {
         "steps/1-ide-virtio-blk:ide-virtio-blk",
         "steps/2-pic-irqchip-on",
         "steps/2-pic-irqchip-on:before",
+        "steps/3-tuned",
     ];
     assert_eq!(script.asked, asked);
     assert_eq!(tuning.steps[0].advised.as_ref().unwrap().device, "ide");
