@@ -11,13 +11,15 @@
 //! spent on the processes of one user and on the number of abandoned threads. Such a thread may never return, so a user
 //! has only a small part of that number.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, TryRecvError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// `ETIMEDOUT`.
@@ -86,6 +88,79 @@ pub fn look_at_files<T: Send + 'static>(
 pub fn look_into(home: &Path, name: &str, most: u64) -> io::Result<Vec<u8>> {
     let path = home.join(name);
     look(home, move || crate::read_start(&path, most))?
+}
+
+/// Runs `work`, in which all looks of this thread share a thread, until one does not return in time: starting a thread
+/// costs more than most looks, and a search for VMs looks at each process of the host.
+pub fn many_looks<T>(work: impl FnOnce() -> T) -> T {
+    /// Ends the thread also if `work` panics.
+    struct Sharing;
+
+    impl Drop for Sharing {
+        fn drop(&mut self) {
+            let worker = SHARED.with_borrow_mut(|shared| {
+                shared.depth -= 1;
+                shared.worker.take_if(|_| shared.depth == 0)
+            });
+            if let Some(worker) = worker {
+                worker.end();
+            }
+        }
+    }
+
+    SHARED.with_borrow_mut(|shared| shared.depth += 1);
+    let _sharing = Sharing;
+    work()
+}
+
+/// A thread that does looks, one after the other.
+#[derive(Debug)]
+struct Worker {
+    looks: Sender<Box<dyn FnOnce() + Send>>,
+    thread: JoinHandle<()>,
+}
+
+/// The thread for the looks of [`many_looks`].
+#[derive(Debug)]
+struct Shared {
+    /// The number of calls of [`many_looks`] that have not returned.
+    depth: u32,
+    /// `None` before the first look, and during looks.
+    worker: Option<Worker>,
+}
+
+thread_local! {
+    static SHARED: RefCell<Shared> = const { RefCell::new(Shared { depth: 0, worker: None }) };
+}
+
+impl Worker {
+    /// A thread that has nothing to do.
+    fn idle() -> io::Result<Self> {
+        if let Some(worker) = SHARED.with_borrow_mut(|shared| shared.worker.take()) {
+            return Ok(worker);
+        }
+        let (looks, received) = channel::<Box<dyn FnOnce() + Send>>();
+        let work = move || received.into_iter().for_each(|look| look());
+        let thread = std::thread::Builder::new().name("look".to_owned()).spawn(work)?;
+        Ok(Self { looks, thread })
+    }
+
+    /// After its look: keeps the thread for the next one, or ends it.
+    fn release(self) {
+        let unneeded = SHARED.with_borrow_mut(|shared| match shared.depth {
+            0 => Some(self),
+            _ => shared.worker.replace(self),
+        });
+        if let Some(worker) = unneeded {
+            worker.end();
+        }
+    }
+
+    fn end(self) {
+        drop(self.looks);
+        // It exits now; the leak sanitizer would report a thread that was not joined.
+        let _ = self.thread.join();
+    }
 }
 
 #[derive(Debug)]
@@ -223,11 +298,12 @@ impl Looks {
                 state.let_go(&place);
             }
         };
-        let thread = std::thread::Builder::new().name("look".to_owned()).spawn(looking)?;
+        let worker = Worker::idle()?;
+        // Fails only if the thread has ended, and then the receiver says so.
+        let _ = worker.looks.send(Box::new(looking));
         let found = receiver.recv_timeout(self.patience.once);
         if !matches!(found, Err(RecvTimeoutError::Timeout)) {
-            // The thread is about to exit; the leak sanitizer would report one that was not joined.
-            let _ = thread.join();
+            worker.release();
         }
         let mut state = self.state();
         let state = state.get_or_insert_with(State::new);
@@ -374,6 +450,31 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(30), "{error}");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn many_looks_share_a_thread_until_one_is_left() {
+        static LOOKS: Looks = Looks::new(LONG);
+        static LEFT: Looks = Looks::new(SHORT);
+        let host = Host::of(&[7, 8]);
+        let (free, blocked) = (host.process(0), host.process(1));
+        let thread = || LOOKS.look(&free, || std::thread::current().id()).unwrap();
+        let alone = thread();
+        assert_ne!(thread(), alone);
+        let (let_go, held) = channel::<()>();
+        many_looks(|| {
+            let first = thread();
+            assert_eq!([many_looks(thread), thread()], [first, first]);
+            LOOKS.look(&free, || panic!("as this test wants")).map(|()| 0).unwrap_err();
+            assert_eq!(thread(), first);
+            let error = LEFT.look(&blocked, move || held.recv()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            let second = thread();
+            assert_ne!(second, first);
+            assert_eq!(thread(), second);
+        });
+        drop(let_go);
+        assert!(SHARED.with_borrow(|shared| shared.depth == 0 && shared.worker.is_none()));
     }
 
     #[test]

@@ -134,6 +134,10 @@ impl Vms {
     /// # Errors
     /// Those of [`Self::discover`].
     pub fn discover_in(root: &Root) -> Result<Self, Error> {
+        files::many_looks(|| Self::search(root))
+    }
+
+    fn search(root: &Root) -> Result<Self, Error> {
         let entries = root.entries("/proc", is_number).map_err(|source| Error::Read {
             path: root.place("/proc"),
             expected: "a directory for each running process",
