@@ -162,6 +162,17 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The system refused another thread.
+    #[error(
+        "Cannot start a thread that {does}; raise the limit of processes (`ulimit -u`, or the cgroup's pids.max)"
+    )]
+    Thread {
+        /// The thread's work.
+        does: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
     /// None of the requested events exists.
     #[error("There is nothing to trace: {0}")]
     NothingToTrace(String),

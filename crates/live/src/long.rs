@@ -4,6 +4,7 @@
 //! each vCPU, which tells of its thread. The activity of the host comes from the kernel's tracepoints of the
 //! scheduler, of interrupts and of KVM's returns to the VMM, filtered by thread in the kernel.
 
+mod owned;
 mod past;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -17,9 +18,10 @@ use crate::inhibit::number_field;
 use crate::record::{Record, Sample, records};
 use crate::trace::clock::Anchor;
 use crate::trace::cpus::online;
-use crate::trace::owner::{Owner, Owners};
+use crate::trace::owner::Owner;
 use crate::trace::source::{CpuRecords, Source, Tracepoint};
 use crate::{Error, EventFormat, Field, LiveAccess, LiveExit, Recorder, Tracefs, Watch};
+use owned::Owned;
 use past::{Past, Step};
 
 /// The time for which an exit is held back until the events of all CPUs during it have arrived.
@@ -202,7 +204,7 @@ pub struct LongTracer {
     /// The vCPU threads that had exits, with the time of the last one.
     seen: BTreeMap<u32, u64>,
     waiting: VecDeque<LongExit>,
-    owners: Owners,
+    owned: Owned,
     summary: LongSummary,
     without_time: u64,
     looked_ns: u64,
@@ -213,10 +215,11 @@ impl LongTracer {
     /// Starts on the host below `root` (`/` for this one).
     ///
     /// # Errors
-    /// Those of [`Recorder::attach`]. If the scheduler cannot be watched, exits are reported without a breakdown;
-    /// [`Self::without_context`] has the reason.
+    /// Those of [`Recorder::attach`], and [`Error::Thread`]. If the scheduler cannot be watched, exits are reported without a
+    /// breakdown; [`Self::without_context`] has the reason.
     pub fn attach(root: &Path, watch: &Watch, options: LongOptions) -> Result<Self, Error> {
         let recorder = Recorder::attach(root, &Watch { long: Some(options), ..watch.clone() })?;
+        let owned = Owned::start(root).map_err(|source| Error::Thread { does: "looks for VMs", source })?;
         let context = Tracefs::find(root).and_then(|tracefs| Context::new(&tracefs));
         Ok(Self {
             root: root.to_owned(),
@@ -227,7 +230,7 @@ impl LongTracer {
             pasts: BTreeMap::new(),
             seen: BTreeMap::new(),
             waiting: VecDeque::new(),
-            owners: Owners::new(root),
+            owned,
             summary: LongSummary::default(),
             without_time: 0,
             looked_ns: 0,
@@ -248,8 +251,8 @@ impl LongTracer {
         self.summary.long
     }
 
-    /// The long exits since the last call, in order of time; those of the last 100 ms follow with a later call. Call
-    /// it about twenty times a second.
+    /// The long exits since the last call, in order of time; those of the last 100 ms, and those whose VMs are still being
+    /// looked up, follow with a later call. Call it about twenty times a second.
     pub fn poll(&mut self) -> Vec<LongOccurrence> {
         let now = Anchor::now();
         self.take_exits();
@@ -258,7 +261,10 @@ impl LongTracer {
             self.looked_ns = now.ns();
             self.look(now.ns());
         }
-        self.release(now, now.ns().saturating_sub(HOLD_BACK_NS))
+        self.release(now, now.ns().saturating_sub(HOLD_BACK_NS));
+        let items = self.owned.take();
+        self.summary.long += items.len() as u64;
+        items
     }
 
     /// Ends the trace, and returns the remaining exits and the counts.
@@ -272,17 +278,20 @@ impl LongTracer {
             source.disable();
         }
         self.take_context(now.ns());
-        let items = self.release(now, u64::MAX);
+        self.release(now, u64::MAX);
         self.summary.lost += lost(&self.recorder.lost()?, self.without_time);
         let (exits, slept) = self.recorder.counted()?;
         self.summary.exits = exits;
         self.summary.slept += slept;
         self.summary.context_missing = self.without_context().map(str::to_owned);
+        let items = self.owned.finish();
+        self.summary.long += items.len() as u64;
         Ok((items, self.summary))
     }
 
     fn take_exits(&mut self) {
-        let Self { recorder, options, waiting, seen, summary, without_time, .. } = self;
+        let Self { recorder, options, waiting, owned, seen, summary, without_time, .. } = self;
+        let under_way = owned.under_way();
         recorder.drain(&mut |exit: &LiveExit, accesses: &[LiveAccess]| {
             *without_time += u64::from(exit.handling_ns.is_none());
             if let Some(thread) = exit.vcpu.thread {
@@ -290,7 +299,7 @@ impl LongTracer {
             }
             let long_ns = options.long_ns(exit.reason, exit.handling_ns, &mut summary.slept);
             let Some(handling_ns) = long_ns else { return };
-            if waiting.len() >= MOST_WAITING {
+            if waiting.len() + under_way >= MOST_WAITING {
                 summary.lost += 1;
                 return;
             }
@@ -374,7 +383,8 @@ impl LongTracer {
         }
     }
 
-    fn release(&mut self, now: Anchor, until_ns: u64) -> Vec<LongOccurrence> {
+    /// Passes on the exits that ended until then.
+    fn release(&mut self, now: Anchor, until_ns: u64) {
         let (ready, wait): (Vec<LongExit>, Vec<LongExit>) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|exit| exit.time_ns + exit.handling_ns <= until_ns);
@@ -385,13 +395,10 @@ impl LongTracer {
             exit.meanwhile =
                 past.and_then(|past| past.between(exit.time_ns, exit.time_ns + exit.handling_ns));
             self.summary.without_context += u64::from(exit.meanwhile.is_none());
-            let owner = exit.vcpu.vm.and_then(|vm| i32::try_from(vm).ok());
-            let owner = owner.and_then(|vm| self.owners.of(vm, now.ns()));
-            items.push(LongOccurrence { wall: now.wall(exit.time_ns), owner, exit });
+            items.push(LongOccurrence { wall: now.wall(exit.time_ns), owner: None, exit });
         }
         items.sort_by_key(|item| item.exit.time_ns);
-        self.summary.long += items.len() as u64;
-        items
+        self.owned.add(items);
     }
 }
 

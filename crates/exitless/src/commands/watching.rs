@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use exits::Profile;
 use host::scheduling::ThreadId;
@@ -207,7 +209,7 @@ pub(crate) fn start_of(process: u32) -> Option<u64> {
 pub(crate) struct VmNames {
     /// The start time and name of each named process.
     known: BTreeMap<u32, (u64, String)>,
-    /// The start times of the processes that the last search found no name for.
+    /// The start times of the processes that a search found no name for; some have been found since.
     unnamed: BTreeMap<u32, u64>,
     searched: Option<Instant>,
 }
@@ -232,7 +234,7 @@ impl VmNames {
                 .filter_map(|vm| Some((u32::try_from(vm.pid).ok()?, (vm.start_ticks, vm.name))));
             named.collect()
         };
-        self.of_those(vms, Instant::now(), start_of, search)
+        files::many_looks(|| self.of_those(vms, Instant::now(), start_of, search))
     }
 
     /// [`Self::of`] with its clock and lookups as arguments.
@@ -254,10 +256,86 @@ impl VmNames {
         if !strange.is_empty() && (is_new || is_due) {
             let mut found = search();
             self.known.extend(strange.keys().filter_map(|vm| found.remove_entry(vm)));
-            self.unnamed = strange;
+            // Those that are not asked for this time stay, or they would be new the next time.
+            self.unnamed.extend(strange);
             self.searched = Some(now);
         }
         vms.iter().filter_map(|vm| Some((*vm, self.known.get(vm)?.1.clone()))).collect()
+    }
+}
+
+/// The time for which the end of a recording waits for names. A search takes longer only if processes block it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// [`VmNames`] for recorders: a thread of its own looks them up. That takes as long as the processes of the host like, and
+/// the kernel's buffers overflow while their reader waits.
+#[derive(Debug)]
+pub(crate) struct NamesAside {
+    asked: Sender<BTreeSet<u32>>,
+    found: Receiver<BTreeMap<u32, String>>,
+    thread: JoinHandle<()>,
+}
+
+impl NamesAside {
+    /// Starts the thread.
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let mut names = VmNames::default();
+        Self::with(move |vms| names.of(vms))
+    }
+
+    fn with(
+        mut names_of: impl FnMut(&BTreeSet<u32>) -> BTreeMap<u32, String> + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        let (asked, questions) = channel::<BTreeSet<u32>>();
+        let (answers, found) = channel();
+        let answer = move || {
+            while let Ok(mut vms) = questions.recv() {
+                // With those that were asked for during the last search.
+                vms.extend(questions.try_iter().flatten());
+                if answers.send(names_of(&vms)).is_err() {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("names".to_owned()).spawn(answer);
+        let thread = thread.context("Could not start a thread that looks for the names of VMs")?;
+        Ok(Self { asked, found, thread })
+    }
+
+    /// Asks for the names of VMs that had exits since the last call, and returns those that were found since.
+    pub(crate) fn of(&self, vms: impl IntoIterator<Item = u32>) -> BTreeMap<u32, String> {
+        let vms: BTreeSet<u32> = vms.into_iter().collect();
+        if !vms.is_empty() {
+            // Fails only if the thread has ended.
+            let _ = self.asked.send(vms);
+        }
+        self.found.try_iter().flatten().collect()
+    }
+
+    /// Like [`Self::of`] after the last exit: waits for the names, but not for long.
+    pub(crate) fn last(self, vms: impl IntoIterator<Item = u32>) -> BTreeMap<u32, String> {
+        self.last_within(PATIENCE, vms)
+    }
+
+    fn last_within(self, patience: Duration, vms: impl IntoIterator<Item = u32>) -> BTreeMap<u32, String> {
+        let end = Instant::now() + patience;
+        let mut names = self.of(vms);
+        drop(self.asked);
+        loop {
+            match self.found.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(found) => names.extend(found),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let _ = self.thread.join();
+                    return names;
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    tracing::warn!(
+                        "Names of VMs may be missing, because processes delay the search for them"
+                    );
+                    return names;
+                }
+            }
+        }
     }
 }
 
@@ -365,6 +443,59 @@ mod tests {
         assert_eq!(named(3, Some(2), None), (web(), true), "another process, which is no VM");
         assert_eq!(named(4, Some(2), Some((2, "db"))), (web(), false));
         assert_eq!(named(5, Some(3), Some((3, "db"))), (Some("db".to_owned()), true));
+    }
+
+    #[test]
+    fn an_unnamed_vm_that_pauses_is_not_new_when_it_has_exits_again() {
+        let mut names = VmNames::default();
+        let begin = Instant::now();
+        let mut searches = |seconds, vm: u32| {
+            let mut searched = false;
+            let search = || {
+                searched = true;
+                BTreeMap::new()
+            };
+            names.of_those(&[vm].into(), begin + Duration::from_secs(seconds), |_| Some(1), search);
+            searched
+        };
+        let searched = [(0, 7), (1, 8), (2, 7), (3, 8), (7, 7)].map(|(second, vm)| searches(second, vm));
+        assert_eq!(searched, [true, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_recorder_does_not_wait_for_a_search_before_its_end() {
+        let (let_go, held) = channel::<()>();
+        let names = NamesAside::with(move |vms| {
+            let _ = held.recv();
+            vms.iter().map(|vm| (*vm, format!("vm{vm}"))).collect()
+        })
+        .unwrap();
+        for _ in 0..50 {
+            assert!(names.of([7, 8]).is_empty(), "the search goes on");
+        }
+        let_go.send(()).unwrap();
+        let mut found = names.of([7]);
+        while found.is_empty() {
+            std::thread::yield_now();
+            found = names.of([]);
+        }
+        let named = |vms: &[u32]| vms.iter().map(|vm| (*vm, format!("vm{vm}"))).collect::<BTreeMap<_, _>>();
+        assert_eq!(found, named(&[7, 8]));
+        drop(let_go);
+        found.extend(names.last([9]));
+        assert_eq!(found, named(&[7, 8, 9]));
+    }
+
+    #[test]
+    fn the_end_of_a_recording_does_not_wait_for_a_search_that_is_blocked() {
+        let (let_go, held) = channel::<()>();
+        let names = NamesAside::with(move |_| {
+            let _ = held.recv();
+            BTreeMap::new()
+        })
+        .unwrap();
+        assert!(names.last_within(Duration::from_millis(1), [7]).is_empty());
+        drop(let_go);
     }
 
     #[test]

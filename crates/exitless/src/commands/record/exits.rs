@@ -1,6 +1,6 @@
 //! Records every exit to a file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use traces::exitless::{Summary, WriteError, Writer};
 use traces::{AccessRecord, ExitRecord, Sink};
 
 use super::{Course, Recorded, begin, header};
-use crate::commands::watching::VmNames;
+use crate::commands::watching::NamesAside;
 
 /// The interval of reading the kernel's buffer, which holds 200,000 exits.
 const STEP: Duration = Duration::from_millis(20);
@@ -21,7 +21,8 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// The recording in progress.
 struct Recording {
     writer: Writer<File>,
-    names: VmNames,
+    names: BTreeMap<u32, String>,
+    /// The VMs that had exits since names were last asked for.
     vms: BTreeSet<u32>,
     accesses: Vec<AccessRecord>,
     without_entry: u64,
@@ -29,11 +30,12 @@ struct Recording {
 
 /// Records until `course` ends, or until the file cannot grow.
 pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
+    let names = NamesAside::start()?;
     // The second handle is for truncating an incomplete record when the disk is full.
     let (place, file, writer) = begin(output, &header(recorder.isa())?, course, Ok)?;
     let mut recording = Recording {
         writer,
-        names: VmNames::default(),
+        names: BTreeMap::new(),
         vms: BTreeSet::new(),
         accesses: Vec::new(),
         without_entry: 0,
@@ -45,6 +47,7 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
         recorder.drain(&mut |exit, accesses| recording.take(exit, accesses));
         if flushed.elapsed() >= FLUSH {
             flushed = Instant::now();
+            recording.names.extend(names.of(std::mem::take(&mut recording.vms)));
             failure = recording.flush(recorder.lost()?).err();
         }
     }
@@ -55,6 +58,7 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
     // entries.
     recording.without_entry = (recording.without_entry - open).max(before);
     let mut summary = recording.summary(lost);
+    summary.names.extend(names.last(std::mem::take(&mut recording.vms)));
     summary.losses.exits_at_the_end = open;
     let losses = summary.losses;
     let so_far = recording.writer.written();
@@ -110,9 +114,13 @@ impl Recording {
         self.writer.flush()
     }
 
-    fn summary(&mut self, lost: Losses) -> Summary {
+    fn summary(&self, lost: Losses) -> Summary {
         let losses = Losses { exits_without_entry: self.without_entry, ..lost };
-        let names = self.names.of(&self.vms);
-        Summary { losses, names, last_ns: Some(live::monotonic_ns()), ..Summary::default() }
+        Summary {
+            losses,
+            names: self.names.clone(),
+            last_ns: Some(live::monotonic_ns()),
+            ..Summary::default()
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Records only totals, for any duration.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use traces::exitless::{Header, Packing, write_profile};
 use traces::merge_bounded;
 
 use super::{Course, Recorded, header};
-use crate::commands::watching::VmNames;
+use crate::commands::watching::NamesAside;
 
 const STEP: Duration = Duration::from_millis(100);
 /// The least interval of reading the kernel's counts. Readings are up to a step later, and slices of the timeline are at least
@@ -31,7 +32,7 @@ pub(super) fn record(
     let mut taken = Instant::now();
     let mut header = header(collector.isa())?;
     collector.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
-    let mut names = VmNames::default();
+    let mut names = NamesAside::start()?;
     let mut profile = Profile::new();
     // Write once now: an error should not come after hours.
     let mut kept = Kept::new(output);
@@ -46,19 +47,30 @@ pub(super) fn record(
         }
     }
     let seconds = course.began.elapsed().as_secs_f64();
-    let mut last = collector.finish()?;
-    names.name(&mut last);
+    let last = collector.finish()?;
     merge_bounded(&mut profile, &last);
+    name(&mut profile, names.last(vms_of(&last)));
     header.names = profile.names.clone();
     Ok(kept.end(&header, &profile, seconds))
 }
 
-fn add(profile: &mut Profile, collector: &mut Collector, names: &mut VmNames) -> anyhow::Result<()> {
-    let mut interval = collector.take()?;
-    names.name(&mut interval);
+fn add(profile: &mut Profile, collector: &mut Collector, names: &mut NamesAside) -> anyhow::Result<()> {
+    let interval = collector.take()?;
     // A guest can touch any number of addresses within hours, so bound their number.
     merge_bounded(profile, &interval);
+    name(profile, names.of(vms_of(&interval)));
     Ok(())
+}
+
+fn vms_of(profile: &Profile) -> impl Iterator<Item = u32> {
+    profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm)
+}
+
+/// Adds names. A VM keeps its first one, as in [`Profile::merge`].
+fn name(profile: &mut Profile, names: BTreeMap<u32, String>) {
+    for (vm, name) in names {
+        profile.names.entry(vm).or_insert(name);
+    }
 }
 
 /// The file, the number of exits in it, and the time at which it was last to be written.
