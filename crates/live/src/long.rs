@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use exits::{LongExit, LongOptions, Losses, with_causes};
+use exits::{LongExit, LongOptions, Losses, Meanwhile, with_causes};
 use tracing::debug;
 
 use crate::inhibit::number_field;
@@ -30,8 +30,19 @@ const HOLD_BACK_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = 200_000_000;
 /// The number of exits that can wait to be reported; more are counted as lost.
 const MOST_WAITING: usize = 65_536;
-/// The most threads in a filter: the kernel allows one page, and a thread takes up to 56 characters.
-const MOST_FILTERED: usize = 64;
+/// The most threads that are watched at a time: the kernel allows one page for a filter, and a thread takes up to 56
+/// characters. Without a filter, each context switch and interrupt of the host would be a record.
+const MOST_WATCHED: usize = 64;
+/// The time after which a thread without exits is forgotten, and one without long exits makes room for one with them.
+const FORGET_NS: u64 = 10_000_000_000;
+/// The least time between two changes of the threads that are watched: each opens all events on all CPUs, and interrupts all
+/// CPUs for that.
+const CHANGE_NS: u64 = 1_000_000_000;
+/// The most gaps that are kept. Beyond that, nothing is known about the time before the first one's end.
+const MOST_GAPS: usize = 1024;
+/// The reason why the host is not watched for all vCPUs.
+const TOO_MANY: &str =
+    "there are more than the 64 vCPUs that can be watched at a time; choose some with --vm";
 /// After so many refusals in a row, further threads are given up: a processor that goes offline meanwhile costs one.
 const MOST_REFUSED: u32 = 5;
 
@@ -62,7 +73,7 @@ pub struct LongSummary {
     pub lost_context: u64,
     /// Those beyond the bound that do not say what the host did.
     pub without_context: u64,
-    /// Why the host was not watched, or not for vCPUs that began later.
+    /// Why the host was not watched, or not for all vCPUs.
     pub context_missing: Option<String>,
 }
 
@@ -161,11 +172,10 @@ impl Context {
         Ok(Self { event_id, switch, steps, tracepoints })
     }
 
-    /// The tracepoints, filtered to these threads.
+    /// The tracepoints, filtered to these threads, which are at most [`MOST_WATCHED`].
     fn filtered(&self, threads: &BTreeSet<u32>) -> Vec<Tracepoint> {
         let filter = |of: &dyn Fn(u32) -> String| {
-            (threads.len() <= MOST_FILTERED)
-                .then(|| threads.iter().map(|&thread| of(thread)).collect::<Vec<_>>().join("||"))
+            Some(threads.iter().map(|&thread| of(thread)).collect::<Vec<_>>().join("||"))
         };
         let switched = filter(&|thread| format!("prev_pid=={thread}||next_pid=={thread}"));
         let within = filter(&|thread| format!("common_pid=={thread}"));
@@ -192,6 +202,44 @@ impl Context {
     }
 }
 
+/// The exits of a vCPU thread.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    /// The end of the last one.
+    last_ns: u64,
+    /// The end of the last long one, 0 before the first.
+    last_long_ns: u64,
+}
+
+/// The threads to watch: at most [`MOST_WATCHED`], first those with long exits. Of equals those are taken that are watched
+/// already, because a change is costly.
+fn to_watch(seen: &BTreeMap<u32, Seen>, is_watched: impl Fn(u32) -> bool, now_ns: u64) -> BTreeSet<u32> {
+    let rank = |(&thread, seen): (&u32, &Seen)| {
+        let has_long = seen.last_long_ns > 0 && now_ns.saturating_sub(seen.last_long_ns) < FORGET_NS;
+        (!has_long, !is_watched(thread), thread)
+    };
+    let mut ranked: Vec<_> = seen.iter().map(rank).collect();
+    ranked.sort_unstable();
+    ranked.into_iter().take(MOST_WATCHED).map(|(_, _, thread)| thread).collect()
+}
+
+/// A time during which events of a CPU were lost.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    cpu: u32,
+    from_ns: u64,
+    to_ns: u64,
+}
+
+impl Gap {
+    /// Tests whether events of a thread may be missing that began an exit on `cpu`. On another CPU than that of the gap, its
+    /// events are complete until it is switched out; then it may have been anywhere.
+    fn concerns(&self, past: &Past, cpu: u32, from_ns: u64, to_ns: u64) -> bool {
+        let overlaps = self.from_ns <= to_ns && from_ns <= self.to_ns;
+        overlaps && (self.cpu == cpu || past.is_switched_out(from_ns, to_ns.min(self.to_ns)))
+    }
+}
+
 /// Watches the whole host for long exits, until dropped.
 pub struct LongTracer {
     root: PathBuf,
@@ -200,14 +248,21 @@ pub struct LongTracer {
     /// The reason why the host's activity cannot be watched, if it cannot.
     context: Result<Context, String>,
     source: Option<Source>,
+    /// The threads that are watched.
     pasts: BTreeMap<u32, Past>,
-    /// The vCPU threads that had exits, with the time of the last one.
-    seen: BTreeMap<u32, u64>,
+    /// The time of each CPU's last event.
+    last_events: BTreeMap<u32, u64>,
+    gaps: VecDeque<Gap>,
+    /// The vCPU threads that had exits.
+    seen: BTreeMap<u32, Seen>,
+    /// There were more of them than can be watched.
+    too_many: bool,
     waiting: VecDeque<LongExit>,
     owned: Owned,
     summary: LongSummary,
     without_time: u64,
     looked_ns: u64,
+    changed_ns: u64,
     refusals: Refusals,
 }
 
@@ -228,21 +283,26 @@ impl LongTracer {
             context: context.map_err(|error| with_causes(&error)),
             source: None,
             pasts: BTreeMap::new(),
+            last_events: BTreeMap::new(),
+            gaps: VecDeque::new(),
             seen: BTreeMap::new(),
+            too_many: false,
             waiting: VecDeque::new(),
             owned,
             summary: LongSummary::default(),
             without_time: 0,
             looked_ns: 0,
+            changed_ns: 0,
             refusals: Refusals::default(),
         })
     }
 
-    /// The reason why exits do not say what the host did, if they do not; or if only those do of vCPUs that were seen
-    /// first, which shows later.
+    /// The reason why exits do not say what the host did, if they do not; or if only those of some vCPUs do, which shows
+    /// later.
     #[must_use]
     pub fn without_context(&self) -> Option<&str> {
-        self.context.as_ref().err().or(self.refusals.given_up.as_ref()).map(String::as_str)
+        let refused = self.context.as_ref().err().or(self.refusals.given_up.as_ref());
+        refused.map(String::as_str).or(self.too_many.then_some(TOO_MANY))
     }
 
     /// The number of long exits that were returned.
@@ -256,7 +316,7 @@ impl LongTracer {
     pub fn poll(&mut self) -> Vec<LongOccurrence> {
         let now = Anchor::now();
         self.take_exits();
-        self.take_context(now.ns());
+        self.take_context();
         if now.ns().saturating_sub(self.looked_ns) > LOOK_NS {
             self.looked_ns = now.ns();
             self.look(now.ns());
@@ -277,7 +337,7 @@ impl LongTracer {
         if let Some(source) = &mut self.source {
             source.disable();
         }
-        self.take_context(now.ns());
+        self.take_context();
         self.release(now, u64::MAX);
         self.summary.lost += lost(&self.recorder.lost()?, self.without_time);
         let (exits, slept) = self.recorder.counted()?;
@@ -294,10 +354,15 @@ impl LongTracer {
         let under_way = owned.under_way();
         recorder.drain(&mut |exit: &LiveExit, accesses: &[LiveAccess]| {
             *without_time += u64::from(exit.handling_ns.is_none());
-            if let Some(thread) = exit.vcpu.thread {
-                seen.insert(thread, exit.time_ns);
-            }
             let long_ns = options.long_ns(exit.reason, exit.handling_ns, &mut summary.slept);
+            if let Some(thread) = exit.vcpu.thread {
+                let seen = seen.entry(thread).or_default();
+                // A thread that slept in its exit for long is not one without exits.
+                seen.last_ns = exit.time_ns.saturating_add(exit.handling_ns.unwrap_or(0));
+                if long_ns.is_some() {
+                    seen.last_long_ns = seen.last_ns;
+                }
+            }
             let Some(handling_ns) = long_ns else { return };
             if waiting.len() + under_way >= MOST_WAITING {
                 summary.lost += 1;
@@ -317,15 +382,16 @@ impl LongTracer {
         });
     }
 
-    fn take_context(&mut self, now_ns: u64) {
+    fn take_context(&mut self) {
         let taken = self.source.as_mut().map(Source::take).unwrap_or_default();
-        self.hold(&taken, now_ns);
+        self.hold(&taken);
     }
 
-    fn hold(&mut self, taken: &[CpuRecords], now_ns: u64) {
+    fn hold(&mut self, taken: &[CpuRecords]) {
         let Ok(context) = &self.context else { return };
-        for CpuRecords { bytes, .. } in taken {
-            let mut last_ns = now_ns;
+        for &CpuRecords { cpu, ref bytes } in taken {
+            // What is lost comes after the last event before it.
+            let mut last_ns = self.last_events.get(&cpu).copied().unwrap_or(0);
             for record in records(bytes) {
                 match record {
                     Record::Sample(sample) => {
@@ -337,30 +403,36 @@ impl LongTracer {
                         }
                     }
                     Record::Lost(events) => {
-                        // The time of the next sample is not known yet, so distrust all that was read now.
                         self.summary.lost_context += events;
-                        self.pasts.values_mut().for_each(|past| past.forget_before(now_ns.max(last_ns)));
+                        // The time of the next sample is not known yet.
+                        self.gaps.push_back(Gap { cpu, from_ns: last_ns, to_ns: crate::monotonic_ns() });
                     }
                     Record::Malformed { .. } | Record::Other(_) => {}
                 }
             }
+            self.last_events.insert(cpu, last_ns);
+        }
+        while self.gaps.len() > MOST_GAPS {
+            let Some(gap) = self.gaps.pop_front() else { break };
+            self.pasts.values_mut().for_each(|past| past.forget_before(gap.to_ns));
         }
     }
 
-    /// Watches the threads that recently had exits.
+    /// Watches threads that recently had exits.
     fn look(&mut self, now_ns: u64) {
-        const FORGET_NS: u64 = 10_000_000_000;
-        self.seen.retain(|_, last_ns| now_ns.saturating_sub(*last_ns) < FORGET_NS);
+        self.seen.retain(|_, seen| now_ns.saturating_sub(seen.last_ns) < FORGET_NS);
         let Ok(context) = &self.context else { return };
         let Ok(cpus) = online(&self.root) else { return };
-        let threads: BTreeSet<u32> = self.seen.keys().copied().collect();
+        let threads = to_watch(&self.seen, |thread| self.pasts.contains_key(&thread), now_ns);
         if threads.is_empty() {
             return;
         }
+        self.too_many |= self.seen.len() > threads.len();
         let given_up = self.refusals.given_up.is_some();
-        if given_up || threads.iter().all(|thread| self.pasts.contains_key(thread)) {
+        let is_early = self.source.is_some() && now_ns.saturating_sub(self.changed_ns) < CHANGE_NS;
+        if given_up || is_early || threads.iter().all(|thread| self.pasts.contains_key(thread)) {
             let last = self.source.as_mut().map(|source| source.follow(&cpus)).unwrap_or_default();
-            self.hold(&last, now_ns);
+            self.hold(&last);
             return;
         }
         // Open the new source before closing the old one, so that no event is missed.
@@ -371,8 +443,9 @@ impl LongTracer {
         match opened {
             Ok(source) => {
                 let begun_ns = crate::monotonic_ns();
-                self.take_context(now_ns);
+                self.take_context();
                 self.source = Some(source);
+                self.changed_ns = begun_ns;
                 self.refusals = Refusals::default();
                 self.pasts.retain(|thread, _| threads.contains(thread));
                 for thread in threads {
@@ -383,6 +456,14 @@ impl LongTracer {
         }
     }
 
+    /// What the host did during an exit, if all of it is known.
+    fn meanwhile(&self, exit: &LongExit) -> Option<Meanwhile> {
+        let past = self.pasts.get(&exit.vcpu.thread?)?;
+        let (from_ns, to_ns) = (exit.time_ns, exit.time_ns + exit.handling_ns);
+        let is_missing = |gap: &Gap| gap.concerns(past, exit.cpu.into(), from_ns, to_ns);
+        if self.gaps.iter().any(is_missing) { None } else { past.between(from_ns, to_ns) }
+    }
+
     /// Passes on the exits that ended until then.
     fn release(&mut self, now: Anchor, until_ns: u64) {
         let (ready, wait): (Vec<LongExit>, Vec<LongExit>) = std::mem::take(&mut self.waiting)
@@ -391,9 +472,7 @@ impl LongTracer {
         self.waiting = wait.into();
         let mut items: Vec<LongOccurrence> = Vec::with_capacity(ready.len());
         for mut exit in ready {
-            let past = exit.vcpu.thread.and_then(|thread| self.pasts.get(&thread));
-            exit.meanwhile =
-                past.and_then(|past| past.between(exit.time_ns, exit.time_ns + exit.handling_ns));
+            exit.meanwhile = self.meanwhile(&exit);
             self.summary.without_context += u64::from(exit.meanwhile.is_none());
             items.push(LongOccurrence { wall: now.wall(exit.time_ns), owner: None, exit });
         }

@@ -54,15 +54,59 @@ fn a_switch_concerns_two_threads_and_says_why() {
 }
 
 #[test]
-fn the_kernel_filters_by_thread_as_long_as_that_fits_into_a_page() {
+fn the_kernel_filters_by_thread_and_the_filter_fits_into_a_page() {
     let filters = |threads: std::ops::Range<u32>| -> Vec<Option<String>> {
         context().filtered(&threads.collect()).into_iter().map(|one| one.filter).collect()
     };
     let expected = ["prev_pid==7||next_pid==7||prev_pid==8||next_pid==8", "common_pid==7||common_pid==8"];
     assert_eq!(filters(7..9), expected.map(|one| Some(one.to_owned())));
-    let most = 4_194_304 - MOST_FILTERED as u32..4_194_304;
+    let most = 4_194_304 - MOST_WATCHED as u32..4_194_304;
     assert!(filters(most).iter().flatten().all(|filter| filter.len() < 4096));
-    assert_eq!(filters(0..MOST_FILTERED as u32 + 1), [None, None]);
+    assert!(TOO_MANY.contains(&MOST_WATCHED.to_string()));
+}
+
+#[test]
+fn of_many_threads_those_with_long_exits_are_watched_and_no_other_newcomer_replaces_one() {
+    const NOW: u64 = 100 * FORGET_NS;
+    const EARLIER: u64 = NOW - FORGET_NS;
+    let most = MOST_WATCHED as u32;
+    let set = |threads: &std::ops::Range<u32>| threads.clone().collect::<BTreeSet<u32>>();
+    let seen = |threads: std::ops::Range<u32>, long: &[(u32, u64)]| -> BTreeMap<u32, Seen> {
+        let mut seen: BTreeMap<_, _> =
+            threads.map(|thread| (thread, Seen { last_ns: NOW, last_long_ns: 0 })).collect();
+        long.iter().for_each(|(thread, ns)| seen.get_mut(thread).unwrap().last_long_ns = *ns);
+        seen
+    };
+    let chosen = |seen: &BTreeMap<u32, Seen>, watched: &std::ops::Range<u32>| {
+        to_watch(seen, |thread| watched.contains(&thread), NOW)
+    };
+    assert_eq!(chosen(&seen(0..3, &[]), &(0..0)), set(&(0..3)));
+    assert_eq!(chosen(&seen(0..most + 1, &[]), &(0..0)).len(), MOST_WATCHED);
+    let watched = 100..100 + most;
+    assert_eq!(chosen(&seen(0..200, &[]), &watched), set(&watched));
+    assert_eq!(chosen(&seen(0..200, &[(5, EARLIER)]), &watched), set(&watched));
+    // Those that are watched and have no long exits make room.
+    let last = watched.end - 1;
+    let mut with_long: BTreeSet<u32> = watched.clone().filter(|&thread| thread != last).collect();
+    with_long.insert(5);
+    assert_eq!(chosen(&seen(0..200, &[(5, NOW), (100, NOW)]), &watched), with_long);
+    let all_long: Vec<_> = watched.clone().map(|thread| (thread, NOW)).chain([(5, NOW)]).collect();
+    assert_eq!(chosen(&seen(0..200, &all_long), &watched), set(&watched));
+}
+
+#[test]
+fn a_gap_on_one_cpu_concerns_only_exits_that_may_have_been_there() {
+    let mut past = Past::from(0);
+    past.push(50, Step::Out { next: "x".to_owned(), preempted: true });
+    past.push(60, Step::In);
+    let gap = Gap { cpu: 3, from_ns: 20, to_ns: 40 };
+    let concerns = |gap: Gap, cpu, from_ns, to_ns| gap.concerns(&past, cpu, from_ns, to_ns);
+    assert!(concerns(gap, 3, 10, 30) && concerns(gap, 3, 30, 100));
+    assert!(!concerns(gap, 3, 41, 100) && !concerns(gap, 3, 5, 19), "at another time");
+    assert!(!concerns(gap, 4, 10, 30) && !concerns(gap, 4, 10, 100), "on another CPU all the time");
+    let later = Gap { to_ns: 55, ..gap };
+    assert!(!concerns(later, 4, 10, 49), "it ended before the thread was switched out");
+    assert!(concerns(later, 4, 10, 100), "it may have been switched in there");
 }
 
 #[test]

@@ -52,6 +52,13 @@ impl Past {
         self.known_from_ns = self.known_from_ns.max(time_ns);
     }
 
+    /// Tests whether the thread is switched out between two moments.
+    pub(super) fn is_switched_out(&self, from_ns: u64, to_ns: u64) -> bool {
+        let first = self.steps.partition_point(|(time, _)| *time < from_ns);
+        let mut steps = self.steps.range(first..).take_while(|(time, _)| *time <= to_ns);
+        steps.any(|(_, step)| matches!(step, Step::Out { .. }))
+    }
+
     /// The time between two moments by the thread's state; at the first one the thread runs in the kernel. `None` if
     /// the history does not reach back so far.
     pub(super) fn between(&self, from_ns: u64, to_ns: u64) -> Option<Meanwhile> {
