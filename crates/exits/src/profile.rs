@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, SeriesKey, Slice, Timeline, parsing};
 
@@ -187,9 +188,9 @@ impl Profile {
     fn same_vcpu(&mut self, theirs: Vcpu) -> Vcpu {
         let same_thread =
             |ours: &Vcpu| ours.thread.is_some() && ours.thread == theirs.thread && ours.vm == theirs.vm;
-        let one_unknown = |ours: &Vcpu| ours.number.is_none() != theirs.number.is_none();
-        let found = self.vcpus.iter().position(|exits| same_thread(&exits.vcpu) && one_unknown(&exits.vcpu));
-        let Some(at) = found else { return theirs };
+        let candidates = self.with_one_unknown_number(theirs);
+        let found = self.vcpus[candidates.clone()].iter().position(|exits| same_thread(&exits.vcpu));
+        let Some(at) = found.map(|at| candidates.start + at) else { return theirs };
         if theirs.number.is_none() {
             return self.vcpus[at].vcpu;
         }
@@ -198,6 +199,23 @@ impl Profile {
         merge_maps(&mut ours.reasons, &renamed.reasons);
         merge_maps(&mut ours.accesses, &renamed.accesses);
         theirs
+    }
+
+    /// The places of the vCPUs of the same VM with a number, if `theirs` has none, or without one otherwise. A host has
+    /// thousands of vCPUs, so do not compare each with all.
+    fn with_one_unknown_number(&self, theirs: Vcpu) -> Range<usize> {
+        let before = |vm: Option<u32>, has_number: bool| {
+            self.vcpus
+                .partition_point(|exits| (exits.vcpu.vm, exits.vcpu.number.is_some()) < (vm, has_number))
+        };
+        let numbered = before(theirs.vm, true);
+        match theirs.number {
+            Some(_) => before(theirs.vm, false)..numbered,
+            None => {
+                let of_vm = self.vcpus[numbered..].partition_point(|exits| exits.vcpu.vm == theirs.vm);
+                numbered..numbered + of_vm
+            }
+        }
     }
 
     /// Exits by reason over all vCPUs.

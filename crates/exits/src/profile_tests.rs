@@ -86,6 +86,23 @@ fn a_vcpu_whose_number_only_one_side_knows_is_one() {
 }
 
 #[test]
+fn a_vcpu_is_compared_with_those_of_its_vm_only() {
+    let mut all = Profile::new();
+    for (vm, number) in (0..300).flat_map(|vm| [(vm, 0), (vm, 1)]) {
+        all.vcpu(vcpu(vm, number));
+        all.vcpu(Vcpu { number: None, thread: Some(1000), ..vcpu(vm, 0) });
+    }
+    all.vcpu(Vcpu::default());
+    for of in all.vcpus() {
+        let candidates = &all.vcpus()[all.with_one_unknown_number(of.vcpu)];
+        let expected = all.vcpus().iter().filter(|other| {
+            other.vcpu.vm == of.vcpu.vm && other.vcpu.number.is_some() != of.vcpu.number.is_some()
+        });
+        assert!(candidates.iter().eq(expected), "{:?}", of.vcpu);
+    }
+}
+
+#[test]
 fn a_file_may_have_its_vcpus_in_any_order() {
     let whole = profile(&[(vcpu(1, 0), HLT, 5), (vcpu(2, 0), IO, 70)]);
     let mut json = serde_json::to_value(&whole).unwrap();
