@@ -166,6 +166,12 @@ impl HandlingTime {
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         self.histogram.iter().filter(|&(_, count)| count > 0)
     }
+
+    /// The memory that parsing it counts against a limit, besides that of its own fields.
+    pub(crate) fn size_when_read(&self) -> usize {
+        self.buckets().count() * parsing::of_element::<(u64, u64)>()
+            + Histogram::size_of(self.buckets().map(|(upper_end, _)| upper_end))
+    }
 }
 
 /// The form in files.

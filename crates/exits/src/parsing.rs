@@ -68,6 +68,17 @@ pub(crate) fn spend(bytes: usize) -> Result<(), TooMuch> {
     }
 }
 
+/// The memory that an element of a [`list`] counts as: a growing vector may have twice the capacity it needs.
+pub(crate) const fn of_element<T>() -> usize {
+    2 * size_of::<T>()
+}
+
+/// The memory that an entry of a [`map`] counts as.
+#[must_use]
+pub const fn of_entry<K, V>() -> usize {
+    size_of::<K>() + size_of::<V>() + OVERHEAD
+}
+
 /// Parses a list, counting each element against the limit.
 ///
 /// # Errors
@@ -85,8 +96,7 @@ pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> 
         fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
             let mut all = Vec::new();
             while let Some(one) = from.next_element()? {
-                // A growing vector may have twice the capacity it needs.
-                spend(2 * size_of::<T>()).map_err(A::Error::custom)?;
+                spend(of_element::<T>()).map_err(A::Error::custom)?;
                 all.push(one);
             }
             Ok(all)
@@ -118,7 +128,7 @@ where
         fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<BTreeMap<K, V>, A::Error> {
             let mut all = BTreeMap::new();
             while let Some((key, value)) = from.next_entry()? {
-                spend(size_of::<K>() + size_of::<V>() + OVERHEAD).map_err(A::Error::custom)?;
+                spend(of_entry::<K, V>()).map_err(A::Error::custom)?;
                 all.insert(key, value);
             }
             Ok(all)

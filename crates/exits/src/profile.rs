@@ -1,7 +1,7 @@
 //! The exits of a recording, or of a live observation.
 
 use serde::{Deserialize, Deserializer, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::{Access, ExitCounts, ExitReason, HandlingTime, Losses, SeriesKey, Slice, Timeline, parsing};
@@ -184,6 +184,34 @@ impl Profile {
         self.losses.merge(&other.losses);
     }
 
+    /// Adds up the exits of the vCPUs that `key` maps to the same, also over time. Names remain of VMs that have vCPUs.
+    pub fn regroup(&mut self, key: impl Fn(Vcpu) -> Vcpu) {
+        for theirs in std::mem::take(&mut self.vcpus) {
+            let ours = self.vcpu(key(theirs.vcpu));
+            merge_maps(&mut ours.reasons, &theirs.reasons);
+            merge_maps(&mut ours.accesses, &theirs.accesses);
+        }
+        self.timeline.regroup(|vm| key(Vcpu { vm, ..Vcpu::default() }).vm);
+        let vms: BTreeSet<_> = self.vcpus.iter().map(|exits| exits.vcpu.vm).collect();
+        self.names.retain(|&vm, _| vms.contains(&Some(vm)));
+    }
+
+    /// The memory that parsing it counts against a [`parsing::limit`].
+    #[must_use]
+    pub fn size_when_read(&self) -> usize {
+        let of = |exits: &Exits| exits.handling.size_when_read();
+        let vcpus = self.vcpus.iter().map(|vcpu| {
+            parsing::of_element::<VcpuExits>()
+                + vcpu.reasons.len() * parsing::of_entry::<ExitReason, Exits>()
+                + vcpu.accesses.len() * parsing::of_entry::<Access, Exits>()
+                + vcpu.reasons.values().chain(vcpu.accesses.values()).map(of).sum::<usize>()
+        });
+        vcpus.sum::<usize>()
+            + self.names.len() * parsing::of_entry::<u32, String>()
+            + self.events.len() * parsing::of_entry::<String, u64>()
+            + self.timeline.size_when_read()
+    }
+
     /// Our key of the vCPU `theirs`: one side may not know the vCPU's number and only have the thread.
     fn same_vcpu(&mut self, theirs: Vcpu) -> Vcpu {
         let same_thread =
@@ -261,7 +289,7 @@ impl Profile {
     pub fn only(&self, keep: impl Fn(&Vcpu) -> bool) -> Self {
         let mut part = self.clone();
         part.vcpus.retain(|exits| keep(&exits.vcpu));
-        let vms: std::collections::BTreeSet<_> = part.vcpus.iter().map(|exits| exits.vcpu.vm).collect();
+        let vms: BTreeSet<_> = part.vcpus.iter().map(|exits| exits.vcpu.vm).collect();
         part.timeline = self.timeline.only(|vm| vms.contains(&vm));
         part.names.retain(|&vm, _| vms.contains(&Some(vm)));
         part

@@ -73,6 +73,40 @@ fn files_keep_everything() {
 }
 
 #[test]
+fn the_memory_of_parsing_is_known_before_writing() {
+    let mut whole = profile(&[(vcpu(1, 0), HLT, 5), (vcpu(1, 1), IO, 70), (vcpu(2, 0), HLT, 1_000_000)]);
+    for profile in [whole.clone(), Profile::new(), {
+        whole.timeline.fit(0);
+        whole
+    }] {
+        let json = serde_json::to_string(&profile).unwrap();
+        let read_with = |bytes: usize| {
+            let _limit = parsing::limit(bytes as u64);
+            serde_json::from_str::<Profile>(&json)
+        };
+        // The limit itself counts as too much.
+        assert_eq!(read_with(profile.size_when_read() + 1).unwrap(), profile);
+        assert!(profile == Profile::new() || read_with(profile.size_when_read()).is_err());
+    }
+}
+
+#[test]
+fn vcpus_that_are_grouped_anew_add_up() {
+    let vcpus = [vcpu(1, 0), vcpu(1, 1), vcpu(2, 0), vcpu(3, 0)];
+    let mut whole = profile(&vcpus.map(|vcpu| (vcpu, IO, 7 * u64::from(vcpu.vm.unwrap()))));
+    let before = whole.clone();
+    whole.regroup(|vcpu| Vcpu { vm: vcpu.vm.filter(|&vm| vm == 1), ..Vcpu::default() });
+    let rows = whole.vcpus().iter().map(|of| (of.vcpu.vm, of.reasons[&IO].count, of.accesses[&PORT].count));
+    assert_eq!(rows.collect::<Vec<_>>(), [(None, 2, 2), (Some(1), 2, 2)]);
+    assert_eq!((whole.reasons(), whole.accesses()), (before.reasons(), before.accesses()));
+    assert_eq!(whole.timeline.by_reason(), before.timeline.by_reason());
+    let series =
+        whole.timeline.iter().map(|(key, slices)| (key.vm, slices.iter().map(|one| one.count).sum()));
+    assert_eq!(series.collect::<Vec<(_, u64)>>(), [(None, 2), (Some(1), 2)]);
+    assert_eq!(whole.names.keys().collect::<Vec<_>>(), [&1]);
+}
+
+#[test]
 fn a_vcpu_whose_number_only_one_side_knows_is_one() {
     let unknown = Vcpu { number: None, ..vcpu(1, 0) };
     let parts = [profile(&[(unknown, HLT, 5)]), profile(&[(vcpu(1, 0), HLT, 6)])];

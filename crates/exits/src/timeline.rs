@@ -1,5 +1,6 @@
 //! Exits over time.
 
+use serde::ser::{SerializeStruct as _, Serializer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,8 +50,8 @@ pub struct SeriesIndex(usize);
 ///
 /// Slices begin at multiples of their width, so that timelines of parts of a recording merge exactly to that
 /// of the whole.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(try_from = "Stored")]
 pub struct Timeline {
     width_bits: u32,
     /// The numbers (time divided by width) of the first and the last slice.
@@ -190,6 +191,35 @@ impl Timeline {
         self.width_bits = self.width() + 1;
     }
 
+    /// Adds up the series that `vm` maps to the same VM. Indexes from before are invalid then.
+    pub fn regroup(&mut self, vm: impl Fn(Option<u32>) -> Option<u32>) {
+        let mut whole = Self { width_bits: self.width_bits, range: self.range, ..Self::default() };
+        whole.origin = self.origin;
+        for (key, slices) in std::mem::take(&mut self.series) {
+            let SeriesIndex(at) = whole.series(SeriesKey { vm: vm(key.vm), ..key });
+            let ours = &mut whole.series[at].1;
+            if ours.len() < slices.len() {
+                ours.resize(slices.len(), Slice::default());
+            }
+            ours.iter_mut().zip(slices).for_each(|(ours, slice)| ours.merge(slice));
+        }
+        *self = whole;
+    }
+
+    /// Doubles the width of the slices until parsing the timeline takes at most this memory, or hardly any slice is left.
+    pub fn fit(&mut self, bytes: usize) {
+        while self.size_when_read() > bytes && self.len() > 2 {
+            self.double();
+        }
+    }
+
+    /// The memory that parsing it counts against a limit, besides that of its own fields.
+    pub(crate) fn size_when_read(&self) -> usize {
+        let parsed = parsing::of_element::<StoredSeries>() + 2 * self.len() * parsing::of_element::<u64>();
+        let made = if self.is_empty() { 0 } else { size_of_slices(self.len()) };
+        self.series.len() * (parsed + made)
+    }
+
     fn width(&self) -> u32 {
         self.width_bits.max(NARROWEST)
     }
@@ -260,8 +290,13 @@ impl PartialEq for Timeline {
 
 impl Eq for Timeline {}
 
+/// The memory of so many slices that were added one by one.
+fn size_of_slices(slices: usize) -> usize {
+    slices.next_power_of_two() * size_of::<Slice>()
+}
+
 /// The form in files.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Stored {
     start_ns: u64,
     width_ns: u64,
@@ -280,19 +315,28 @@ struct StoredSeries {
     handling_ns: Vec<u64>,
 }
 
-impl From<Timeline> for Stored {
-    fn from(timeline: Timeline) -> Self {
-        let series = timeline.iter().map(|(key, slices)| StoredSeries {
+/// Written without a copy of the whole: it can have hundreds of megabytes.
+impl Serialize for Timeline {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The names are those of `Stored`.
+        let mut fields = serializer.serialize_struct("Timeline", 4)?;
+        fields.serialize_field("start_ns", &self.start_ns())?;
+        fields.serialize_field("width_ns", &self.width_ns())?;
+        fields.serialize_field("slices", &(self.len() as u64))?;
+        fields.serialize_field("series", &EachSeries(self))?;
+        fields.end()
+    }
+}
+
+struct EachSeries<'t>(&'t Timeline);
+
+impl Serialize for EachSeries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|(key, slices)| StoredSeries {
             key,
             count: slices.iter().map(|slice| slice.count).collect(),
             handling_ns: slices.iter().map(|slice| slice.handling_ns).collect(),
-        });
-        Self {
-            start_ns: timeline.start_ns(),
-            width_ns: timeline.width_ns(),
-            slices: timeline.len() as u64,
-            series: series.collect(),
-        }
+        }))
     }
 }
 
@@ -310,7 +354,10 @@ impl TryFrom<Stored> for Timeline {
         for series in &stored.series {
             let index = timeline.series(series.key);
             // Each series allocates slices from the common origin on.
-            parsing::spend(MOST_SLICES as usize * size_of::<Slice>())?;
+            let later = series.count.len().min(series.handling_ns.len()).saturating_sub(1) as u64;
+            let end_ns = stored.start_ns.saturating_add(later.saturating_mul(stored.width_ns));
+            let slices = ((end_ns >> width_bits) - origin + 1).min(MOST_SLICES);
+            parsing::spend(size_of_slices(slices as usize))?;
             for (at, (&count, &handling_ns)) in series.count.iter().zip(&series.handling_ns).enumerate() {
                 let time_ns = stored.start_ns.saturating_add((at as u64).saturating_mul(stored.width_ns));
                 if count > 0 || handling_ns > 0 {

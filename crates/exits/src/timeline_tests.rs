@@ -122,6 +122,23 @@ proptest! {
 }
 
 #[test]
+fn slices_get_wider_until_they_fit() {
+    let all: Vec<_> = (0..2000).map(|at| (at % 3 == 0, at << NARROWEST)).collect();
+    let mut timeline = of(&all);
+    let (before, sums) = (timeline.size_when_read(), timeline.by_reason());
+    timeline.fit(before);
+    assert_eq!(timeline.len(), 2000);
+    timeline.fit(before / 8);
+    assert!(timeline.size_when_read() <= before / 8 && timeline.len() >= 2000 / 16, "{}", timeline.len());
+    let total = |slices: &[Slice]| slices.iter().map(|slice| slice.count).sum::<u64>();
+    for (reason, slices) in timeline.by_reason() {
+        assert_eq!(total(&slices), total(&sums[&reason]));
+    }
+    timeline.fit(0);
+    assert!(timeline.len() <= 2);
+}
+
+#[test]
 fn vms_beyond_the_limit_share_a_series_for_each_reason() {
     let mut timeline = Timeline::default();
     let key = |vm: usize| SeriesKey { vm: Some(vm as u32), reason: ExitReason::vmx(12) };

@@ -1,7 +1,8 @@
 //! The limits of rows: a guest that accesses all MSRs or addresses must not exhaust the memory of a process that counts for
 //! hours, nor a corrupt recording that of a reader.
 
-use exits::{Access, Exits, Profile};
+use exits::{Access, Exits, Profile, Vcpu};
+use std::collections::BTreeSet;
 
 /// The most different accesses that are counted separately, for all vCPUs together; a row takes a few hundred bytes.
 pub(crate) const MOST_ACCESSES: usize = 16_384;
@@ -62,9 +63,28 @@ pub(crate) fn different_accesses(profile: &Profile) -> usize {
     each.filter(|&&access| access != Access::Other).count()
 }
 
-/// Adds `other` to `profile` as [`Profile::merge`] does, but with the limit that recordings have: once `profile` has
-/// 16,384 different accesses, new ones are counted as [`Access::Other`] of their vCPU.
+/// Adds `other` to `profile` as [`merge_bounded_accesses`] does. If it would have more rows by vCPU and exit reason than are
+/// read from other tools' recordings, 131,072, those of VMs that `other` does not have are added up as of no VM, or else all.
 pub fn merge_bounded(profile: &mut Profile, other: &Profile) {
+    merge_bounded_accesses(profile, other);
+    bound_reasons(profile, other, MOST_REASONS);
+}
+
+fn bound_reasons(profile: &mut Profile, other: &Profile, most: usize) {
+    let rows = |profile: &Profile| profile.vcpus().iter().map(|of| of.reasons.len()).sum::<usize>();
+    if rows(profile) <= most {
+        return;
+    }
+    let latest: BTreeSet<_> = other.vcpus().iter().map(|of| of.vcpu.vm).collect();
+    profile.regroup(|vcpu| if latest.contains(&vcpu.vm) { vcpu } else { Vcpu::default() });
+    if rows(profile) > most {
+        profile.regroup(|_| Vcpu::default());
+    }
+}
+
+/// Adds `other` to `profile` as [`Profile::merge`] does, but once `profile` has 16,384 different accesses, new ones are
+/// counted as [`Access::Other`] of their vCPU.
+pub fn merge_bounded_accesses(profile: &mut Profile, other: &Profile) {
     let mut room = AccessRoom(MOST_ACCESSES.saturating_sub(different_accesses(profile)));
     if different_accesses(other) <= room.0 {
         return profile.merge(other);
@@ -92,7 +112,7 @@ pub fn merge_bounded(profile: &mut Profile, other: &Profile) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exits::{Direction, Vcpu};
+    use exits::{Direction, ExitReason};
 
     /// One access to each address from `first` on, by each of two vCPUs.
     fn sweep(first: u64, count: u64) -> Profile {
@@ -107,6 +127,37 @@ mod tests {
             }
         }
         profile
+    }
+
+    #[test]
+    fn rows_beyond_the_limit_are_of_no_vm_and_all_add_up() {
+        const MOST: usize = 300;
+        let reasons = [ExitReason::vmx(12), ExitReason::vmx(30)];
+        let of_vms = |vms: std::ops::Range<u32>| {
+            let mut profile = Profile::new();
+            for vm in vms {
+                let vcpu = Vcpu { vm: Some(vm), number: Some(0), thread: Some(vm) };
+                reasons.iter().for_each(|reason| {
+                    profile.vcpu(vcpu).reasons.entry(*reason).or_default().count = 1;
+                });
+            }
+            profile
+        };
+        let add = |sum: &mut Profile, vms: std::ops::Range<u32>| {
+            let other = of_vms(vms);
+            merge_bounded_accesses(sum, &other);
+            bound_reasons(sum, &other, MOST);
+            sum.vcpus().iter().map(|of| of.reasons.len()).sum::<usize>()
+        };
+        let mut sum = Profile::new();
+        for round in 0..10 {
+            assert!(add(&mut sum, 100 * round..100 * round + 100) <= MOST);
+        }
+        assert_eq!(sum.total(), 2 * 1000);
+        let of_no_vm = sum.vcpus().iter().find(|of| of.vcpu == Vcpu::default()).unwrap();
+        assert_eq!(of_no_vm.reasons[&reasons[0]].count, 900, "the latest ones have rows of their own");
+        assert_eq!(add(&mut sum, 5000..5200), 2, "too many at once");
+        assert_eq!(sum.total(), 2 * 1200);
     }
 
     #[test]

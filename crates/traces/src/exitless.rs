@@ -20,7 +20,7 @@ mod tally;
 mod texts;
 mod writer;
 
-pub use profile::{Packing, write_profile};
+pub use profile::{Packing, fit, write_profile};
 pub use schema::Header;
 pub use summary::Summary;
 pub use writer::{WriteError, Writer, Written};

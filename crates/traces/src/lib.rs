@@ -46,7 +46,7 @@ mod trace_dat;
 mod tracing_data;
 mod xentrace;
 
-pub use bounded::merge_bounded;
+pub use bounded::{merge_bounded, merge_bounded_accesses};
 pub use error::Error;
 pub use input::Source;
 pub use likeness::{Property, Unlike, unlike};

@@ -2,7 +2,7 @@
 
 use std::io::{BufReader, Read, Write};
 
-use exits::{Hypervisor, Isa, Profile};
+use exits::{Hypervisor, Isa, Profile, Vcpu};
 use serde::{Deserialize, Serialize};
 
 use super::schema::Header;
@@ -14,11 +14,15 @@ use crate::{Error, Format, Options, Origin, Reading, Sink};
 const FORMAT: &str = "exitless-profile";
 /// Within one number fields are added, never changed.
 const VERSION: u32 = 1;
-/// The most bytes that are read, uncompressed. A hundred VMs with fifteen busy exit reasons have 50 MB.
-const MOST: u64 = 256 << 20;
+/// The most bytes that are read, uncompressed. A number in the text is hardly longer than what is made of it.
+const MOST: u64 = 512 << 20;
 
-/// The most memory for the contents. The 50 MB above become 180 MB; a small compressed file can claim much more.
+/// The most memory for the contents. A hundred VMs with fifteen busy exit reasons have 50 MB of text, which become 180 MB; a
+/// small compressed file can claim much more.
 const MOST_MADE: u64 = 512 << 20;
+
+/// The most memory for a profile that [`fit`] makes: the names in the header need some, too.
+const MOST_FITTED: usize = 384 << 20;
 
 /// The encoding of a profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,17 +92,52 @@ struct Processor {
     name: Option<String>,
 }
 
+/// Adds up as much of a profile as is necessary for [`write_profile`] to accept it: slices of the timeline, the vCPUs of VMs
+/// that do not run any more, these VMs, the vCPUs of all VMs, all VMs. `runs` tells which VMs run. Returns the coarsest sums
+/// that were made of rows.
+pub fn fit(profile: &mut Profile, runs: impl Fn(u32) -> bool) -> Option<&'static str> {
+    fit_into(MOST_FITTED, profile, runs)
+}
+
+fn fit_into(most: usize, profile: &mut Profile, runs: impl Fn(u32) -> bool) -> Option<&'static str> {
+    if profile.size_when_read() <= most {
+        return None;
+    }
+    // A third for the timeline leaves most series some hundred slices.
+    profile.timeline.fit(most / 3);
+    let of_vm = |vcpu: Vcpu| Vcpu { vm: vcpu.vm, ..Vcpu::default() };
+    let has_ended = |vcpu: Vcpu| vcpu.vm.is_some_and(|vm| !runs(vm));
+    let steps: [(&'static str, &dyn Fn(Vcpu) -> Vcpu); 4] = [
+        ("the vCPUs of each VM that has ended", &|vcpu: Vcpu| {
+            if has_ended(vcpu) { of_vm(vcpu) } else { vcpu }
+        }),
+        ("the VMs that have ended", &|vcpu: Vcpu| if has_ended(vcpu) { Vcpu::default() } else { vcpu }),
+        ("the vCPUs of each VM", &of_vm),
+        ("all VMs", &|_: Vcpu| Vcpu::default()),
+    ];
+    let mut summed = None;
+    for (what, key) in steps {
+        if profile.size_when_read() <= most {
+            break;
+        }
+        profile.regroup(key);
+        summed = Some(what);
+    }
+    summed
+}
+
 /// Writes a profile as a recording of sums, which `exitless report`, `diff` and `timeline` read like single exits. An
 /// incomplete file is useless, so write it next to its place and rename it.
 ///
 /// # Errors
-/// If writing to `to` fails.
+/// If writing to `to` fails, or if the profile is one that no reader accepts; see [`fit`].
 pub fn write_profile(
     to: impl Write,
     header: &Header,
     profile: &Profile,
     packing: Packing,
 ) -> Result<(), WriteError> {
+    check(profile, header.names.len())?;
     let stored = Stored {
         format: FORMAT,
         format_version: VERSION,
@@ -130,6 +169,14 @@ pub fn write_profile(
         }
     }
     to.flush().map_err(cannot_store)
+}
+
+/// Tests whether a profile can be read, in a file with this number of names in its header.
+fn check(profile: &Profile, names: usize) -> Result<(), WriteError> {
+    let names = names * exits::parsing::of_entry::<u32, String>();
+    let size = profile.size_when_read() + names;
+    // A limit that is just reached counts as exceeded.
+    if size as u64 >= MOST_MADE { Err(WriteError::TooLarge { mib: MOST_MADE >> 20 }) } else { Ok(()) }
 }
 
 fn cannot_store(source: std::io::Error) -> WriteError {
@@ -247,5 +294,82 @@ impl<R: Read> Read for Counted<R> {
         let length = self.from.read(buffer)?;
         self.bytes += length as u64;
         Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::{ExitReason, SeriesKey, Slice};
+
+    /// Eight VMs with four vCPUs each, all with three reasons.
+    fn of_vms() -> Profile {
+        let mut profile = Profile::new();
+        for (vm, number) in (0..8).flat_map(|vm| (0..4).map(move |number| (vm, number))) {
+            let vcpu = Vcpu { vm: Some(vm), number: Some(number), thread: Some(10 * vm + number) };
+            for code in 0..3 {
+                let exits = profile.vcpu(vcpu).reasons.entry(ExitReason::vmx(code)).or_default();
+                (0..100).for_each(|at| exits.handling.add(1000 + 10 * at));
+                exits.count = 100;
+            }
+            profile.names.insert(vm, format!("vm{vm}"));
+        }
+        profile
+    }
+
+    #[test]
+    fn rows_are_added_up_until_they_fit_and_all_of_them_are_there() {
+        let whole = of_vms();
+        let mut most = whole.size_when_read();
+        let mut steps = Vec::new();
+        loop {
+            let mut fitted = whole.clone();
+            let summed = fit_into(most, &mut fitted, |vm| vm < 2);
+            if fitted.size_when_read() > most {
+                break;
+            }
+            assert_eq!(fitted.reasons(), whole.reasons());
+            steps.push((fitted.vcpus().len(), fitted.names.len(), summed));
+            most = most * 19 / 20;
+        }
+        steps.dedup();
+        let expected = [
+            (32, 8, None),
+            (14, 8, Some("the vCPUs of each VM that has ended")),
+            (9, 2, Some("the VMs that have ended")),
+            (3, 2, Some("the vCPUs of each VM")),
+            (1, 0, Some("all VMs")),
+        ];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn a_long_time_of_many_vms_is_written_and_read_with_fewer_slices() {
+        let mut profile = of_vms();
+        let rows = profile.size_when_read();
+        for vm in 0..8 {
+            let series = profile.timeline.series(SeriesKey { vm: Some(vm), reason: ExitReason::vmx(0) });
+            for at in 0..2000 {
+                profile.timeline.add(series, at << 20, Slice { count: 1, handling_ns: 1 });
+            }
+        }
+        let most = 2 * rows;
+        assert!(profile.size_when_read() > most);
+        assert_eq!(fit_into(most, &mut profile, |_| true), None);
+        let mut bytes = Vec::new();
+        write_profile(&mut bytes, &Header::default(), &profile, Packing::Zstd).unwrap();
+        let read = crate::read_bytes(&bytes, &Options::default(), &mut ()).unwrap().profile;
+        assert_eq!(read, profile);
+        let slices = read.timeline.by_reason().into_values().flatten();
+        assert_eq!(slices.map(|slice| slice.count).sum::<u64>(), 8 * 2000);
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_read_is_not_written() {
+        let names = MOST_MADE as usize / exits::parsing::of_entry::<u32, String>();
+        let profile = of_vms();
+        assert!(check(&profile, 8).is_ok());
+        let error = check(&profile, names).unwrap_err().to_string();
+        assert!(error.contains("512 MiB"), "{error}");
     }
 }

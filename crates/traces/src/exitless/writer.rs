@@ -58,6 +58,14 @@ pub enum WriteError {
         #[source]
         source: io::Error,
     },
+    /// A profile is too large for readers.
+    #[error(
+        "Reading the profile would take more than {mib} MiB of memory, which readers refuse; record fewer VMs in one"
+    )]
+    TooLarge {
+        /// The most memory that readers use, in MiB.
+        mib: u64,
+    },
     /// The exits cannot be encoded.
     #[error("Cannot encode the recording")]
     Encode(#[from] ArrowError),

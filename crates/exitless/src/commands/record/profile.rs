@@ -1,6 +1,6 @@
 //! Records only totals, for any duration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use exits::Profile;
 use files::Replacement;
 use live::Collector;
-use traces::exitless::{Header, Packing, write_profile};
-use traces::merge_bounded;
+use traces::exitless::{Header, Packing, fit, write_profile};
+use traces::merge_bounded_accesses;
 
 use super::{Course, Recorded, header};
 use crate::commands::watching::NamesAside;
@@ -32,32 +32,36 @@ pub(super) fn record(
     let mut taken = Instant::now();
     let mut header = header(collector.isa())?;
     collector.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
-    let mut names = NamesAside::start()?;
+    let names = NamesAside::start()?;
     let mut profile = Profile::new();
     // Write once now: an error should not come after hours.
     let mut kept = Kept::new(output);
-    kept.store_and(&header, &profile, || course.start())?;
+    kept.store_and(&header, &mut profile, || course.start())?;
     while course.wait(STEP)? {
         if taken.elapsed() >= INTERVAL {
             taken = Instant::now();
-            add(&mut profile, &mut collector, &mut names)?;
+            add(&mut kept, &mut profile, &mut collector, &names)?;
         }
         if kept.is_due() {
-            kept.store_again(&header, &profile);
+            kept.store_again(&header, &mut profile);
         }
     }
     let seconds = course.began.elapsed().as_secs_f64();
     let last = collector.finish()?;
-    merge_bounded(&mut profile, &last);
+    kept.add(&mut profile, &last);
     name(&mut profile, names.last(vms_of(&last)));
     header.names = profile.names.clone();
-    Ok(kept.end(&header, &profile, seconds))
+    Ok(kept.end(&header, &mut profile, seconds))
 }
 
-fn add(profile: &mut Profile, collector: &mut Collector, names: &mut NamesAside) -> anyhow::Result<()> {
+fn add(
+    kept: &mut Kept<'_>,
+    profile: &mut Profile,
+    collector: &mut Collector,
+    names: &NamesAside,
+) -> anyhow::Result<()> {
     let interval = collector.take()?;
-    // A guest can touch any number of addresses within hours, so bound their number.
-    merge_bounded(profile, &interval);
+    kept.add(profile, &interval);
     name(profile, names.of(vms_of(&interval)));
     Ok(())
 }
@@ -78,11 +82,22 @@ pub(super) struct Kept<'o> {
     output: &'o Path,
     exits: u64,
     stored: Instant,
+    /// The VMs with exits since the file was last stored, and between the two times before.
+    running: [BTreeSet<u32>; 2],
+    /// What is added up because the profile would be too large otherwise, as the user was told.
+    told: BTreeSet<&'static str>,
 }
 
 impl<'o> Kept<'o> {
     pub(super) fn new(output: &'o Path) -> Self {
-        Self { output, exits: 0, stored: Instant::now() }
+        Self { output, exits: 0, stored: Instant::now(), running: Default::default(), told: BTreeSet::new() }
+    }
+
+    /// Adds exits to the totals.
+    pub(super) fn add(&mut self, profile: &mut Profile, exits: &Profile) {
+        // A guest can touch any number of addresses within hours, so bound their number.
+        merge_bounded_accesses(profile, exits);
+        self.running[0].extend(vms_of(exits));
     }
 
     /// Tests whether a kill would lose more than [`STORE`].
@@ -91,7 +106,7 @@ impl<'o> Kept<'o> {
     }
 
     /// Stores the totals so far. On a full disk the previous file remains.
-    pub(super) fn store_again(&mut self, header: &Header, profile: &Profile) {
+    pub(super) fn store_again(&mut self, header: &Header, profile: &mut Profile) {
         self.stored = Instant::now();
         if let Err(error) = self.store(header, profile) {
             tracing::warn!("{error:#}; trying again in a minute");
@@ -99,7 +114,7 @@ impl<'o> Kept<'o> {
     }
 
     /// Stores all totals.
-    pub(super) fn end(mut self, header: &Header, profile: &Profile, seconds: f64) -> Recorded {
+    pub(super) fn end(mut self, header: &Header, profile: &mut Profile, seconds: f64) -> Recorded {
         let stored = self.store(header, profile).inspect_err(|error| tracing::error!("{error:#}"));
         Recorded {
             file: self.output.to_owned(),
@@ -113,17 +128,32 @@ impl<'o> Kept<'o> {
     }
 
     /// Replaces the file atomically, so that there is always a complete one.
-    fn store(&mut self, header: &Header, profile: &Profile) -> anyhow::Result<()> {
+    fn store(&mut self, header: &Header, profile: &mut Profile) -> anyhow::Result<()> {
         self.store_and(header, profile, || Ok(()))
+    }
+
+    /// Adds up what would make the file too large to be read, in the totals themselves: they would grow without a limit on a
+    /// host where VMs come and go.
+    fn fit(&mut self, profile: &mut Profile) {
+        let summed = fit(profile, |vm| self.running.iter().any(|vms| vms.contains(&vm)));
+        let running = std::mem::take(&mut self.running[0]);
+        self.running[1] = running;
+        if let Some(what) = summed.filter(|&what| self.told.insert(what)) {
+            tracing::warn!(
+                "{} would be too large to be read, so {what} are added up in it from now on",
+                self.output.display()
+            );
+        }
     }
 
     /// Like [`Self::store`], and calls `written` before the old file is replaced.
     pub(super) fn store_and(
         &mut self,
         header: &Header,
-        profile: &Profile,
+        profile: &mut Profile,
         written: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        self.fit(profile);
         let cannot = || format!("Could not write {}", self.output.display());
         let new = Replacement::begin(self.output, 0o666).with_context(cannot)?;
         write_profile(new.file(), header, profile, Packing::Zstd).with_context(cannot)?;
@@ -151,11 +181,11 @@ mod tests {
             profile
         };
         let mut kept = Kept::new(&output);
-        kept.store(&Header::default(), &with(5)).unwrap();
+        kept.store(&Header::default(), &mut with(5)).unwrap();
         assert_eq!(kept.exits, 5);
         std::fs::remove_dir_all(&place).unwrap();
         let started = || -> anyhow::Result<()> { unreachable!("there is no place for the recording") };
-        kept.store_and(&Header::default(), &with(9), started).unwrap_err();
+        kept.store_and(&Header::default(), &mut with(9), started).unwrap_err();
         assert_eq!(kept.exits, 5);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use exits::{Losses, Profile};
 use traces::exitless::{Header, Summary, WriteError, Writer};
-use traces::{AccessRecord, ExitRecord, Sink, Sums, merge_bounded};
+use traces::{AccessRecord, ExitRecord, Sink, Sums};
 
 use super::profile::Kept as KeptProfile;
 use super::{Course, Recorded, begin, header};
@@ -124,10 +124,10 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     let mut profile = Profile::new();
     // Write once now: an error should not come after hours.
     let mut kept = KeptProfile::new(output);
-    kept.store_and(&about, &profile, || course.start())?;
+    kept.store_and(&about, &mut profile, || course.start())?;
     let began = course.began;
-    let mut add = |about: &mut Header, profile: &mut Profile| {
-        merge_bounded(profile, &sums.take());
+    let mut add = |kept: &mut KeptProfile<'_>, about: &mut Header, profile: &mut Profile| {
+        kept.add(profile, &sums.take());
         profile.set_length(began.elapsed().as_nanos() as u64);
         host.forget_unnamed();
         host.name(profile);
@@ -135,13 +135,13 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     };
     let seconds = wait(&following, course, || {
         if kept.is_due() {
-            add(&mut about, &mut profile);
-            kept.store_again(&about, &profile);
+            add(&mut kept, &mut about, &mut profile);
+            kept.store_again(&about, &mut profile);
         }
         true
     })?;
     let outcome = following.finish();
-    add(&mut about, &mut profile);
+    add(&mut kept, &mut about, &mut profile);
     profile.set_length(Duration::from_secs_f64(seconds).as_nanos() as u64);
     let whole = match outcome {
         Ok((reading, _)) => {
@@ -157,7 +157,7 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
             false
         }
     };
-    let recorded = kept.end(&about, &profile, seconds);
+    let recorded = kept.end(&about, &mut profile, seconds);
     Ok(Recorded { whole: whole && recorded.whole, ..recorded })
 }
 
