@@ -9,7 +9,7 @@ use crate::Damage;
 /// The first bytes of every message.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// The largest metadata that is read: longer than any schema or summary, where a thousand VMs have 40 KiB of names.
-const MOST_METADATA: u64 = 16 << 20;
+pub(super) const MOST_METADATA: u64 = 16 << 20;
 /// The largest body that is read.
 const MOST_BODY: u64 = 256 << 20;
 

@@ -1,7 +1,7 @@
 //! Reads a recording of exits.
 
 use exits::counted;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use arrow_ipc::{Endianness, KeyValue, Message, MessageHeader};
@@ -12,7 +12,7 @@ use zstd::bulk::Decompressor;
 
 use super::batch::Batch;
 use super::layout::Layout;
-use super::message::{Messages, Next};
+use super::message::{MOST_METADATA, Messages, Next};
 use super::rows::Rows;
 use super::schema::{FORMAT, VERSION, key};
 use super::summary::{EXIT_EVENT, Stored};
@@ -21,6 +21,8 @@ use super::texts::{Dictionaries, widths};
 use crate::input::Input;
 use crate::{Damage, Error, Format, Options, Origin, Reading, Sink};
 
+/// The most bytes of names: what fits into the last summary, which has all of them.
+const MOST_NAMES: usize = MOST_METADATA as usize;
 const RECORD_AGAIN: &str = "was it written by `exitless record`?";
 
 /// Reads the exits of an Arrow stream.
@@ -57,7 +59,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
 struct Header {
     origin: Origin,
     start_ns: Option<u64>,
-    names: std::collections::BTreeMap<u32, String>,
+    names: BTreeMap<u32, String>,
 }
 
 fn begin(messages: &mut Messages<impl Read>, name: &str) -> Result<(Header, Layout), Error> {
@@ -121,6 +123,28 @@ impl<'m> Metadata<'m> {
     }
 }
 
+/// The names in all summaries so far.
+#[derive(Default)]
+struct Names {
+    all: BTreeMap<u32, String>,
+    bytes: usize,
+}
+
+impl Names {
+    fn add(&mut self, names: BTreeMap<u32, String>) -> Result<(), String> {
+        let size = |name: &String| size_of::<u32>() + name.len();
+        for (vm, name) in names {
+            self.bytes += size(&name);
+            let former = self.all.insert(vm, name);
+            self.bytes -= former.as_ref().map_or(0, size);
+            if self.bytes > MOST_NAMES {
+                return Err(format!("the names of VMs take more than {} MiB", MOST_NAMES >> 20));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Reads one batch after the other.
 struct Session<'s, S> {
     layout: Layout,
@@ -137,6 +161,7 @@ struct Session<'s, S> {
     seen: Option<Span>,
     exits: u64,
     summary: Option<Stored>,
+    names: Names,
     undecoded: u64,
     sink: &'s mut S,
 }
@@ -155,6 +180,7 @@ impl<'s, S: Sink> Session<'s, S> {
             seen: None,
             exits: 0,
             summary: None,
+            names: Names::default(),
             undecoded: 0,
             sink,
         }
@@ -193,9 +219,10 @@ impl<'s, S: Sink> Session<'s, S> {
         let mut batch = Batch::new(batch, body, decompressor(&mut self.decompressor)?)?;
         self.rows.read(&self.layout, &self.dictionaries, &mut batch)?;
         if let Some(json) = Metadata(message.custom_metadata()).get(key::SUMMARY) {
-            let summary: Stored =
+            let mut summary: Stored =
                 serde_json::from_str(json).map_err(|error| format!("a summary is broken: {error}"))?;
             self.first_ns = self.first_ns.or(summary.span.map(|span| span.first_ns));
+            self.names.add(std::mem::take(&mut summary.names))?;
             self.summary = Some(summary);
         }
         let (mut from_ns, mut to_ns) = (0, u64::MAX);
@@ -240,7 +267,7 @@ impl<'s, S: Sink> Session<'s, S> {
                 }
                 profile.span = summary.span;
                 profile.losses = summary.losses;
-                profile.names = summary.names;
+                profile.names = self.names.all;
                 profile.events = summary.events;
             }
             None if self.exits > 0 => {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use exits::{Losses, Span};
 use serde::{Deserialize, Serialize};
 
-/// Facts besides the exits. Every batch contains the current ones, so that a truncated recording has those up to its
-/// end.
+/// Facts besides the exits. Every batch contains the current ones, and names that no earlier batch has, so that a truncated
+/// recording has those up to its end. The last one has all names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The losses since the start.

@@ -1,5 +1,6 @@
 //! Writes a recording of exits batch by batch.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -90,6 +91,8 @@ pub struct Writer<W: Write + Send> {
     dictionaries: Dictionaries,
     waiting: Waiting,
     summary: Summary,
+    /// The names that are in earlier batches: those of a thousand VMs in each would be a tenth of the recording.
+    named: BTreeMap<u32, String>,
     span: Option<Span>,
     written: Written,
     failure: Option<WriteError>,
@@ -114,6 +117,7 @@ impl<W: Write + Send> Writer<W> {
             dictionaries: Dictionaries::default(),
             waiting: Waiting::default(),
             summary: Summary { names: header.names.clone(), ..Summary::default() },
+            named: BTreeMap::new(),
             span: header.start_ns.map(|start_ns| Span { first_ns: start_ns, last_ns: start_ns }),
             written: Written::default(),
             failure: None,
@@ -130,7 +134,7 @@ impl<W: Write + Send> Writer<W> {
         Ok(writer)
     }
 
-    /// Replaces the summary; the next batch contains the new one.
+    /// Replaces the summary; the next batch contains the new one, of the names those that no earlier batch has.
     pub fn set_summary(&mut self, summary: Summary) {
         self.summary = summary;
     }
@@ -170,6 +174,8 @@ impl<W: Write + Send> Writer<W> {
         if self.failed {
             return Ok(self.written);
         }
+        // The last one has all names, for those who read no other.
+        self.named.clear();
         let mut bytes = self.encode()?;
         bytes.extend_from_slice(&END);
         self.store(&bytes)?;
@@ -230,7 +236,10 @@ impl<W: Write + Send> Writer<W> {
             (None, _, _) => None,
         };
         let exits = self.written.exits + exits.len() as u64;
-        let Summary { losses, names, mut events, .. } = self.summary.clone();
+        let mut names = self.summary.names.clone();
+        names.retain(|vm, name| self.named.get(vm) != Some(&*name));
+        self.named.extend(names.clone());
+        let (losses, mut events) = (self.summary.losses, self.summary.events.clone());
         if events.is_empty() && exits > 0 {
             events.insert(EXIT_EVENT.to_owned(), exits);
         }

@@ -37,6 +37,31 @@ fn exit(time_ns: u64) -> ExitRecord {
 }
 
 #[test]
+fn a_batch_has_the_names_that_are_new_and_the_last_one_has_all() {
+    let names = |vms: std::ops::Range<u32>| vms.map(|vm| (vm, format!("vm{vm}"))).collect::<BTreeMap<_, _>>();
+    let of_vm = |vm| ExitRecord { vcpu: Vcpu { vm: Some(vm), ..Vcpu::default() }, ..exit(u64::from(vm)) };
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &Header::default()).unwrap();
+    let mut sizes = Vec::new();
+    for vms in [1000, 1000, 1001] {
+        let before = writer.written().bytes;
+        [0, vms - 1].into_iter().for_each(|vm| writer.exit(&of_vm(vm)));
+        writer.set_summary(Summary { names: names(0..vms), ..Summary::default() });
+        writer.flush().unwrap();
+        sizes.push(writer.written().bytes - before);
+    }
+    let so_far = writer.written().bytes as usize;
+    writer.finish(Summary { names: names(0..1001), ..Summary::default() }).unwrap();
+    // A thousand names have more than ten bytes each.
+    assert!(sizes[1] + 10_000 < sizes[0] && sizes[2] + 10_000 < sizes[0], "{sizes:?}");
+    assert!(bytes.len() - so_far > 10_000, "readers that merge no names need the last ones");
+    let expected: BTreeMap<_, _> = [0, 999, 1000].map(|vm| (vm, format!("vm{vm}"))).into();
+    for read in [&bytes[..], &bytes[..so_far]] {
+        assert_eq!(read_bytes(read, &Options::default(), &mut ()).unwrap().profile.names, expected);
+    }
+}
+
+#[test]
 fn a_full_disk_leaves_whole_batches_and_is_told_once() {
     let mut disk = Disk { bytes: Vec::new(), room: 12_000 };
     let mut writer = Writer::new(&mut disk, &Header::default()).unwrap();
