@@ -190,7 +190,7 @@ fn warnings(
             .collect();
         warnings.push(Warning::Failed { attempts: failed.len(), lost: lost.len() });
     }
-    let (whole, broken) = blocks(findings);
+    let (whole, broken) = blocks(findings, &doubts::split(&collected.runs));
     if broken > 0 {
         warnings.push(Warning::BrokenBlocks { blocks: broken });
     }
@@ -206,17 +206,18 @@ fn warnings(
     warnings
 }
 
-/// The numbers of complete and incomplete blocks. A complete block has a run of every cell, that is, of each
-/// combination of arm, number of guests and workload that ran anywhere.
-fn blocks(findings: &Findings) -> (usize, usize) {
+/// The numbers of whole and incomplete blocks. A complete block has a run of every cell, that is, of each combination of
+/// arm, number of guests and workload that ran anywhere. A whole one is not `split` between sessions either.
+fn blocks(findings: &Findings, split: &BTreeSet<u32>) -> (usize, usize) {
     let runs = &findings.method.runs;
     let cells: BTreeSet<_> = runs.iter().map(|run| (run.arm, run.guests, &run.workload)).collect();
     let mut by_block: BTreeMap<u32, BTreeSet<_>> = BTreeMap::new();
     for run in runs {
         by_block.entry(run.block).or_default().insert((run.arm, run.guests, &run.workload));
     }
-    let whole = by_block.values().filter(|block| **block == cells).count();
-    (whole, by_block.len() - whole)
+    let complete = || by_block.iter().filter(|(_, block)| **block == cells);
+    let whole = complete().filter(|(block, _)| !split.contains(*block)).count();
+    (whole, by_block.len() - complete().count())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //!     host.parquet      samples of the host
 //!     exits.json        the profile of VM exits
 //!   failed/NAME-ATTEMPT/  the same of runs that failed, with the reason in run.json
+//!   failed/NAME-replaced/  a whole run whose block a later session made again
 //! ```
 
 use std::collections::BTreeMap;
@@ -65,7 +66,7 @@ pub struct Resumption {
 /// The position of a run in the design of the study.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
-    /// The repeat, counted from 0. Runs of one block that differ only in the arm are a pair.
+    /// The repeat, counted from 0. Runs of one block and one session that differ only in the arm are a pair.
     pub block: u32,
     /// The level of each factor, by the factor's name.
     pub arm: BTreeMap<String, String>,
@@ -84,6 +85,10 @@ pub struct Run {
     pub position: u32,
     /// The attempt, counted from 0.
     pub attempt: u32,
+    /// The session of the study that made it, counted from 0: each resumption begins another. 0 in results of versions
+    /// that did not store it.
+    #[serde(default)]
+    pub session: u32,
     /// Its start, in seconds since 1970.
     pub started: u64,
     /// The seconds that the study had taken when the run ended, without pauses between sessions.
@@ -125,6 +130,7 @@ impl Run {
             cell,
             position,
             attempt,
+            session: 0,
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             spent: 0.0,
             took: 0.0,

@@ -13,7 +13,7 @@ pub use error::StoreError;
 pub use folder::{KeptRun, StudyFolder};
 pub(crate) use place::Place;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::factor::Level;
 use super::plan::Plan;
-use super::record::{Resumption, Run, STUDY_FORMAT, Study};
+use super::record::{Cell, Resumption, Run, STUDY_FORMAT, Study};
 use super::stream::Asked;
 
 const PLAN: &str = "plan.toml";
@@ -37,6 +37,8 @@ const FAILED: &str = "failed";
 const UNFINISHED: &str = ".unfinished";
 /// The suffix of the names of damaged runs below `failed`.
 const DAMAGED: &str = "-damaged";
+/// The suffix of the names of whole runs below `failed` that a later session has made again.
+const REPLACED: &str = "-replaced";
 const LOCK: &str = ".lock";
 /// The name of exitless's version in lists of differences between hosts.
 const EXITLESS: &str = "exitless";
@@ -53,6 +55,8 @@ pub struct Store {
     /// `None` before [`Store::begin`] of a new study.
     study: Option<Study>,
     runs: Vec<Run>,
+    /// The names of the folders of those runs that earlier sessions made.
+    earlier: BTreeMap<Cell, String>,
     failed: Vec<Run>,
     warnings: Vec<String>,
     unfinished: u32,
@@ -89,6 +93,7 @@ impl Store {
             seed: plan.order.seed.unwrap_or(seed),
             study: None,
             runs: Vec::new(),
+            earlier: BTreeMap::new(),
             failed: Vec::new(),
             warnings: Vec::new(),
             unfinished: 0,
@@ -116,25 +121,39 @@ impl Store {
         }
         self.seed = found.study.seed;
         self.study = Some(found.study);
-        let names = found.runs.iter().filter_map(|kept| kept.folder.file_name());
-        let whole: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        let named = found.runs.iter().filter_map(|kept| {
+            Some((kept.run.cell.clone(), kept.folder.file_name()?.to_string_lossy().into_owned()))
+        });
+        self.earlier = named.collect();
         self.runs = found.runs.into_iter().map(|kept| kept.run).collect();
         self.failed = found.failed.into_iter().map(|kept| kept.run).collect();
         self.warnings = found.warnings;
         // Move damaged runs away instead of deleting them; the runs that replace them need their names.
-        self.set_damaged_aside(&whole)
+        self.set_damaged_aside()
     }
 
-    /// Moves all runs away except for the whole ones, which the folders of these names have.
-    fn set_damaged_aside(&self, whole: &[String]) -> Result<(), StoreError> {
-        let place = self.place.path.join(RUNS);
-        for name in folder::names(&place)? {
+    /// Moves all runs away except for the whole ones.
+    fn set_damaged_aside(&self) -> Result<(), StoreError> {
+        let whole: BTreeSet<&String> = self.earlier.values().collect();
+        for name in folder::names(&self.place.path.join(RUNS))? {
             if !whole.contains(&name) {
-                let aside = self.free_name(&format!("{name}{DAMAGED}"));
-                fs::rename(place.join(&name), &aside).map_err(StoreError::file("Could not move", &aside))?;
+                self.set_aside(&name, DAMAGED)?;
             }
         }
         Ok(())
+    }
+
+    /// Moves the folder of a run from `runs` to `failed`.
+    fn set_aside(&self, name: &str, suffix: &str) -> Result<(), StoreError> {
+        let aside = self.free_name(&format!("{name}{suffix}"));
+        let from = self.place.path.join(RUNS).join(name);
+        fs::rename(from, &aside).map_err(StoreError::file("Could not move", &aside))
+    }
+
+    /// The number of the session that makes the coming runs.
+    fn session(&self) -> u32 {
+        let resumed = self.study.as_ref().map_or(0, |study| study.resumed.len());
+        u32::try_from(resumed).unwrap_or(u32::MAX)
     }
 
     /// The plan.
@@ -250,8 +269,9 @@ impl Store {
         Ok(path)
     }
 
-    /// Stores a run whose files are in `unfinished`, as complete or as failed. A second complete run for a position is
-    /// dropped: somebody may already have read the first.
+    /// Stores a run whose files are in `unfinished`, as complete or as failed, with the number of this session. A
+    /// complete run of an earlier session is then set aside. A second one of this session is dropped: somebody may already
+    /// have read the first.
     ///
     /// # Errors
     /// [`StoreError::Stranger`] for a run of another plan, or if it cannot be written.
@@ -260,8 +280,10 @@ impl Store {
         if let Some(why) = folder::stranger(run, &self.plan, &Asked::of(&self.plan, self.seed)) {
             return Err(StoreError::Stranger { folder: self.folder.clone(), why });
         }
+        // Counted here, not on the machine that made the run.
+        let run = Run { session: self.session(), ..run.clone() };
         let path = unfinished.join(RUN);
-        let text = serde_json::to_vec_pretty(run).map_err(StoreError::json(&path))?;
+        let text = serde_json::to_vec_pretty(&run).map_err(StoreError::json(&path))?;
         durable::write(&path, &text)?;
         durable::sync_tree(unfinished)?;
         let name = run.cell.folder_name(run.position);
@@ -269,6 +291,10 @@ impl Store {
             None => self.place.path.join(RUNS).join(name),
             Some(_) => self.free_name(&format!("{name}-{}", run.attempt)),
         };
+        if let Some(earlier) = run.failure.is_none().then(|| self.earlier.remove(&run.cell)).flatten() {
+            self.set_aside(&earlier, REPLACED)?;
+            self.runs.retain(|replaced| replaced.cell != run.cell);
+        }
         if is_there(&place) {
             tracing::warn!("{} already exists; the second one is dropped", place::shown(&place).display());
             return fs::remove_dir_all(unfinished).map_err(StoreError::file("Could not remove", unfinished));
@@ -276,9 +302,9 @@ impl Store {
         fs::rename(unfinished, &place).map_err(StoreError::file("Could not move", &place))?;
         files::sync_parent(&place).map_err(StoreError::file("Could not sync to the disk", &place))?;
         if run.failure.is_none() {
-            self.runs.push(run.clone())
+            self.runs.push(run);
         } else {
-            self.failed.push(run.clone())
+            self.failed.push(run);
         }
         Ok(())
     }

@@ -26,6 +26,7 @@ fn keep(store: &mut Store, index: usize, failure: Option<&str>) -> Run {
         cell: slot.cell,
         position: slot.position,
         attempt: 0,
+        session: 0,
         started: 1,
         spent: 1.0,
         took: 0.5,
@@ -73,6 +74,39 @@ fn a_second_run_for_a_place_is_dropped() {
     keep(&mut store, 0, None);
     assert_eq!(store.runs().len(), 1);
     assert_eq!(folder::names(&folder.path().join(UNFINISHED)).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_run_that_a_later_session_makes_again_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = began(folder.path());
+    keep(&mut store, 0, None);
+    keep(&mut store, 1, None);
+    drop(store);
+    let mut store = began(folder.path());
+    let run = keep(&mut store, 0, None);
+    keep(&mut store, 0, None);
+    assert_eq!(store.runs().iter().map(|run| run.session).collect::<Vec<_>>(), [0, 1]);
+    drop(store);
+    let read = StudyFolder::open(folder.path()).unwrap();
+    assert_eq!(read.runs.iter().map(|kept| kept.run.session).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!((read.failed, read.warnings), (Vec::new(), Vec::new()));
+    let aside = format!("{}{REPLACED}", run.cell.folder_name(run.position));
+    assert_eq!(folder::names(&folder.path().join(FAILED)).unwrap(), [aside.clone()]);
+    assert!(folder.path().join(FAILED).join(aside).join("guest-0/run.out").is_file());
+}
+
+#[test]
+fn runs_of_versions_without_sessions_are_of_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = began(folder.path());
+    let run = keep(&mut store, 0, None);
+    drop(store);
+    let path = folder.path().join(RUNS).join(run.cell.folder_name(run.position)).join(RUN);
+    let mut value: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    value.as_object_mut().unwrap().remove("session").unwrap();
+    fs::write(&path, serde_json::to_vec(&value).unwrap()).unwrap();
+    assert_eq!(StudyFolder::open(folder.path()).unwrap().runs[0].run, run);
 }
 
 #[test]

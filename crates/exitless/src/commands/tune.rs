@@ -206,7 +206,7 @@ impl Steps<'_> {
         let text = toml::to_string(study).context("Could not write the step's plan")?;
         let mut store = self.folder.open_step(name, study, &text, &target, chance())?;
         tell_damage(&store);
-        if Past::new(store.runs(), store.failed()).is_complete(study, store.seed()) {
+        if Past::new(study, store.runs(), store.failed()).is_complete(study, store.seed()) {
             return Ok(None);
         }
         if self.stop.load(Ordering::Relaxed) {

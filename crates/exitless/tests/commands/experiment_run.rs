@@ -120,9 +120,12 @@ fn a_study_that_was_killed_goes_on_and_nothing_is_lost_or_double() {
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&summary["complete"], &summary["runs"]), (&true.into(), &6.into()));
     assert_complete(folder.path());
-    // The runs that existed before the kill are kept.
-    assert_eq!(started(folder.path())[..before.len()], before);
-    let study = StudyFolder::open(&folder.path().join("result")).unwrap().study;
+    // The blocks that were whole before the kill are kept, and each block is of one session.
+    let in_whole = before.len() / 2 * 2;
+    assert_eq!(started(folder.path())[..in_whole], before[..in_whole]);
+    let StudyFolder { study, runs, .. } = StudyFolder::open(&folder.path().join("result")).unwrap();
+    let sessions: BTreeSet<_> = runs.iter().map(|kept| (kept.run.cell.block, kept.run.session)).collect();
+    assert_eq!(sessions.len(), 3, "{sessions:?}");
     assert_eq!(study.resumed.len(), 2);
     assert!(study.resumed.iter().all(|resumed| resumed.unlike.is_empty()));
 }

@@ -511,6 +511,37 @@ fn failed_runs_are_listed_and_their_blocks_left_out() {
     assert_eq!(repeats.iter().filter(|&&repeats| repeats == 7).count(), 1, "{repeats:?}");
 }
 
+/// A study of one workload whose runs with APICv are of another session in the blocks for which `is_split` is true.
+fn of_two_sessions(is_split: impl Fn(u32) -> bool) -> Findings {
+    let mut collected = study(&Made { counts: vec![1, 2], workloads: vec!["pread"], ..Made::default() });
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        run.session = u32::from(run.cell.arm["apicv"] == "on" && is_split(run.cell.block));
+    }
+    analyse(&collected, false).unwrap()
+}
+
+#[test]
+fn runs_of_different_sessions_are_no_pairs() {
+    let findings = of_two_sessions(|_| true);
+    assert_eq!(findings.warnings, [Warning::SplitBlocks { blocks: 8 }]);
+    for figure in &findings.figures {
+        let mut all = figure.points.iter().flat_map(|point| &point.comparisons).chain(&figure.overall);
+        assert!(all.all(|one| (one.change, one.finding) == (None, Finding::TooFew)), "{figure:?}");
+    }
+    let findings = of_two_sessions(|block| block == 3);
+    assert_eq!(findings.warnings, [Warning::SplitBlocks { blocks: 1 }]);
+    let throughput = figure(&findings, "pread", "throughput");
+    let repeats = |one: &Comparison| one.change.unwrap().repeats;
+    assert_eq!((repeats(&throughput.overall[0]), repeats(&throughput.points[1].comparisons[0])), (7, 7));
+    // All runs of a block may be of any session.
+    let mut collected = study(&Made::default());
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        run.session = run.cell.block / 5;
+    }
+    let together = analyse(&collected, false).unwrap();
+    assert_eq!((together.figures, together.warnings), (found(&Made::default()).figures, Vec::new()));
+}
+
 #[test]
 fn without_runs_or_without_the_baseline_nothing_is_compared() {
     let mut collected = study(&Made::default());

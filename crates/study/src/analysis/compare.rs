@@ -8,7 +8,7 @@ use stats::{Contrast, Scale, mean, median, noise};
 use super::facts::Arm;
 use super::figure::{ArmValues, Comparison, Figure, Point};
 use super::gates::Gates;
-use super::values::{ByBlock, Series};
+use super::values::{ByBlock, Repeat, Series};
 
 /// The settings that all comparisons share.
 pub(super) struct Rules<'a> {
@@ -79,7 +79,7 @@ fn summary(series: &Series, guests: u32, arm: usize, scale: Scale) -> Option<Arm
     let entered: Vec<f64> = only.iter().map(|&value| scale.enter(value)).collect();
     let counts = series.counts_of_few(guests, arm);
     Some(ArmValues {
-        values: values.iter().map(|(&block, &value)| (block, value)).collect(),
+        values: values.iter().map(|(repeat, &value)| (repeat.block, value)).collect(),
         mean: mean(&only),
         median: median(&only).unwrap_or_default(),
         interval: interval_of_mean(&only),
@@ -92,7 +92,7 @@ fn summary(series: &Series, guests: u32, arm: usize, scale: Scale) -> Option<Arm
 }
 
 /// The counts of both arms in the blocks that both have.
-pub(super) fn in_both(baseline: &BTreeMap<u32, Count>, arm: &BTreeMap<u32, Count>) -> [Vec<Count>; 2] {
+pub(super) fn in_both(baseline: &BTreeMap<Repeat, Count>, arm: &BTreeMap<Repeat, Count>) -> [Vec<Count>; 2] {
     let both: Vec<(Count, Count)> =
         baseline.iter().filter_map(|(block, &count)| Some((count, *arm.get(block)?))).collect();
     [both.iter().map(|pair| pair.0).collect(), both.iter().map(|pair| pair.1).collect()]
@@ -149,7 +149,7 @@ impl Sums {
 fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -> Vec<Comparison> {
     let arms = (1..rules.arms.len()).filter_map(|arm| {
         // For each block, the sums over the numbers of guests that both arms have.
-        let mut blocks = BTreeMap::<u32, Sums>::new();
+        let mut blocks = BTreeMap::<Repeat, Sums>::new();
         let mut compared_with = None;
         for point in points {
             let baseline_arm = rules.baseline(point.guests);

@@ -1,10 +1,10 @@
 //! Doubts about the runs of one study, whatever they are compared with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stats::mean;
 
-use super::facts::Collected;
+use super::facts::{Collected, StoredRun};
 use super::finding::Source;
 use super::method;
 use super::values::{Series, Unused};
@@ -20,6 +20,10 @@ pub(super) fn doubts(collected: &Collected, series: &[Series], unused: Unused) -
     let mut doubts = Vec::new();
     if !unused.not_numbers.is_empty() {
         doubts.push(Warning::NotNumbers { figures: unused.not_numbers.into_iter().collect() });
+    }
+    let split = split(&collected.runs).len();
+    if split > 0 {
+        doubts.push(Warning::SplitBlocks { blocks: split });
     }
     if unused.repeated > 0 {
         doubts.push(Warning::Repeated { runs: unused.repeated });
@@ -40,6 +44,16 @@ pub(super) fn doubts(collected: &Collected, series: &[Series], unused: Unused) -
     }
     doubts.extend(texts.into_iter().map(|(text, runs)| Warning::OfRuns { text: text.to_owned(), runs }));
     doubts
+}
+
+/// The blocks whose runs are of several sessions.
+pub(super) fn split(runs: &[StoredRun]) -> BTreeSet<u32> {
+    let mut first = BTreeMap::new();
+    let of_another = |stored: &&StoredRun| {
+        let run = &stored.run;
+        *first.entry(run.cell.block).or_insert(run.session) != run.session
+    };
+    runs.iter().filter(of_another).map(|stored| stored.run.cell.block).collect()
 }
 
 /// Warnings of workloads that did not attain the requested rate.

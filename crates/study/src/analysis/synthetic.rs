@@ -185,6 +185,7 @@ fn run(made: &Made, cell: Cell, position: u32, together: f64, random: &mut ChaCh
         cell,
         position,
         attempt: 0,
+        session: 0,
         guests,
         host,
         failure: None,

@@ -13,8 +13,22 @@ use crate::sampling::MOST_PLACES;
 use crate::workload::{WorkUnit, exits_of_which_work, of_work, work};
 use crate::{Better, Cell, Combine, Run, Unit};
 
+/// A block, and the session that made the run. Runs are pairs only if both are the same: between two sessions the host
+/// may have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Repeat {
+    pub(super) block: u32,
+    session: u32,
+}
+
+impl Repeat {
+    fn of(run: &Run) -> Self {
+        Self { block: run.cell.block, session: run.session }
+    }
+}
+
 /// Values by block.
-pub(super) type ByBlock = BTreeMap<u32, f64>;
+pub(super) type ByBlock = BTreeMap<Repeat, f64>;
 
 /// A figure's values before the comparison.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,17 +55,17 @@ impl Series {
     }
 
     /// The event counts of an arm at a number of guests, if known for each block.
-    pub(super) fn counts(&self, guests: u32, arm: usize) -> Option<BTreeMap<u32, Count>> {
+    pub(super) fn counts(&self, guests: u32, arm: usize) -> Option<BTreeMap<Repeat, Count>> {
         let over = self.over.get(&(guests, arm))?;
-        let count = |(&block, &value): (&u32, &f64)| {
-            let over = *over.get(&block)?;
-            Some((block, Count { events: value * over, over }))
+        let count = |(&repeat, &value): (&Repeat, &f64)| {
+            let over = *over.get(&repeat)?;
+            Some((repeat, Count { events: value * over, over }))
         };
         self.of(guests, arm)?.iter().map(count).collect()
     }
 
     /// The event counts, if the figure has few events.
-    pub(super) fn counts_of_few(&self, guests: u32, arm: usize) -> Option<BTreeMap<u32, Count>> {
+    pub(super) fn counts_of_few(&self, guests: u32, arm: usize) -> Option<BTreeMap<Repeat, Count>> {
         self.counts(guests, arm).filter(|_| self.is_of_few)
     }
 
@@ -67,8 +81,8 @@ impl Series {
     fn of_blocks(&self, wanted: impl Fn(u32) -> bool) -> Self {
         let chosen = |all: &BTreeMap<(u32, usize), ByBlock>| -> BTreeMap<(u32, usize), ByBlock> {
             let each = all.iter().map(|(&place, blocks)| {
-                let blocks = blocks.iter().filter(|(block, _)| wanted(**block));
-                (place, blocks.map(|(&block, &value)| (block, value)).collect::<ByBlock>())
+                let blocks = blocks.iter().filter(|(repeat, _)| wanted(repeat.block));
+                (place, blocks.map(|(&repeat, &value)| (repeat, value)).collect::<ByBlock>())
             });
             each.filter(|(_, blocks)| !blocks.is_empty()).collect()
         };
@@ -90,7 +104,7 @@ impl Series {
 }
 
 /// The key of a value.
-type Place = (String, u32, usize, u32);
+type Place = (String, u32, usize, Repeat);
 
 /// The bases of a run's rates.
 #[derive(Clone, Copy)]
@@ -159,7 +173,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
         let Some(arm) = arms.iter().position(|arm| arm.levels == run.cell.arm) else { continue };
         let guests = run.of_guests();
         let work = work(&guests);
-        let place = (run.cell.workload.clone(), run.cell.guests, arm, run.cell.block);
+        let place = (run.cell.workload.clone(), run.cell.guests, arm, Repeat::of(run));
         over.insert(place, Over { run, work: work.map(|(_, amount)| amount) });
         let host = run.host.iter().cloned().chain(of_work(run, work));
         let host = host.map(|metric| (Source::Host, metric));
@@ -183,7 +197,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
                 });
                 found.len() - 1
             });
-            found[at].values.entry((run.cell.guests, arm)).or_default().insert(run.cell.block, metric.value);
+            found[at].values.entry((run.cell.guests, arm)).or_default().insert(Repeat::of(run), metric.value);
         }
     }
     // Drop KVM's counters that are 0 in all runs.
@@ -209,9 +223,9 @@ fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over<'_>>) {
         _ => None,
     };
     for (&(guests, arm), blocks) in &series.values {
-        let places = blocks.keys().filter_map(|&block| {
-            let over = of(all.get(&(series.workload.clone(), guests, arm, block))?)?;
-            (over.is_finite() && over > 0.0).then_some((block, over))
+        let places = blocks.keys().filter_map(|&repeat| {
+            let over = of(all.get(&(series.workload.clone(), guests, arm, repeat))?)?;
+            (over.is_finite() && over > 0.0).then_some((repeat, over))
         });
         series.over.insert((guests, arm), places.collect());
     }
@@ -266,14 +280,14 @@ const EXITS_OF_PROBE: &str = "exits";
 /// Adds the value 0 for a reason, port, address or label that is missing from a run in which its family was counted: by
 /// the host, or by the micro VM, whose exits are for each operation.
 fn fill_unseen(found: &mut [Series]) {
-    type InWorkload = (u32, usize, u32);
+    type InWorkload = (u32, usize, Repeat);
     let may_lack = |series: &Series| series.source == Source::Host || series.unit == Unit::PerOperation;
     let mut shown: BTreeMap<(Source, String, Family), BTreeSet<InWorkload>> = BTreeMap::new();
     let mut places: BTreeMap<(String, InWorkload), usize> = BTreeMap::new();
     for series in found.iter().filter(|series| may_lack(series)) {
         for (&(guests, arm), blocks) in &series.values {
-            for (&block, &value) in blocks {
-                let cell = (guests, arm, block);
+            for (&repeat, &value) in blocks {
+                let cell = (guests, arm, repeat);
                 if let Some(family) = Family::shown_by(&series.metric, value) {
                     let key = (series.source, series.workload.clone(), family);
                     shown.entry(key).or_default().insert(cell);
@@ -293,8 +307,8 @@ fn fill_unseen(found: &mut [Series]) {
     for series in found.iter_mut().filter(|series| may_lack(series)) {
         let Some(family) = Family::of(&series.metric) else { continue };
         let key = (series.source, series.workload.clone(), family);
-        for &(guests, arm, block) in shown.get(&key).into_iter().flatten() {
-            series.values.entry((guests, arm)).or_default().entry(block).or_insert(0.0);
+        for &(guests, arm, repeat) in shown.get(&key).into_iter().flatten() {
+            series.values.entry((guests, arm)).or_default().entry(repeat).or_insert(0.0);
         }
     }
 }

@@ -41,6 +41,11 @@ pub enum Warning {
         /// The number of blocks.
         blocks: usize,
     },
+    /// Blocks whose runs are of several sessions, and are pairs only within one.
+    SplitBlocks {
+        /// The number of blocks.
+        blocks: usize,
+    },
     /// Too few repeats for intervals.
     TooFewRepeats {
         /// The number of blocks that hold every arm.
@@ -153,6 +158,13 @@ impl fmt::Display for Warning {
                     agree(*blocks as u64, "lacks", "lack")
                 )
             }
+            Self::SplitBlocks { blocks } => write!(
+                f,
+                "The runs of {} were made in several sessions, and only those of one session are pairs; `exitless \
+                 experiment run` makes {} again",
+                counted(*blocks as u64, "block"),
+                agree(*blocks as u64, "it", "them")
+            ),
             Self::TooFewRepeats { blocks } => {
                 write!(f, "{} no interval and no verdict; repeat at least three times", whole(*blocks))
             }

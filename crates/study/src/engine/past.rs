@@ -12,8 +12,10 @@ use crate::schedule::{Enough, Schedule, enough};
 /// Runs and attempts of earlier sessions, and of this session before its connection was lost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Past {
-    /// The complete runs.
+    /// The complete runs; of earlier sessions only those of whole blocks.
     pub runs: Vec<Run>,
+    /// The number of blocks that earlier sessions began.
+    pub begun: u32,
     /// Failed attempts by the run's position in the order.
     pub tried: BTreeMap<u32, Tried>,
     /// The seconds that the study had taken at the end of the last of its runs, complete or failed.
@@ -31,13 +33,23 @@ pub struct Tried {
 
 impl Past {
     /// The past of a result folder at the start of a session.
-    pub fn new(runs: &[Run], failed: &[Run]) -> Self {
+    ///
+    /// A block is whole if one session made all of its runs. The runs of other blocks do not count, so the block is made
+    /// again: the host may have changed between two sessions, and that would be taken for the effect of an arm.
+    pub fn new(plan: &Plan, runs: &[Run], failed: &[Run]) -> Self {
         let mut tried: BTreeMap<u32, Tried> = BTreeMap::new();
         for run in failed {
             tried.entry(run.position).or_default().ever += 1;
         }
         let spent = runs.iter().chain(failed).map(|run| run.spent).fold(0.0, f64::max);
-        Self { runs: runs.to_vec(), tried, spent }
+        let mut made: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+        for run in runs {
+            *made.entry((run.cell.block, run.session)).or_default() += 1;
+        }
+        let each = Schedule::new(plan, 0).runs_per_block();
+        let is_of_whole = |run: &&Run| made.get(&(run.cell.block, run.session)) == Some(&each);
+        let begun = runs.iter().map(|run| run.cell.block.saturating_add(1)).max().unwrap_or(0);
+        Self { runs: runs.iter().filter(is_of_whole).cloned().collect(), begun, tried, spent }
     }
 
     /// Tests whether the study is complete: its stop rule is met, and no block lacks a run.
@@ -62,8 +74,8 @@ impl Past {
     pub(super) fn is_over(&self, plan: &Plan, blocks: u32, spent: f64) -> Option<Enough> {
         let each = Schedule::new(plan, 0).runs_per_block().max(1);
         let tried = self.tried.keys().map(|position| position / each);
-        let begun = self.runs.iter().map(|run| run.cell.block).chain(tried).max();
-        if begun.is_some_and(|last| last >= blocks) {
+        let last = self.runs.iter().map(|run| run.cell.block).chain(tried).max();
+        if self.begun > blocks || last.is_some_and(|last| last >= blocks) {
             return None;
         }
         // A result may contain any number.

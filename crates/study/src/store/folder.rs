@@ -8,7 +8,7 @@ use exits::counted;
 use serde_json::Value;
 
 use super::json;
-use super::{DAMAGED, FAILED, PLAN, RUN, RUNS, STUDY, StoreError};
+use super::{DAMAGED, FAILED, PLAN, REPLACED, RUN, RUNS, STUDY, StoreError};
 use crate::plan::Plan;
 use crate::record::{Run, STUDY_FORMAT, Study};
 use crate::stream::Asked;
@@ -110,17 +110,19 @@ pub(super) fn stranger(run: &Run, plan: &Plan, asked: &Asked) -> Option<String> 
     (!asked.has_cell(cell)).then(|| format!("the plan has no block {} of it with {}", cell.block, guests()))
 }
 
-/// Tests whether a name below `failed` is that of a damaged run that was moved there, and is to be repeated.
-fn was_damaged(name: &str) -> bool {
+/// Tests whether a name below `failed` is that of a run that was moved there from `runs`, because it was damaged or made
+/// again.
+fn was_set_aside(name: &str) -> bool {
     let is_number = |rest: &str| rest.strip_prefix('.').is_some_and(|number| number.parse::<u32>().is_ok());
-    name.rsplit_once(DAMAGED).is_some_and(|(_, rest)| rest.is_empty() || is_number(rest))
+    let has = |suffix| name.rsplit_once(suffix).is_some_and(|(_, rest)| rest.is_empty() || is_number(rest));
+    has(DAMAGED) || has(REPLACED)
 }
 
 fn kept(folder: &Path, place: &str, warnings: &mut Vec<String>) -> Result<Vec<KeptRun>, StoreError> {
     let is_of_failed = place == FAILED;
     let place = folder.join(place);
     let mut runs = Vec::new();
-    for name in names(&place)?.into_iter().filter(|name| !(is_of_failed && was_damaged(name))) {
+    for name in names(&place)?.into_iter().filter(|name| !(is_of_failed && was_set_aside(name))) {
         let folder = place.join(name);
         match json::read::<Run>(&folder.join(RUN)) {
             Ok(run) => runs.push(KeptRun { run, folder }),

@@ -65,7 +65,7 @@ fn take(bytes: &[u8], store: &mut Store) -> (usize, StreamError) {
         Err(error) => return (0, error),
     };
     let asked = Asked::of(store.plan(), store.seed());
-    let mut past = Past::new(store.runs(), &[]);
+    let mut past = Past::new(store.plan(), store.runs(), &[]);
     let mut taken = 0;
     loop {
         match receive(&mut reader, store, &asked, &past) {

@@ -112,7 +112,7 @@ pub fn coordinate(
     stop: &AtomicBool,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Coordinated {
-    let mut past = Past::new(store.runs(), store.failed());
+    let mut past = Past::new(store.plan(), store.runs(), store.failed());
     let asked = Asked::of(store.plan(), store.seed());
     let mut begun = false;
     let mut fruitless = 0;

@@ -71,7 +71,7 @@ fn here(store: &mut Store, allow_unlike: bool, stop: &Arc<AtomicBool>) -> anyhow
     store.begin(&fingerprint, None, allow_unlike)?;
     let line = StatusLine::new();
     let plan: Plan = store.plan().clone();
-    let (seed, past) = (store.seed(), Past::new(store.runs(), store.failed()));
+    let (seed, past) = (store.seed(), Past::new(&plan, store.runs(), store.failed()));
     let mut show = words::runs(&line);
     let mut sink = Kept { store, on_progress: &mut show, told: ToldReasons::default() };
     Ok(carry_out(&plan, seed, past, &mut rig, &mut sink, stop)?)
