@@ -2,6 +2,10 @@
 //!
 //! The order of a block's arms depends only on the seed and the block's number, so a study that continues
 //! after an interruption, or that gets more blocks than planned, keeps its order.
+//!
+//! Every second block has the order of the one before reversed. With a random order in each, one of two arms would be the
+//! first in all of four blocks in one study of eight, and the effect of the place would be reported as that of the arm. A
+//! steady drift of the host cancels in the two blocks as well.
 
 mod enough;
 
@@ -105,14 +109,19 @@ impl Schedule {
             .collect()
     }
 
-    /// A Fisher–Yates shuffle. Our own, because the order must not change with the version of a library.
+    /// A Fisher–Yates shuffle for every second block, and its reverse for the next one. Our own, because the order must
+    /// not change with the version of a library.
     fn order(&self, block: u32) -> Vec<usize> {
+        let is_reversed = block % 2 == 1;
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
-        random.set_stream(u64::from(block));
+        random.set_stream(u64::from(block - u32::from(is_reversed)));
         let mut order: Vec<usize> = (0..self.visits.len()).collect();
         for last in (1..order.len()).rev() {
             let other = random.next_u64() % (last as u64 + 1);
             order.swap(last, usize::try_from(other).unwrap_or(last));
+        }
+        if is_reversed {
+            order.reverse();
         }
         order
     }

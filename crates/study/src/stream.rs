@@ -23,7 +23,7 @@ use super::record::Run;
 use host::Fingerprint;
 
 /// Format version of the stream; both sides should be the same binary, and report it if they are not.
-pub const STREAM_FORMAT: u32 = 2;
+pub const STREAM_FORMAT: u32 = 3;
 
 /// A message of the side with the guests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

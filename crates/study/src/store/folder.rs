@@ -71,12 +71,12 @@ impl StudyFolder {
             };
             note(warnings, kept, why)
         });
-        // Whether a study is complete depends on the positions of failed runs, which follow from the seed.
-        let is_described = self.is_described;
+        // Whether a study is complete depends on the blocks of failed runs, which follow from their positions. Within a
+        // block earlier versions had another order.
         let misplaced = |run: &Run| {
-            let at = run.position;
-            let why = || format!("the order has it at another position than {at}");
-            (is_described && !asked.has(&run.cell, at)).then(why)
+            let (at, block) = (run.position, run.cell.block);
+            let why = || format!("position {at} of the order is not in its block {block}");
+            (!asked.is_in_block(&run.cell, at)).then(why)
         };
         self.failed.retain(|kept| note(warnings, kept, stranger(&kept.run).or_else(|| misplaced(&kept.run))));
     }

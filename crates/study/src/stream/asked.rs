@@ -34,6 +34,11 @@ impl Asked {
         self.slot(cell).is_some()
     }
 
+    /// Tests whether the position is in the cell's block, which does not depend on the seed.
+    pub(crate) fn is_in_block(&self, cell: &Cell, position: u32) -> bool {
+        position / self.schedule.runs_per_block().max(1) == cell.block
+    }
+
     fn slot(&self, cell: &Cell) -> Option<Slot> {
         let slots = || self.schedule.block(cell.block).into_iter().flat_map(|arm| arm.slots);
         (cell.block < self.blocks).then(|| slots().find(|slot| slot.cell == *cell)).flatten()
