@@ -1,6 +1,7 @@
 //! Analysis of a result folder: which figures differ between arms, by how much, and how certain that is.
 
 mod compare;
+mod counting;
 mod difference;
 mod doubts;
 mod facts;
@@ -112,6 +113,8 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
     };
     findings.warnings = warnings(collected, &findings, likeness.unlike, has_baseline);
     findings.warnings.extend(doubts::doubts(collected, &series, unused));
+    let of_counting = counting::warnings(&findings);
+    findings.warnings.extend(of_counting);
     if has_baseline {
         findings.warnings.extend(other_baselines(&baselines, &findings.arms));
     }

@@ -367,6 +367,43 @@ fn a_load_that_does_not_tell_its_work_has_rates_alone() {
     assert!(!none.figures.iter().any(|figure| figure.metric.starts_with("exits-per-")));
 }
 
+/// The warnings of a study with a gain of `gain` percent, whose programs that count exits take these shares of a tenth of
+/// the CPUs with APICv off and on, in percent.
+fn of_counting(gain: f64, cost: [f64; 2]) -> Vec<Warning> {
+    let made =
+        Made { workloads: vec!["pread"], percent: gain, scatter: 0.001, shared: 0.001, ..Made::default() };
+    let mut collected = study(&made);
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        let cost = cost[usize::from(run.cell.arm["apicv"] == "on")];
+        for (name, value) in [("vcpu.cpu", 10.0), ("sampling.programs", cost / 10.0)] {
+            let (unit, better, combine) = (Unit::Percent, Better::Neither, Combine::Single);
+            run.host.push(Metric { name: name.to_owned(), unit, better, combine, value });
+        }
+    }
+    analyse(&collected, false).unwrap().warnings
+}
+
+#[test]
+fn arms_that_pay_unlike_shares_for_the_counting_of_their_exits_are_named() {
+    let warnings = of_counting(1.5, [1.3, 0.0]);
+    let [Warning::CountingDiffers { workload, arms, percent }] = &warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    assert_eq!((workload.as_str(), arms), ("pread", &["apicv off".to_owned(), "apicv on".to_owned()]));
+    assert!((percent[0] - 1.3).abs() < 1e-9 && percent[1] == 0.0, "{percent:?}");
+    // More than a quarter of a small change, a small part of a large one, and as much as a change that would be reported.
+    for (gain, cost, told) in [
+        (1.5, [0.5, 0.0], true),
+        (1.5, [1.3, 1.3], false),
+        (8.0, [0.5, 0.0], false),
+        (8.0, [1.3, 0.0], true),
+        (0.0, [0.5, 0.0], false),
+        (0.0, [1.3, 0.0], true),
+    ] {
+        assert_eq!(of_counting(gain, cost).len(), usize::from(told), "{gain} % with {cost:?}");
+    }
+}
+
 #[test]
 fn no_gain_is_bounded_instead_of_found() {
     let findings = found(&Made { percent: 0.0, ..Made::default() });

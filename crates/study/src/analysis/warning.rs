@@ -82,6 +82,15 @@ pub enum Warning {
         /// The smallest attained share of the rate, in percent.
         percent: f64,
     },
+    /// Counting exits took unlike shares of the vCPUs' time in two arms, which is part of the change between them.
+    CountingDiffers {
+        /// The workload.
+        workload: String,
+        /// The full names of the two arms.
+        arms: [String; 2],
+        /// The cost in each arm, in percent of the run time of the vCPUs.
+        percent: [f64; 2],
+    },
     /// The baseline has no runs with this number of guests, and another arm replaces it there.
     OtherBaseline {
         /// The number of guests.
@@ -193,6 +202,12 @@ impl fmt::Display for Warning {
             Self::Behind { workload, percent } => {
                 write!(f, "{workload} reached {percent:.1} % of the rate that it was asked for")
             }
+            Self::CountingDiffers { workload, arms, percent } => write!(
+                f,
+                "During {workload} counting exits took {:.2} % of the vCPUs' time with {} and {:.2} % with {}, which is part \
+                 of any change between them; `exits = false` in [samples] measures without it",
+                percent[0], arms[0], percent[1], arms[1]
+            ),
             Self::Emulated { emulator } => write!(
                 f,
                 "The host is emulated ({emulator}): counts of exits are a real hypervisor's, times and rates are the emulator's"
