@@ -9,8 +9,8 @@ use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text;
 
-/// Two results of one plan: the differences between the hosts, each figure before and after, and the changes of the arms'
-/// effects.
+/// Two results of one plan: the differences between the hosts and in how both were measured, each figure before and
+/// after, and the changes of the arms' effects.
 ///
 /// Figures of the host are only shown if they differ. No line is wider than `width` columns if `width` is at least 80.
 pub fn terminal(difference: &StudyDifference, width: usize) -> String {
@@ -29,7 +29,7 @@ pub fn terminal(difference: &StudyDifference, width: usize) -> String {
         "",
         "",
     );
-    text.push_str("\nWhat the hosts differ in\n\n");
+    text.push_str("\nWhat the hosts and the measurements differ in\n\n");
     if difference.unlike.is_empty() {
         text.push_str("  Nothing that is known.\n");
     }
@@ -52,6 +52,7 @@ pub fn terminal(difference: &StudyDifference, width: usize) -> String {
     text += &listed("In one result only", &difference.only_one, width);
     let sides = ["before", "after"].into_iter().zip(&difference.warnings);
     let warnings = sides.flat_map(|(side, all)| all.iter().map(move |one| format!("{side}: {one}")));
+    let warnings = warnings.chain(difference.doubts.iter().map(ToString::to_string));
     text += &listed("Warnings", warnings, width);
     let made = &difference.multiplicity;
     if made.made == 0 {

@@ -34,8 +34,9 @@ pub struct StudyDifference {
     pub studies: [StudyFacts; 2],
     /// The number of valid runs in each study.
     pub runs: [usize; 2],
-    /// Differences between the hosts and guests, which are what the comparison is about. Names of settings of the
-    /// plan's guests begin with `guests.`.
+    /// Differences between the hosts and guests, which are what the comparison is about, and in how both were measured:
+    /// `exitless` is the version. Names of settings of the plan's guests begin with `guests.`, of its samples with
+    /// `samples.`.
     pub unlike: Vec<Unlike>,
     /// The arms of both studies; rows refer to an arm by its index here.
     pub arms: Vec<Arm>,
@@ -52,6 +53,9 @@ pub struct StudyDifference {
     /// Doubts about each study, before and after.
     #[serde(default)]
     pub warnings: [Vec<Warning>; 2],
+    /// Doubts about the comparison of the two.
+    #[serde(default)]
+    pub doubts: Vec<Warning>,
 }
 
 /// A figure of one arm in both studies.
@@ -216,6 +220,7 @@ pub fn difference(
         gates,
         only_one,
         warnings,
+        doubts: vec![Warning::BetweenSessions],
     })
 }
 
@@ -236,7 +241,7 @@ fn differing_plan(before: &StudyFacts, after: &StudyFacts) -> Option<String> {
         };
         return Some(format!("their workloads or the settings of these ({} and {})", of(before), of(after)));
     }
-    let guests: Vec<String> = differing_guests(before, after)
+    let guests: Vec<String> = differing(&before.guests, &after.guests)
         .iter()
         .filter(|(field, ..)| !is_of_host(field))
         .map(json::told)
@@ -267,19 +272,34 @@ fn is_of_host(field: &str) -> bool {
     })
 }
 
-/// The settings in which the guests of the plans differ; empty if one plan's guests are unknown.
-fn differing_guests(before: &StudyFacts, after: &StudyFacts) -> Vec<host::Difference> {
-    let settings = |facts: &StudyFacts| serde_json::from_str::<serde_json::Value>(&facts.guests).ok();
+/// The settings of the plans' guests or samples that differ; empty if those of one plan are unknown.
+fn differing(before: &str, after: &str) -> Vec<host::Difference> {
+    let settings = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
     let both = settings(before).zip(settings(after));
     both.map(|(before, after)| json::unlike(&before, &after)).unwrap_or_default()
 }
 
-/// The differences between the hosts and guests.
+/// The differences between the hosts and guests, and in how both were measured.
 fn unlike(before: &Collected, after: &Collected) -> Vec<Unlike> {
-    let guests = differing_guests(&before.facts, &after.facts).into_iter().map(|(field, before, after)| {
-        Unlike { field: format!("guests.{field}"), values: vec![before, after] }
-    });
-    fingerprints::between(&before.runs, &after.runs).into_iter().chain(guests).collect()
+    let (one, other) = (&before.facts, &after.facts);
+    let warm_up = [one.warm_up, other.warm_up].map(|runs| runs.to_string());
+    let plain = [("exitless", [one.version.clone(), other.version.clone()]), ("order.warm_up", warm_up)];
+    let plain = plain
+        .into_iter()
+        .filter(|(_, [before, after])| before != after)
+        .map(|(field, values)| Unlike { field: field.to_owned(), values: values.map(Some).to_vec() });
+    let of_table = |table: &'static str, before: &str, after: &str| {
+        differing(before, after).into_iter().map(move |(field, before, after)| Unlike {
+            field: format!("{table}.{field}"),
+            values: vec![before, after],
+        })
+    };
+    let of_hosts = fingerprints::between(&before.runs, &after.runs).into_iter();
+    of_hosts
+        .chain(plain)
+        .chain(of_table("samples", &one.samples, &other.samples))
+        .chain(of_table("guests", &one.guests, &other.guests))
+        .collect()
 }
 
 /// The doubts about a study, with the arms of both.

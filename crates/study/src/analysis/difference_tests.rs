@@ -100,6 +100,37 @@ fn guests_with_other_settings_are_another_plan_and_names_of_the_host_are_listed(
 }
 
 #[test]
+fn unlike_ways_of_measuring_are_listed() {
+    let (mut before, mut after) = two();
+    let listed = |before: &Collected, after: &Collected| -> Vec<String> {
+        let unlike = difference(before, after, false).unwrap().unlike;
+        unlike.iter().map(ToString::to_string).collect()
+    };
+    before.facts.samples = r#"{"accesses":false,"interval":"1s"}"#.to_owned();
+    after.facts.samples = r#"{"accesses":true,"interval":"1s"}"#.to_owned();
+    after.facts.version = "0.3.0".to_owned();
+    after.facts.warm_up = 0;
+    assert_eq!(
+        listed(&before, &after)[1..],
+        ["exitless (0.1.0 or 0.3.0)", "order.warm_up (1 or 0)", "samples.accesses (false or true)"]
+    );
+    // Results of earlier versions may lack the samples.
+    after.facts.samples.clear();
+    assert_eq!(listed(&before, &after).len(), 3);
+}
+
+#[test]
+fn a_comparison_says_that_each_side_is_one_session() {
+    let (before, after) = two();
+    let found = difference(&before, &after, false).unwrap();
+    assert_eq!(found.doubts, [Warning::BetweenSessions]);
+    // Results of earlier versions lack this field.
+    let mut value = serde_json::to_value(StudyDifference { rows: vec![], effects: vec![], ..found }).unwrap();
+    value.as_object_mut().unwrap().remove("doubts").unwrap();
+    assert_eq!(serde_json::from_value::<StudyDifference>(value).unwrap().doubts, []);
+}
+
+#[test]
 fn what_one_study_lacks_is_named() {
     let (before, mut after) = two();
     after.runs.retain(|stored| stored.run.cell.guests != 4 || stored.run.cell.workload != "pread");

@@ -25,6 +25,10 @@ pub struct StudyFacts {
     /// of versions that did not store it.
     #[serde(default)]
     pub guests: String,
+    /// The settings of the samples, in a form that is equal for equal settings; empty in results of versions that did not
+    /// store it.
+    #[serde(default)]
+    pub samples: String,
     /// The workloads, in the order in which they run.
     pub workloads: Vec<WorkloadFacts>,
     /// The number of planned blocks.

@@ -54,6 +54,7 @@ fn facts(study: &Study) -> StudyFacts {
         counts: plan.guests.counts(),
         are_vms,
         guests: guests.to_string(),
+        samples: serde_json::to_value(&plan.samples).unwrap_or_default().to_string(),
         workloads: workloads(plan),
         repeats: plan.order.repeats,
         warm_up: plan.order.warm_up,
@@ -119,6 +120,7 @@ mod tests {
             "{}",
             facts.guests
         );
+        assert!(facts.samples.contains("\"exits\":true"), "{}", facts.samples);
         assert_eq!((facts.workloads[0].tool.as_str(), collected.planned), ("command", 8 * 2 * 2));
         assert!(collected.runs[0].folder.starts_with("runs/"), "{}", collected.runs[0].folder);
         let findings = analyse(&collected, false).unwrap();

@@ -115,6 +115,7 @@ fn facts(made: &Made) -> StudyFacts {
         are_vms: true,
         guests: r#"{"disk":{"bus":"virtio-blk"},"kind":"qemu","memory":"1G","vcpus":2}"#.to_owned(),
         workloads: made.workloads.iter().map(workload).collect(),
+        samples: String::new(),
         repeats: made.blocks,
         warm_up: 1,
         seed: made.seed,

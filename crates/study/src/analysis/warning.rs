@@ -46,6 +46,9 @@ pub enum Warning {
         /// The number of blocks.
         blocks: usize,
     },
+    /// Two results are compared, of which each is of one or few sessions: the differences between sessions are in the
+    /// changes, and in no interval.
+    BetweenSessions,
     /// Too few repeats for intervals.
     TooFewRepeats {
         /// The number of blocks that hold every arm.
@@ -173,6 +176,11 @@ impl fmt::Display for Warning {
                  experiment run` makes {} again",
                 counted(*blocks as u64, "block"),
                 agree(*blocks as u64, "it", "them")
+            ),
+            Self::BetweenSessions => write!(
+                f,
+                "What differs from boot to boot and from day to day is in the changes from before to after, but not in their \
+                 intervals: the repeats of one result share it. What the arms do is free of it"
             ),
             Self::TooFewRepeats { blocks } => {
                 write!(f, "{} no interval and no verdict; repeat at least three times", whole(*blocks))
