@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use serde::Serialize;
-use study::engine::{Conclusion, FailedForGood, by_reason};
+use study::engine::{Conclusion, FailedForGood, Past, by_reason};
 use study::schedule::Enough;
 use study::store::Store;
 use study::target::Target;
@@ -93,11 +93,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let target = chosen.to_string();
     let mut store = open(&folder, &plan, &given.text, &target)?;
     if store.began() {
-        console::say(format_args!(
-            "Resuming {}: it has {}",
-            folder.display(),
-            counted(store.runs().len() as u64, "run")
-        ));
+        let kept = Past::new(store.plan(), store.runs(), store.failed()).runs.len();
+        let there = there(kept, store.runs().len() - kept);
+        console::say(format_args!("Resuming {}: it has {there}", folder.display()));
     }
     let stop = interrupt::answered_flag()?;
     let ssh_config = arguments.ssh_config.as_deref();
@@ -166,6 +164,15 @@ fn print(summary: &Summary, json: bool, out: &mut impl Write) -> anyhow::Result<
     Ok(())
 }
 
+/// The runs of a study that is resumed: "15 runs, 3 of them in incomplete blocks, which are made again".
+fn there(kept: usize, again: usize) -> String {
+    let runs = counted((kept + again) as u64, "run");
+    match again {
+        0 => runs,
+        _ => format!("{runs}, {again} of them in incomplete blocks, which are made again"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -173,6 +180,12 @@ mod tests {
     use study::Cell;
 
     use super::*;
+
+    #[test]
+    fn runs_that_are_made_again_are_announced() {
+        assert_eq!(there(1, 0), "1 run");
+        assert_eq!(there(12, 3), "15 runs, 3 of them in incomplete blocks, which are made again");
+    }
 
     #[test]
     fn what_a_guest_or_a_target_said_cannot_speak_to_the_terminal() {
