@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::factor::Level;
 use super::plan::Plan;
+use super::record::Cell;
 use super::schedule::{ArmRuns, Enough, Schedule, Slot};
 use super::store::StoreError;
 use attempt::Ending;
@@ -42,7 +43,7 @@ pub struct Conclusion {
     pub enough: Option<Enough>,
     /// The number of runs made in this session.
     pub made: u32,
-    /// Runs that failed for good in this session, with the last reason.
+    /// Runs that failed for good in this session, or were not tried because others had, with the last reason.
     pub failed: Vec<FailedForGood>,
     /// Changes of the host that could not be undone. No arm was measured after them.
     pub not_undone: Vec<String>,
@@ -184,7 +185,8 @@ impl Engine<'_> {
             if self.conclusion.enough.is_some() {
                 return Ok(());
             }
-            for arm in self.schedule.block(self.block) {
+            let arms = if self.stays() { Vec::new() } else { self.schedule.block(self.block) };
+            for arm in arms {
                 self.arm(&arm)?;
                 // Changes that could not be undone would still be in force in the next arm.
                 if self.stopped() || !self.conclusion.not_undone.is_empty() {
@@ -193,6 +195,26 @@ impl Engine<'_> {
             }
             self.block += 1;
         }
+    }
+
+    /// Tests whether the block stays as an earlier session left it, because the runs that it lacks have failed for good in
+    /// an earlier block of this session: made again, it would lack the same runs. Its other runs then count.
+    fn stays(&mut self) -> bool {
+        let slots: Vec<Slot> =
+            self.schedule.block(self.block).into_iter().flat_map(|arm| arm.slots).collect();
+        let failed = &self.conclusion.failed;
+        let failure = |cell: &Cell| failed.iter().find(|failed| failed.cell.is_repeat_of(cell));
+        let is_hopeless = |cell: &Cell| failure(cell).is_some();
+        let Some(made) = self.past.all_but(self.block, &slots, is_hopeless) else { return false };
+        let lacking = slots.into_iter().filter(|slot| !made.iter().any(|run| run.cell == slot.cell));
+        let not_tried = lacking.filter_map(|slot| {
+            let why = failures::not_tried_again(&failure(&slot.cell)?.why);
+            Some(FailedForGood { position: slot.position, cell: slot.cell, why })
+        });
+        let not_tried: Vec<FailedForGood> = not_tried.collect();
+        self.conclusion.failed.extend(not_tried);
+        self.past.runs.extend(made);
+        true
     }
 
     fn arm(&mut self, runs: &ArmRuns) -> Result<(), EngineError> {

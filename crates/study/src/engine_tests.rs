@@ -32,6 +32,8 @@ struct World {
     endless_start: bool,
     /// No guest starts beyond this number.
     most_guests: Option<u32>,
+    /// No guest starts with this level.
+    no_guests_with: Option<&'static str>,
     /// The result of undoing the first arm, and the changes left over when a session begins.
     not_undone: Option<&'static str>,
     left_over: Option<&'static str>,
@@ -187,12 +189,13 @@ impl Rig for StandInRig {
     fn start(
         &mut self,
         _: &GuestPlan,
-        _: &[&Level],
+        levels: &[&Level],
         there: u32,
         more: u32,
         ending: &AtomicBool,
     ) -> Result<Vec<Box<dyn Guest>>, GuestError> {
-        if self.world.most_guests.is_some_and(|most| there + more > most) {
+        let are_too_many = self.world.most_guests.is_some_and(|most| there + more > most);
+        if are_too_many || self.world.no_guests_with.is_some_and(|level| levels[0].name == level) {
             let (name, why) = ("second".to_owned(), "no memory".to_owned());
             return Err(GuestError::Start { name, why });
         }
@@ -389,6 +392,39 @@ fn a_study_that_goes_on_makes_a_block_that_lacks_a_run_again_and_keeps_the_other
     let mut split = all;
     split[3].session = 1;
     assert_eq!(made_again(&split), (0..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn blocks_are_not_made_again_for_runs_that_fail_once_more() {
+    let mut plan = plan("attempts = 1");
+    plan.order.repeats = 4;
+    let (_, all, _) = go(&plan, Past::default(), World::default());
+    let is_on = |run: &Run| run.cell.arm["switch"] == "on";
+    let (on, off): (Vec<Run>, Vec<Run>) = all.into_iter().partition(is_on);
+    // The blocks in which runs were made, the number of these, and the conclusion.
+    let resumed = |there: &[Run], no_guests_with| {
+        let world = World { no_guests_with, ..World::default() };
+        let (conclusion, kept, _) = go(&plan, Past::new(&plan, there, &[]), world);
+        let made: Vec<u32> =
+            kept.iter().filter(|run| run.failure.is_none()).map(|run| run.cell.block).collect();
+        assert_eq!(conclusion.enough, Some(Enough::Repeats));
+        (BTreeSet::from_iter(made.clone()), made.len(), conclusion)
+    };
+    // The first block shows that guests still do not start.
+    let (blocks, made, conclusion) = resumed(&off, Some("on"));
+    assert_eq!((blocks, made, conclusion.failed.len()), (BTreeSet::from([0]), 4, 4 * 4));
+    let reasons = by_reason(&conclusion.failed);
+    assert_eq!((reasons.len(), reasons[0].runs.len()), (1, 4 * 4), "{reasons:?}");
+    // A block that lacks another run as well is made again.
+    let lacking: Vec<Run> = off.iter().filter(|run| run.position != off[9].position).cloned().collect();
+    let (blocks, made, _) = resumed(&lacking, Some("on"));
+    assert_eq!((blocks, made), (BTreeSet::from([0, off[9].cell.block]), 8));
+    // One whose failing runs are of an earlier session stays, too.
+    let later = off.iter().map(|run| Run { session: 1, ..run.clone() });
+    let split: Vec<Run> = later.chain(on.into_iter().filter(|run| run.cell.block == 3)).collect();
+    assert_eq!(resumed(&split, Some("on")).1, 4);
+    // All are made again once guests start.
+    assert_eq!((resumed(&off, None).1, resumed(&split, None).1), (32, 32));
 }
 
 #[test]

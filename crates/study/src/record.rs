@@ -177,6 +177,11 @@ impl Run {
 }
 
 impl Cell {
+    /// Tests whether the two differ in nothing but the block.
+    pub(crate) fn is_repeat_of(&self, other: &Self) -> bool {
+        self.arm == other.arm && self.guests == other.guests && self.workload == other.workload
+    }
+
     /// The name of the run's folder at this position in the order. It begins with the position, so that names sort in
     /// the order of runs.
     pub fn folder_name(&self, position: u32) -> String {

@@ -19,10 +19,22 @@ pub struct FailedForGood {
 
 /// The prefix of the reason if a run was not tried.
 const NOT_TRIED: &str = "not tried, because guests did not start before: ";
+/// The prefix of the reason if a run was not tried again in a further block.
+const NOT_TRIED_AGAIN: &str = "not tried again, because it failed in an earlier block: ";
 
 /// The reason of a run that was not tried because its guests did not start for an earlier run.
 pub(super) fn not_tried(why: &str) -> String {
     format!("{NOT_TRIED}{why}")
+}
+
+/// The reason of a run that was not tried because the same run had failed for good in an earlier block.
+pub(super) fn not_tried_again(why: &str) -> String {
+    format!("{NOT_TRIED_AGAIN}{}", cause(why).unwrap_or(why))
+}
+
+/// The reason of the run that failed before, if this one was not tried.
+fn cause(why: &str) -> Option<&str> {
+    [NOT_TRIED, NOT_TRIED_AGAIN].into_iter().find_map(|prefix| why.strip_prefix(prefix))
 }
 
 /// The reasons that were already reported.
@@ -52,7 +64,7 @@ pub struct SharedReason<'a> {
     pub why: &'a str,
     /// The runs, in order.
     pub runs: Vec<&'a FailedForGood>,
-    /// The number of them that were not tried because guests had not started before.
+    /// The number of them that were not tried, because others had failed before.
     pub not_tried: usize,
 }
 
@@ -60,7 +72,7 @@ pub struct SharedReason<'a> {
 pub fn by_reason(failed: &[FailedForGood]) -> Vec<SharedReason<'_>> {
     let mut reasons: Vec<SharedReason<'_>> = Vec::new();
     for run in failed {
-        let (why, not_tried) = match run.why.strip_prefix(NOT_TRIED) {
+        let (why, not_tried) = match cause(&run.why) {
             Some(why) => (why, 1),
             None => (run.why.as_str(), 0),
         };
@@ -97,9 +109,12 @@ mod tests {
 
     #[test]
     fn runs_are_counted_by_their_reason_whether_or_not_they_were_tried() {
-        let all = [failed(0, "no tap"), failed(1, "no disk"), failed(2, &not_tried("no tap"))];
+        let not_tried = not_tried("no tap");
+        let again = ["no tap", &not_tried, "no disk"].map(not_tried_again);
+        let all = ["no tap", "no disk", &not_tried].into_iter().chain(again.iter().map(String::as_str));
+        let all: Vec<_> = (0..).zip(all).map(|(position, why)| failed(position, why)).collect();
         let reasons = by_reason(&all);
         let counts: Vec<_> = reasons.iter().map(|one| (one.why, one.runs.len(), one.not_tried)).collect();
-        assert_eq!(counts, [("no tap", 2, 1), ("no disk", 1, 0)]);
+        assert_eq!(counts, [("no tap", 4, 3), ("no disk", 2, 1)]);
     }
 }

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
 use crate::record::{Cell, Run};
-use crate::schedule::{Enough, Schedule, enough};
+use crate::schedule::{Enough, Schedule, Slot, enough};
 
 /// Runs and attempts of earlier sessions, and of this session before its connection was lost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Past {
     /// The complete runs; of earlier sessions only those of whole blocks.
     pub runs: Vec<Run>,
-    /// The number of blocks that earlier sessions began.
-    pub begun: u32,
+    /// The complete runs of earlier sessions in incomplete blocks, which are made again.
+    pub of_incomplete: Vec<Run>,
     /// Failed attempts by the run's position in the order.
     pub tried: BTreeMap<u32, Tried>,
     /// The seconds that the study had taken at the end of the last of its runs, complete or failed.
@@ -47,9 +47,9 @@ impl Past {
             *made.entry((run.cell.block, run.session)).or_default() += 1;
         }
         let each = Schedule::new(plan, 0).runs_per_block();
-        let is_of_whole = |run: &&Run| made.get(&(run.cell.block, run.session)) == Some(&each);
-        let begun = runs.iter().map(|run| run.cell.block.saturating_add(1)).max().unwrap_or(0);
-        Self { runs: runs.iter().filter(is_of_whole).cloned().collect(), begun, tried, spent }
+        let is_of_whole = |run: &Run| made.get(&(run.cell.block, run.session)) == Some(&each);
+        let (runs, of_incomplete) = runs.iter().cloned().partition(is_of_whole);
+        Self { runs, of_incomplete, tried, spent }
     }
 
     /// Tests whether the study is complete: its stop rule is met, and no block lacks a run.
@@ -74,13 +74,33 @@ impl Past {
     pub(super) fn is_over(&self, plan: &Plan, blocks: u32, spent: f64) -> Option<Enough> {
         let each = Schedule::new(plan, 0).runs_per_block().max(1);
         let tried = self.tried.keys().map(|position| position / each);
-        let last = self.runs.iter().map(|run| run.cell.block).chain(tried).max();
-        if self.begun > blocks || last.is_some_and(|last| last >= blocks) {
+        let made = self.runs.iter().chain(&self.of_incomplete).map(|run| run.cell.block);
+        if made.chain(tried).max().is_some_and(|last| last >= blocks) {
             return None;
         }
         // A result may contain any number.
         let spent = Duration::try_from_secs_f64(spent.max(0.0)).unwrap_or(Duration::MAX);
         enough(plan, blocks, spent, &self.runs)
+    }
+
+    /// The runs that an earlier session made in an incomplete block, if it made all of the block's `slots` that are not
+    /// hopeless.
+    pub(super) fn all_but(
+        &self,
+        block: u32,
+        slots: &[Slot],
+        is_hopeless: impl Fn(&Cell) -> bool,
+    ) -> Option<Vec<Run>> {
+        let mut sessions: BTreeMap<u32, Vec<&Run>> = BTreeMap::new();
+        for run in self.of_incomplete.iter().filter(|run| run.cell.block == block) {
+            sessions.entry(run.session).or_default().push(run);
+        }
+        let made_all_others = |made: &Vec<&Run>| {
+            let is_made = |cell: &Cell| made.iter().any(|run| run.cell == *cell);
+            slots.iter().all(|slot| is_made(&slot.cell) || is_hopeless(&slot.cell))
+        };
+        let made = sessions.into_values().rev().find(made_all_others)?;
+        Some(made.into_iter().cloned().collect())
     }
 
     pub(super) fn is_done(&self, cell: &Cell) -> bool {

@@ -93,8 +93,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let target = chosen.to_string();
     let mut store = open(&folder, &plan, &given.text, &target)?;
     if store.began() {
-        let kept = Past::new(store.plan(), store.runs(), store.failed()).runs.len();
-        let there = there(kept, store.runs().len() - kept);
+        let past = Past::new(store.plan(), store.runs(), store.failed());
+        let there = there(store.runs().len(), past.of_incomplete.len());
         console::say(format_args!("Resuming {}: it has {there}", folder.display()));
     }
     let stop = interrupt::answered_flag()?;
@@ -164,12 +164,13 @@ fn print(summary: &Summary, json: bool, out: &mut impl Write) -> anyhow::Result<
     Ok(())
 }
 
-/// The runs of a study that is resumed: "15 runs, 3 of them in incomplete blocks, which are made again".
-fn there(kept: usize, again: usize) -> String {
-    let runs = counted((kept + again) as u64, "run");
+/// The runs of a study that is resumed. How many are made again is not known yet: a block that lacks only runs that fail
+/// once more stays as it is.
+fn there(runs: usize, again: usize) -> String {
+    let runs = counted(runs as u64, "run");
     match again {
         0 => runs,
-        _ => format!("{runs}, {again} of them in incomplete blocks, which are made again"),
+        _ => format!("{runs}; up to {again} of them are made again, because their blocks are incomplete"),
     }
 }
 
@@ -184,7 +185,10 @@ mod tests {
     #[test]
     fn runs_that_are_made_again_are_announced() {
         assert_eq!(there(1, 0), "1 run");
-        assert_eq!(there(12, 3), "15 runs, 3 of them in incomplete blocks, which are made again");
+        assert_eq!(
+            there(15, 3),
+            "15 runs; up to 3 of them are made again, because their blocks are incomplete"
+        );
     }
 
     #[test]
