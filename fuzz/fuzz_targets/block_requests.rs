@@ -62,6 +62,8 @@ fuzz_target!(|guest: Guest| {
         driver.write(DATA, &header);
         driver.write(STATUS, &[0xff]);
         let mut data: Vec<Piece> = Vec::new();
+        // The bytes in the pieces. They differ, so that the order of the pieces matters.
+        let mut given: Vec<u8> = Vec::new();
         if matches!(kind, 11 | 13) {
             let ranges: Vec<u8> = request
                 .ranges
@@ -78,7 +80,12 @@ fuzz_target!(|guest: Guest| {
             for (number, (lead, size)) in request.pieces.iter().take(12).enumerate() {
                 let at = PIECES + u64::from(ROOM) * number as u64 + u64::from(lead & 0x1fff);
                 let size = size % (ROOM - 0x2000);
-                driver.write(at, &vec![request.byte; size as usize]);
+                let begin = given.len();
+                given.extend(
+                    (begin..begin + size as usize)
+                        .map(|position| request.byte.wrapping_add((position % 251) as u8)),
+                );
+                driver.write(at, &given[begin..]);
                 data.push((at, size, kind == 0 || kind == 8));
             }
         }
@@ -114,10 +121,12 @@ fuzz_target!(|guest: Guest| {
         match (kind, status) {
             (1, 0) => {
                 assert!(!guest.read_only && to <= DISK && sizes.is_multiple_of(512));
-                model[from..to].fill(request.byte);
+                model[from..to].copy_from_slice(&given);
             }
             // A part of the data may have been written.
-            (1, _) if guest.direct && to <= DISK => file.read_exact_at(&mut model, 0).expect("the file"),
+            (1, _) if guest.direct && !guest.read_only && to <= DISK => {
+                file.read_exact_at(&mut model, 0).expect("the file")
+            }
             (0, 0) if is_last => {
                 assert_eq!(u64::from(ended.1), sizes + 1);
                 let mut at = from;
@@ -129,7 +138,7 @@ fuzz_target!(|guest: Guest| {
                     at += *size as usize;
                 }
             }
-            (11 | 13, _) => file.read_exact_at(&mut model, 0).expect("the file"),
+            (11 | 13, _) if !guest.read_only => file.read_exact_at(&mut model, 0).expect("the file"),
             _ => {}
         }
         let mut stored = vec![0; DISK];

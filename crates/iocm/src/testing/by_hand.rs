@@ -30,10 +30,16 @@ impl ByHand {
         let mut made = VecDeque::new();
         let key = self.queue.key;
         let work = self.queue.serve(&mut Submitter::new(&mut made, key), budget);
-        while let Some((submission, user_data)) = made.pop_front() {
-            // SAFETY: the queue keeps the memory until it is told of the completion.
-            let result = unsafe { submission.execute() };
-            self.queue.complete(completed(user_data).1, result);
+        loop {
+            while let Some((submission, user_data)) = made.pop_front() {
+                // SAFETY: the queue keeps the memory until it is told of the completion.
+                let result = unsafe { submission.execute() };
+                self.queue.complete(completed(user_data).1, result);
+            }
+            // The next step may wait although none was submitted: a queue executes some itself.
+            if !self.queue.has_waiting() {
+                break;
+            }
             self.queue.resume(&mut Submitter::new(&mut made, key), u32::MAX);
         }
         self.queue.publish();

@@ -408,6 +408,7 @@ impl Handler for BlockQueue {
 #[cfg(test)]
 mod tests {
     use super::super::BlockOptions;
+    use super::super::storage::tests::disk;
     use super::*;
     use crate::device::Device;
     use crate::protocol::VirtioFeatures;
@@ -632,19 +633,7 @@ mod tests {
             (1, 0, [1, 1, 1, 1], [1, 1, 1, 1]),
             (512, 0, [1, 1, 1, 1], [1, 0, 0, 0]),
         ] {
-            let file = tempfile::tempfile().unwrap();
-            file.set_len(1 << 20).unwrap();
-            let storage = Storage::File {
-                file: file.into(),
-                path: "/disk".into(),
-                alignment,
-                granule: 1,
-                partitioned: None,
-                is_tmpfs: false,
-                is_fuse: false,
-                is_inconsistent: std::sync::atomic::AtomicBool::new(false),
-            };
-            let device = BlockDevice::over(storage, BlockOptions::default()).unwrap();
+            let device = disk(alignment, 512).unwrap();
             let handler = Device::handler(&device, 0, 64, VirtioFeatures(features));
             let (mut driver, mut queue) = empty(64, handler);
             let mut made = VecDeque::new();
@@ -663,6 +652,35 @@ mod tests {
             });
             assert_eq!(statuses, wanted, "{alignment}, {features:#x}, {kinds:?}");
         }
+    }
+
+    #[test]
+    fn a_step_that_was_interrupted_is_made_again_and_loses_nothing() {
+        let device = disk(1, 512).unwrap();
+        let (mut driver, mut queue) = empty(64, Box::new(device.queue(64)));
+        let mut made = VecDeque::new();
+        let again = [-libc::EAGAIN; 16];
+        // A request's type and the bytes that it reads, the results of its steps, and its status.
+        for (kind, read, results, wanted) in [
+            (4, 0, vec![-libc::EINTR, -libc::EAGAIN, 0], 0),
+            (4, 0, [&again[..], &[0]].concat(), 0),
+            (0, 1024, [&again[..], &[512], &again[..], &[512]].concat(), 0),
+            (4, 0, [&again[..], &[-libc::EINTR]].concat(), 1),
+            (4, 0, vec![-libc::EFAULT], 1),
+            (4, 0, vec![0], 0),
+        ] {
+            driver.submit(kind, 0, &[], read).unwrap();
+            serve(&mut queue, &mut made, false);
+            for result in &results {
+                assert_eq!(driver.ended(), None, "not before {result} of {results:?}");
+                let (_, user_data) = made.pop_front().expect("another step");
+                queue.complete(completed(user_data).1, *result);
+                serve(&mut queue, &mut made, false);
+                queue.publish();
+            }
+            assert_eq!((driver.ended().unwrap().1, made.len()), (wanted, 0), "{results:?}");
+        }
+        assert!(!device.storage.is_inconsistent());
     }
 
     #[test]
@@ -757,6 +775,49 @@ mod tests {
         assert_eq!(serve(&mut queue, &mut made, false).requests, 200);
         assert_eq!(end_all(&mut queue, &mut made), [SIZE as i32; 200]);
         assert_eq!(queue.in_flight(), 0);
+    }
+
+    #[test]
+    fn misaligned_data_is_written_to_the_disk_and_read_from_it_unchanged() {
+        // More than a bounce buffer has room for, in two pieces.
+        const SIZE: usize = 300 * 512;
+        const FIRST: usize = 100 * 512 + 7;
+        const SECTOR: u64 = 3;
+        let device = disk(512, 512).unwrap();
+        let features = RingFeatures { packed: false, event_index: false, indirect: true };
+        let mut driver = Driver::new(64, features);
+        let handler = Box::new(device.queue(64));
+        let state = Arc::<QueueState>::default();
+        let mut queue = Queue::new(driver.ring().unwrap(), Notifiers::default(), handler, state);
+        let data: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+        let pieces = [(DATA + 0x1001, FIRST), (DATA + 0x8_0003, SIZE - FIRST)];
+        let mut end = |driver: &mut Driver, kind: u32| {
+            let header = [&kind.to_le_bytes()[..], &[0; 4], &SECTOR.to_le_bytes()].concat();
+            driver.write(DATA, &header);
+            driver.write(DATA + 0x100, &[0xff]);
+            let [first, second] = pieces.map(|(at, size)| (at, size as u32, kind == 0));
+            driver.add(&[(DATA, 16, false), first, second, (DATA + 0x100, 1, true)]).unwrap();
+            let mut made = VecDeque::new();
+            serve(&mut queue, &mut made, false);
+            assert_eq!(end_all(&mut queue, &mut made).iter().sum::<i32>(), SIZE as i32);
+            queue.publish();
+            driver.take().unwrap();
+            assert_eq!(driver.read(DATA + 0x100, 1), [0], "{kind}");
+        };
+        driver.write(pieces[0].0, &data[..FIRST]);
+        driver.write(pieces[1].0, &data[FIRST..]);
+        end(&mut driver, 1);
+        let Storage::File { file, .. } = &device.storage else { unreachable!() };
+        let (mut stored, begin) = (vec![9_u8; 1 << 20], SECTOR as usize * 512);
+        assert_eq!(rustix::io::pread(file, &mut stored, 0), Ok(stored.len()));
+        assert!(stored[begin..begin + SIZE] == data, "the data");
+        stored[begin..begin + SIZE].fill(0);
+        assert!(stored.iter().all(|byte| *byte == 0), "nothing else is changed");
+        for (at, size) in pieces {
+            driver.write(at, &vec![0xee; size]);
+        }
+        end(&mut driver, 0);
+        assert!(pieces.map(|(at, size)| driver.read(at, size)).concat() == data, "what is read");
     }
 
     #[test]

@@ -324,13 +324,18 @@ fn reads_with(file: &OwnedFd, size: u32) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::{BlockDevice, BlockOptions};
     use super::*;
+    use std::sync::Arc;
     use std::time::Duration;
 
-    /// A disk of 1 MiB whose blocks have this size, for a guest whose blocks have that size.
-    fn disk(alignment: u32, block_size: u32) -> Result<std::sync::Arc<BlockDevice>, StorageError> {
+    /// A disk of 1 MiB whose blocks have this size, for a guest whose blocks have that size. Its file is used without
+    /// `O_DIRECT`, which not each file system supports.
+    pub(in crate::device::block) fn disk(
+        alignment: u32,
+        block_size: u32,
+    ) -> Result<Arc<BlockDevice>, StorageError> {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         let (file, path) = (OwnedFd::from(file), PathBuf::from("/disk"));
