@@ -251,6 +251,32 @@ fn what_cannot_be_done_is_answered_with_an_error() {
 }
 
 #[test]
+fn a_disk_that_may_only_be_read_says_so_and_takes_no_change() {
+    const RO: u64 = 1 << 5;
+    const DISCARD_AND_WRITE_ZEROES: u64 = 1 << 13 | 1 << 14;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), [7_u8; 4096]).unwrap();
+    // A change of the file would be refused by the kernel too, and one of a null disk by nobody else.
+    for path in [Some(file.path().to_owned()), None] {
+        let options = BlockOptions { path, read_only: true, ..BlockOptions::default() };
+        let device = BlockDevice::open(options).unwrap();
+        assert_eq!(device.features() & (RO | DISCARD_AND_WRITE_ZEROES), RO);
+        let routes = Routes::new();
+        let worker = worker(&routes, Polling::default());
+        let (mut guest, queue) = Guest::new(&device, FEATURES);
+        worker.add(queue);
+        let range = [&0_u64.to_le_bytes()[..], &1_u32.to_le_bytes(), &[0; 4]].concat();
+        for (kind, data) in [(1, &[1; 512][..]), (11, &range[..]), (13, &range[..])] {
+            guest.submit(kind, 0, data, 0).unwrap();
+            assert_eq!(guest.ended().1, 1, "{kind}");
+        }
+        guest.submit(0, 0, &[], 512).unwrap();
+        assert_eq!(guest.ended().1, 0);
+    }
+    assert_eq!(std::fs::read(file.path()).unwrap(), [7; 4096]);
+}
+
+#[test]
 fn parts_are_given_up_and_made_zero() {
     let (file, device) = disk(1 << 20);
     let routes = Routes::new();

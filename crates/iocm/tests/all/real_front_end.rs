@@ -78,7 +78,7 @@ fn a_queue_moves_between_workers_under_load() {
 }
 
 #[test]
-fn a_guest_that_may_only_read_cannot_write() {
+fn a_guest_that_may_only_read_can_read() {
     let directory = tempfile::tempdir().unwrap();
     let daemon = daemon(directory.path(), "read-only = true\n", 1);
     let mut blkio = Blkio::new("virtio-blk-vhost-user").unwrap();

@@ -125,7 +125,42 @@ impl BlockDevice {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BlockOptions;
     use super::*;
+
+    #[test]
+    fn each_field_is_at_its_place() {
+        let options = BlockOptions { queues: 3, null_size: 1 << 20, ..BlockOptions::default() };
+        let device = BlockDevice::open(options).unwrap();
+        // `virtio_blk_config` (VIRTIO 1.3, 5.2.4): offset and bytes of each field.
+        for (field, offset, size, value) in [
+            ("capacity", 0, 8, 2048),
+            ("size_max", 8, 4, 1 << 20),
+            ("seg_max", 12, 4, 254),
+            ("geometry", 16, 4, 0),
+            ("blk_size", 20, 4, 512),
+            ("topology.physical_block_exp", 24, 1, 0),
+            ("topology.alignment_offset", 25, 1, 0),
+            ("topology.min_io_size", 26, 2, 1),
+            ("topology.opt_io_size", 28, 4, 1),
+            ("writeback", 32, 1, 1),
+            ("unused0", 33, 1, 0),
+            ("num_queues", 34, 2, 3),
+            ("max_discard_sectors", 36, 4, 1 << 22),
+            ("max_discard_seg", 40, 4, 32),
+            ("discard_sector_alignment", 44, 4, 1),
+            ("max_write_zeroes_sectors", 48, 4, 1 << 22),
+            ("max_write_zeroes_seg", 52, 4, 32),
+            ("write_zeroes_may_unmap", 56, 1, 1),
+            ("unused1", 57, 3, 0),
+            ("what comes after them", 60, 8, 0),
+        ] {
+            let bytes = device.read_config(offset, size);
+            assert_eq!(bytes.len(), size as usize, "{field}");
+            let found = bytes.iter().rev().fold(0_u64, |found, byte| found << 8 | u64::from(*byte));
+            assert_eq!(found, value, "{field}");
+        }
+    }
 
     #[test]
     fn the_number_of_ranges_is_that_of_the_documents() {
