@@ -22,7 +22,7 @@ pub use daemon::{MadeUpDaemon, queue_facts};
 pub use driver::{DATA, Driver, NEXT, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
 pub use lingering::lingering_socket;
-pub use memory_file::{attributes_of_one_file, memory_file};
+pub use memory_file::{attributes_of_one_file, marked_pages, memory_file};
 #[cfg(test)]
 pub(crate) use mounted_file::MountedFile;
 pub use net::NetDriver;

@@ -1,8 +1,7 @@
 use super::*;
 use crate::memory::DirtyLog;
-use crate::testing::{DATA, Driver, Piece, SIZE, USER, memory_file};
+use crate::testing::{DATA, Driver, Piece, SIZE, USER, marked_pages, memory_file};
 use proptest::prelude::*;
-use std::os::unix::fs::FileExt as _;
 
 const PLAIN: RingFeatures = RingFeatures { packed: false, event_index: false, indirect: true };
 
@@ -619,12 +618,6 @@ fn writes_to_the_descriptors_and_to_the_event_structure_of_a_packed_ring_are_mar
         let device = driver.layout().device - USER;
         let layout = RingLayout { logged: Some(device), ..driver.layout() };
         let mut ring = Ring::new(&memory, &layout, 8, 0x8000_8000, features).unwrap();
-        let marked = || {
-            let mut bytes = [0; 0x1000];
-            file.read_exact_at(&mut bytes, 0).unwrap();
-            let pages = (0..8 * 0x1000_u64).filter(|page| bytes[*page as usize / 8] >> (page % 8) & 1 != 0);
-            pages.map(|page| page << 12).collect::<Vec<_>>()
-        };
         let mut chain = Chain::new();
         for _ in 0..2 {
             driver.add(&[(DATA, 4, false)]).unwrap();
@@ -632,9 +625,9 @@ fn writes_to_the_descriptors_and_to_the_event_structure_of_a_packed_ring_are_mar
             ring.push(chain.id, 0);
         }
         ring.publish();
-        assert_eq!(marked(), [Driver::slot(0)], "answers");
+        assert_eq!(marked_pages(&file), [Driver::slot(0)], "answers");
         ring.enable_kicks();
-        assert_eq!(marked(), [Driver::slot(0), device], "an event structure");
+        assert_eq!(marked_pages(&file), [Driver::slot(0), device], "an event structure");
     }
 }
 

@@ -156,11 +156,20 @@ impl FrontEnd {
         self.tell(5, &payload, &[driver.file.as_fd()])
     }
 
-    /// Starts a queue. `false` if the back-end refuses.
+    /// Starts a queue, and enables it. `false` if the back-end refuses.
     ///
     /// # Errors
     /// When the back-end is gone.
     pub fn start(&mut self, index: u32, layout: &RingLayout, size: u32, base: u32) -> io::Result<bool> {
+        let enabled = [index, 1].map(u32::to_ne_bytes).concat();
+        Ok(self.start_only(index, layout, size, base)? && self.tell(18, &enabled, &[])?)
+    }
+
+    /// Starts a queue without enabling it. `false` if the back-end refuses.
+    ///
+    /// # Errors
+    /// When the back-end is gone.
+    pub fn start_only(&mut self, index: u32, layout: &RingLayout, size: u32, base: u32) -> io::Result<bool> {
         let state = |value: u32| [index, value].map(u32::to_ne_bytes).concat();
         let mut addresses = [index, u32::from(layout.logged.is_some())].map(u32::to_ne_bytes).concat();
         let parts = [layout.descriptors, layout.device, layout.driver, layout.logged.unwrap_or(0)];
@@ -171,8 +180,7 @@ impl FrontEnd {
             && self.tell(10, &state(base), &[])?
             && self.tell(9, &addresses, &[])?
             && self.tell(13, &number, &[call.as_fd()])?
-            && self.tell(12, &number, &[kick.as_fd()])?
-            && self.tell(18, &state(1), &[])?)
+            && self.tell(12, &number, &[kick.as_fd()])?)
     }
 
     /// Stops a queue. Returns the index at which it continues.
