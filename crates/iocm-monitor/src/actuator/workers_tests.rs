@@ -87,6 +87,43 @@ fn queues_that_are_gone_are_forgotten_and_their_numbers_are_not_given_again() {
 }
 
 #[test]
+fn figures_are_the_growth_of_counters_over_the_time_between_two_looks() {
+    let host = host();
+    let mut looks = 0_u64;
+    let mut workers = workers(host.path(), move |stream| {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        while let Some(Ok(_)) = lines.next() {
+            looks += 1;
+            // The third answer is that of a daemon whose counters began anew.
+            let grown = if looks == 3 { 0 } else { looks };
+            let worker = json!({ "cpu": "1", "statistics": { "useful_ticks": 5_000_000 * grown } });
+            let queue = json!({
+                "worker": "w.0", "state": "served", "device": "d.0", "useful_ticks": 3_000_000 * grown,
+                "requests": 1000 * grown, "bytes": 4_096_000 * grown,
+            });
+            let tree = json!({
+                "ticks_per_second": 1_000_000_000, "workers": { "w.0": worker }, "queues": { "vq.0.0": queue },
+            });
+            writeln!(&stream, "{}", json!({ "ok": true, "value": tree })).unwrap();
+        }
+    });
+    let mut look = || {
+        let view = workers.look().unwrap().view;
+        let queue = view.queues[0];
+        [view.workers[0].useful, queue.useful, queue.requests, queue.bytes]
+    };
+    assert_eq!(look(), [0.0; 4]);
+    std::thread::sleep(Duration::from_millis(20));
+    let found = look();
+    let seconds = 1000.0 / found[2];
+    assert!(seconds >= 0.02, "{found:?}");
+    for (rate, grown) in found.into_iter().zip([0.005, 0.003, 1000.0, 4_096_000.0]) {
+        assert!((rate * seconds / grown - 1.0).abs() < 1e-6, "{rate} in {seconds} s, not {grown}");
+    }
+    assert_eq!(look(), [0.0; 4]);
+}
+
+#[test]
 fn no_worker_is_removed_for_one_that_was_not_made() {
     let host = host();
     let (told, asked) = std::sync::mpsc::channel();
