@@ -246,7 +246,14 @@ mod tests {
         assert!(command("xenpm set-scaling-governor 0 performance").volatile());
         assert!(!command("update-grub").volatile());
         let file = |path: &str| Change::File { path: path.to_owned(), content: "x".into() };
-        assert!(file("/run/x").volatile() && !file("/etc/x").volatile());
+        for (path, volatile) in
+            [("/run/x", true), ("/sys/x", true), ("/proc/x", true), ("/dev/x", true), ("/etc/x", false)]
+        {
+            assert_eq!(file(path).volatile(), volatile, "{path}");
+        }
+        assert!(Change::Value { path: "/sys/x".to_owned(), value: "1".to_owned() }.volatile());
+        assert!(Change::Load { module: "kvm".to_owned(), parameters: Parameters::new() }.volatile());
+        assert!(Change::Affinity { tid: 1, start_ticks: 1, cpus: "0".to_owned() }.volatile());
     }
 
     #[test]

@@ -293,9 +293,14 @@ fn nothing_is_written_where_all_is_so_already() {
 #[test]
 fn what_others_changed_since_is_left_until_it_is_forced() {
     let root = host();
+    let grub = under(root.path(), "/etc/default/grub");
+    let set_mode = |mode| fs::set_permissions(&grub, fs::Permissions::from_mode(mode)).unwrap();
+    let mode = || fs::metadata(&grub).unwrap().permissions().mode() & 0o7777;
+    set_mode(0o640);
     changes(root.path()).make(file("/etc/default/grub", "ours\n"), Lasting::UntilRestored).unwrap();
     changes(root.path()).make(governor("performance"), Lasting::UntilRestored).unwrap();
-    fs::write(under(root.path(), "/etc/default/grub"), "theirs\n").unwrap();
+    fs::write(&grub, "theirs\n").unwrap();
+    set_mode(0o600);
     fs::write(under(root.path(), "/sys/governor"), "schedutil\n").unwrap();
     let since = |what: &str| Outcome::ChangedSince { what: what.to_owned() };
     let expected = [since("/sys/governor is schedutil"), since("/etc/default/grub has other content")];
@@ -307,6 +312,7 @@ fn what_others_changed_since_is_left_until_it_is_forced() {
     let forced = Restore { force: true, ..Restore::default() };
     assert_eq!(restored(root.path(), forced), [Outcome::Undone, Outcome::Undone]);
     assert_eq!(text(root.path(), "/etc/default/grub"), "GRUB_CMDLINE_LINUX=\"quiet\"\n");
+    assert_eq!(mode(), 0o640, "that of before the change");
     assert_eq!(restored(root.path(), Restore::default()), []);
 }
 
@@ -841,19 +847,19 @@ fn a_definition_that_others_changed_meanwhile_is_not_overwritten() {
 #[test]
 fn a_definition_that_the_journal_has_no_room_for_leaves_nothing() {
     let root = host();
-    fs::write(under(root.path(), "/domain.xml"), "old").unwrap();
+    let domain = under(root.path(), "/domain.xml");
+    fs::write(&domain, "old").unwrap();
+    if !immutable(&domain, true) {
+        return println!("not tested: only root can make a file immutable, and not on each file system");
+    }
+    assert!(immutable(&domain, false));
     let mut changes = changes(root.path());
     // From here on the journal takes no line: the files have been written, and the command is next.
     changes.actions.before_shown = |root| {
         immutable(&under(root, PERSISTENT), true);
     };
     let defined = define_from("old", &mut changes);
-    let journal = under(root.path(), PERSISTENT);
-    if defined.is_ok() {
-        println!("not tested: only root can make a file immutable, and not on each file system");
-        return;
-    }
-    assert!(immutable(&journal, false));
+    assert!(immutable(&under(root.path(), PERSISTENT), false));
     let error = defined.unwrap_err();
     assert!(matches!(error, Error::JournalWrite { .. }), "{error}");
     assert!(changes.actions.ran.is_empty(), "{:?}", changes.actions.ran);

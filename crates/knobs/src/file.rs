@@ -235,6 +235,21 @@ mod tests {
     }
 
     #[test]
+    fn a_replaced_file_keeps_its_owner_and_its_group() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("grub");
+        fs::write(&path, "old").unwrap();
+        if std::os::unix::fs::chown(&path, Some(12_345), Some(54_321)).is_err() {
+            return println!("not tested: giving a file to another user needs root");
+        }
+        let place = place(root.path(), "/grub").unwrap();
+        let old = look(&place).unwrap().unwrap();
+        replace(&place, &Content::from("new"), Some(&old), 7).unwrap();
+        let new = look(&place).unwrap().unwrap();
+        assert_eq!((new.content, new.user, new.group), (Content::from("new"), 12_345, 54_321));
+    }
+
+    #[test]
     fn links_and_paths_that_lead_elsewhere_are_refused() {
         let root = tempfile::tempdir().unwrap();
         symlink("/nix/store/x", root.path().join("grub")).unwrap();
