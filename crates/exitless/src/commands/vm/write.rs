@@ -218,6 +218,23 @@ mod tests {
         assert!(beside(&folder.path().join("none"), b"", b"").is_err());
     }
 
+    #[test]
+    fn without_a_journal_both_texts_keep_the_owner_and_the_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vm.xml");
+        fs::write(&path, "old").unwrap();
+        if std::os::unix::fs::chown(&path, Some(12_345), Some(54_321)).is_err() {
+            return println!("not tested: giving a file to another user needs root");
+        }
+        let written = beside(&path, b"old", b"new").unwrap();
+        let Written::KeptBeside { new, old } = written else { panic!("{written:?}") };
+        for (path, text) in [(old, "old"), (new, "new")] {
+            let about = fs::metadata(&path).unwrap();
+            assert_eq!((about.uid(), about.gid()), (12_345, 54_321), "{text}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+
     /// A folder of this user, and one that all users may write to.
     fn folders(above: &Path) -> [PathBuf; 2] {
         let folders = ["ours", "theirs"].map(|name| above.join(name));
