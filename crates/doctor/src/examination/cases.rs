@@ -33,7 +33,7 @@ pub(super) const fn without(host: &'static str, without: &'static [&'static str]
     Made { without, ..on(host) }
 }
 
-const fn changed(host: &'static str, change: fn(&mut Inspection)) -> Made {
+pub(super) const fn changed(host: &'static str, change: fn(&mut Inspection)) -> Made {
     Made { change, ..on(host) }
 }
 
@@ -141,6 +141,11 @@ pub(super) const CASES: &[Case] = &[
         with("ivy-bridge", "== /sys/module/kvm_intel/parameters/flexpriority\nY\n"),
     ),
     Case("kvm-halt-polling", with("zen4", "== /sys/module/kvm/parameters/halt_poll_ns\n0\n"), on("zen4")),
+    Case(
+        "kvm-halt-polling",
+        with("zen4", "== /sys/module/kvm/parameters/halt_poll_ns\n1000001\n"),
+        with("zen4", "== /sys/module/kvm/parameters/halt_poll_ns\n1000000\n"),
+    ),
     Case("iommu-present", on("guest"), on("zen4")),
     Case("iommu-remapping", with("zen4", NO_IR), on("zen4")),
     Case("iommu-posting", on("ivy-bridge"), on("zen4")),
@@ -170,8 +175,22 @@ pub(super) const CASES: &[Case] = &[
         with("zen4", "== /exitless/dmesg\n4,9,9,-;WARNING: CPU: 3 PID: 9 at arch/x86/kvm/svm/avic.c:1000\n"),
         on("zen4"),
     ),
-    Case("limits-guest-apic-ids", changed("zen4", many_vcpus), on("zen4")),
+    Case(
+        "limits-guest-apic-ids",
+        changed("zen4", |host| set_vcpus(host, 513)),
+        changed("zen4", |host| set_vcpus(host, 512)),
+    ),
+    Case(
+        "limits-guest-apic-ids",
+        changed("zen4", |host| without_x2avic(host, 256)),
+        changed("zen4", |host| without_x2avic(host, 255)),
+    ),
     Case("limits-host-apic-ids", with("zen4", NO_IR), on("zen4")),
+    Case(
+        "limits-host-apic-ids",
+        Made { change: |host| set_largest_apic_id(host, 255), ..with("zen4", NO_IR) },
+        Made { change: |host| set_largest_apic_id(host, 254), ..with("zen4", NO_IR) },
+    ),
     Case("vms-readable", on("container"), on("zen4")),
     Case("kernel-container", on("container"), with("zen4", POD)),
     Case("place-vcpus", changed("zen4", |host| meets(host, Role::Vcpu(9))), on("zen4")),
@@ -232,11 +251,11 @@ pub(super) const CASES: &[Case] = &[
     Case("vm-definition", changed("zen4", |host| first(host).vm.arguments.clear()), on("zen4")),
 ];
 
-fn vmx(host: &mut Inspection) -> &mut host::inspection::VmxFeatures {
+pub(super) fn vmx(host: &mut Inspection) -> &mut host::inspection::VmxFeatures {
     host.processor.vmx.value.as_mut().unwrap()
 }
 
-fn svm(host: &mut Inspection) -> &mut host::inspection::SvmFeatures {
+pub(super) fn svm(host: &mut Inspection) -> &mut host::inspection::SvmFeatures {
     host.processor.svm.value.as_mut().unwrap()
 }
 
@@ -256,9 +275,21 @@ fn thread(tid: i32, role: Role, allowed: &str) -> ThreadPlace {
     ThreadPlace { tid, name: format!("thread {tid}"), role, allowed: CpuSet::parse(allowed), last: Some(0) }
 }
 
-pub(super) fn many_vcpus(host: &mut Inspection) {
-    let vcpus = (0..600).map(|number| thread(9000 + number, Role::Vcpu(number.unsigned_abs()), "0-383"));
-    first(host).threads.extend(vcpus);
+pub(super) fn set_vcpus(host: &mut Inspection, count: i32) {
+    let vcpus = (0..count).map(|number| thread(9000 + number, Role::Vcpu(number.unsigned_abs()), "0-383"));
+    let threads = &mut first(host).threads;
+    threads.retain(|thread| !matches!(thread.role, Role::Vcpu(_)));
+    threads.extend(vcpus);
+}
+
+/// A host with AVIC alone, and a VM with so many vCPUs.
+fn without_x2avic(host: &mut Inspection, vcpus: i32) {
+    svm(host).x2avic = false;
+    set_vcpus(host, vcpus);
+}
+
+fn set_largest_apic_id(host: &mut Inspection, id: u32) {
+    host.processor.largest_apic_id = Fact::known(id, "/proc/cpuinfo", format!("apicid: {id}"));
 }
 
 fn worker(host: &mut Inspection, allowed: &str) {

@@ -1,5 +1,6 @@
 use super::cases::{
-    APICV_NOT_REMAPPED, CASES, Case, Made, NO_IR, NULL_SCHEDULER, active, inhibited, on, with, without,
+    APICV_NOT_REMAPPED, CASES, Case, Made, NO_IR, NULL_SCHEDULER, active, changed, inhibited, on, svm, vmx,
+    with, without,
 };
 use super::*;
 use crate::Fix;
@@ -84,6 +85,81 @@ fn each_row_of_the_kernels_speaks_of_releases_before_it() {
         assert_ne!(without[0].state, State::Pass, "{}", row.rule);
         assert_eq!(fixes(without[0]), row.kind != Kind::Extra, "{}", row.rule);
     }
+}
+
+/// The rows of the kernels that concern a host, without the prefix of their rules.
+fn rows(made: &Made) -> BTreeSet<&'static str> {
+    let found = examined(made);
+    let told = KERNELS.iter().filter(|row| !said(&found, row.rule).is_empty());
+    told.filter_map(|row| row.rule.strip_prefix("kernel-")).collect()
+}
+
+#[test]
+fn a_host_is_told_of_no_row_of_the_kernels_that_cannot_concern_it() {
+    const OF_POSTING: &str = "irte-caching irte-cache-argument ga-log-blocking bug-avic-device-target \
+        bug-avic-ga-log bug-avic-ga-log-resume bug-avic-ga-log-start bug-avic-ga-root bug-avic-ga-tag \
+        bug-avic-ga-tag-update bug-avic-guest-irq bug-posting-stale";
+    const OF_X2AVIC: &str = "avic-default x2avic-msrs bug-avic-ga-tag bug-x2avic-icr bug-x2avic-msr \
+        bug-x2avic-msr-nested bug-x2avic-tlb";
+    fn with_snp(host: &mut Inspection) {
+        host.processor.flags.value.as_mut().unwrap().insert("sev_snp".to_owned());
+    }
+    fn with_snp_off(host: &mut Inspection) {
+        with_snp(host);
+        let off = ("sev_snp".to_owned(), Some("N".to_owned()));
+        host.kernel.parameters.get_mut("kvm_amd").unwrap().extend([off]);
+    }
+    let (amd, intel) = (on("zen4"), on("sapphire-rapids"));
+    let erratum = |host: &mut Inspection| {
+        host.processor.erratum_1235 = Fact::known(true, "/proc/cpuinfo", "cpu family : 23");
+    };
+    // A host, one that lacks something, and the rows that concern only the first.
+    let table = [
+        (amd, changed("zen4", |host| svm(host).x2avic = false), OF_X2AVIC),
+        (changed("zen4", |host| svm(host).x2avic_extended = true), amd, "x2avic-4k"),
+        (changed("zen4", erratum), amd, "avic-ipiv"),
+        (
+            amd,
+            with("zen4", "== /sys/module/kvm_amd/parameters/nested\n0\n"),
+            "bug-avic-leave-nested bug-avic-nested-restore bug-x2avic-msr-nested",
+        ),
+        (amd, without("zen4", &["/sys/class/iommu"]), OF_POSTING),
+        (amd, with("zen4", "== /sys/class/iommu/ivhd3/amd-iommu/features\n25bf732fa2295a7e\n"), OF_POSTING),
+        // The module's parameter counts, and without one the CPU's flag.
+        (with("zen4", "== /sys/module/kvm_amd/parameters/sev_snp\nY\n"), amd, "bug-avic-snp"),
+        (changed("zen4", with_snp), amd, "bug-avic-snp"),
+        (changed("zen4", with_snp), changed("zen4", with_snp_off), "bug-avic-snp"),
+        (
+            intel,
+            with("sapphire-rapids", "== /sys/module/kvm_intel/parameters/nested\nN\n"),
+            "bug-apicv-nested bug-posted-nested-wakeup",
+        ),
+        (
+            intel,
+            without("sapphire-rapids", &["/sys/class/iommu"]),
+            "posted-msi bug-posted-wakeup bug-posting-stale",
+        ),
+        (
+            intel,
+            changed("sapphire-rapids", |host| vmx(host).ipi_virtualization = Some(false)),
+            "ipi-virtualization bug-ipi-virtualization-busy",
+        ),
+        (
+            with("sapphire-rapids", "== /proc/cmdline\nro intremap=posted_msi\n"),
+            intel,
+            "bug-posted-msi bug-posted-msi-affinity bug-posted-msi-retrigger",
+        ),
+    ];
+    for (host, other, wanted) in table {
+        let wanted: BTreeSet<&str> = wanted.split_whitespace().collect();
+        assert_eq!(&rows(&host) - &rows(&other), wanted);
+    }
+    let faults = |made: &Made| -> Vec<&'static str> {
+        rows(made).into_iter().filter(|row| row.starts_with("bug-")).collect()
+    };
+    assert!(faults(&with("zen4", "== /sys/module/kvm_amd/parameters/avic\nN\n")).is_empty());
+    let off = with("sapphire-rapids", "== /sys/module/kvm_intel/parameters/enable_apicv\nN\n");
+    assert_eq!(faults(&off), ["bug-tpr-threshold"]);
 }
 
 #[test]

@@ -114,13 +114,13 @@ mod tests {
 
     use super::*;
     use crate::State;
-    use crate::examination::cases::{many_vcpus, on};
+    use crate::examination::cases::{on, set_vcpus};
 
     #[test]
     fn a_vm_beyond_x2avic_fails_only_if_the_kernel_lacks_the_extension() {
         let judged = |release: &str| {
             let mut host = on("zen4").inspect();
-            many_vcpus(&mut host);
+            set_vcpus(&mut host, 600);
             host.processor.svm.value.as_mut().unwrap().x2avic_extended = true;
             let release = release.to_owned();
             host.kernel.release = Fact::known(release.clone(), "/proc/sys/kernel/osrelease", release);

@@ -122,6 +122,17 @@ fn evidence_tells_lines_of_xml_and_quotes_arguments() {
 }
 
 #[test]
+fn an_interface_gets_a_queue_pair_for_each_vcpu_up_to_eight() {
+    for (vcpus, queues) in [(4, 4), (8, 8), (16, 8)] {
+        let mut vm = quiet();
+        vm.vcpus.count = Some(said(vcpus, "-smp"));
+        vm.devices.push(device(DeviceKind::Network, "virtio-net-pci"));
+        let wanted = Fix::Definition(vec![DefinitionChange::Queues { device: 0, queues }]);
+        assert_eq!(finding("network-queues", &vm, &HostSide::default()).fixes, [wanted]);
+    }
+}
+
+#[test]
 fn an_apic_id_without_room_is_told_with_both_limits() {
     let told = |vcpus: u32, host: &HostSide| {
         let mut vm = quiet();

@@ -41,7 +41,7 @@ pub(super) fn of_devices() -> Vec<Cases> {
             "disk-queues",
             vec![
                 (any(), |vm| {
-                    vcpus(vm, 8);
+                    vcpus(vm, 4);
                     disk(vm, |disk| disk.queues = Some(said(1, "num-queues=1")));
                 }),
                 (any(), |vm| {
@@ -51,6 +51,10 @@ pub(super) fn of_devices() -> Vec<Cases> {
                 }),
             ],
             vec![
+                (any(), |vm| {
+                    vcpus(vm, 3);
+                    disk(vm, |disk| disk.queues = Some(said(1, "num-queues=1")));
+                }),
                 (any(), |vm| {
                     vcpus(vm, 8);
                     disk(vm, |_| {});
@@ -167,7 +171,7 @@ pub(super) fn of_devices() -> Vec<Cases> {
             "network-queues",
             vec![
                 (any(), |vm| {
-                    vcpus(vm, 8);
+                    vcpus(vm, 4);
                     network(vm, |_| {});
                 }),
                 // libvirt needs the number to switch mq on.
@@ -178,7 +182,10 @@ pub(super) fn of_devices() -> Vec<Cases> {
                 }),
             ],
             vec![
-                (any(), |vm| network(vm, |_| {})),
+                (any(), |vm| {
+                    vcpus(vm, 3);
+                    network(vm, |_| {});
+                }),
                 (any(), |vm| {
                     vcpus(vm, 8);
                     network(vm, |network| network.backend = Some(said(Backend::Vdpa, "type=vhost-vdpa")));
@@ -216,6 +223,7 @@ pub(super) fn of_devices() -> Vec<Cases> {
             ],
             vec![
                 (any(), |vm| serial(vm, &[("max_ports", "2")], &[("nr", "1")])),
+                (any(), |vm| serial(vm, &[("max_ports", "9")], &[])),
                 (any(), |vm| serial(vm, &[("@ports", "4")], &[])),
                 (any(), |vm| serial(vm, &[], &[("address@port", "30")])),
                 (any(), |vm| serial(vm, &[("max_ports", "4294967295")], &[("nr", "4294967295")])),
@@ -241,11 +249,14 @@ pub(super) fn of_devices() -> Vec<Cases> {
         row(
             "vhost-user-queues",
             vec![(any(), |vm| {
-                vcpus(vm, 8);
+                vcpus(vm, 4);
                 vhost_user(vm, |disk| disk.queues = Some(said(1, "num-queues=1")));
             })],
             vec![
-                (any(), |vm| vhost_user(vm, |disk| disk.queues = Some(said(1, "num-queues=1")))),
+                (any(), |vm| {
+                    vcpus(vm, 3);
+                    vhost_user(vm, |disk| disk.queues = Some(said(1, "num-queues=1")));
+                }),
                 (any(), |vm| {
                     vcpus(vm, 8);
                     vhost_user(vm, |_| {});
