@@ -207,11 +207,11 @@ fn host_side(root: &Path) -> (HostSide, Cpu) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use host::vms::{HeldProcess, Management, Vmm};
 
-    fn vm() -> Vm {
+    pub(crate) fn vm() -> Vm {
         Vm {
             pid: 1 << 24,
             vmm: Vmm::Qemu,

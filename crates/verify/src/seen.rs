@@ -193,6 +193,111 @@ fn obstacle_in(line: &str, isa: Isa) -> Option<PostingObstacle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use conclusions::activation::VcpuState;
+    use exits::KernelVersion;
+    use host::vms::AssignedDevice;
+
+    const DEVICE: &str = "0000:01:00.0";
+
+    fn interrupt(number: u32, device: &str, level: bool, count: u64) -> DeviceInterrupt {
+        DeviceInterrupt { number, device: device.to_owned(), level, count }
+    }
+
+    /// A host below `root`, with IOMMUs of which this is known.
+    struct Host<'a> {
+        root: &'a Path,
+        iommus: &'a [Option<bool>],
+        interrupts: [&'a [DeviceInterrupt]; 2],
+    }
+
+    impl Host<'_> {
+        /// The evidence on the one device of a VM whose interrupt virtualization is active.
+        fn evidence(&self, last: Option<&VmState>) -> DeviceEvidence {
+            let iommu = |&posts| posting::Iommu { name: "ivhd0".to_owned(), posts, register: None };
+            let host = HostSide {
+                kernel: None,
+                cpu: None,
+                module: Some("kvm_amd".to_owned()),
+                isa: Some(Isa::Svm),
+                interrupt_virtualization: None,
+                enabled: Some(true),
+                enable_ipiv: None,
+                kvm: None,
+                iommus: self.iommus.iter().map(iommu).collect(),
+                xen: false,
+            };
+            let numbering = InhibitNumbering::of_kernel(KernelVersion::new(6, 12));
+            let seen = Seen {
+                host: &host,
+                cpu: &Cpu::default(),
+                root: self.root,
+                numbering: &numbering,
+                began_ns: 0,
+                samples: &BTreeMap::new(),
+                changes: &BTreeMap::new(),
+                profile: None,
+                interrupts: self.interrupts,
+            };
+            let devices = vec![AssignedDevice::Pci(DEVICE.to_owned())];
+            let vm = Vm { devices, ..crate::collect::tests::vm() };
+            seen.devices(&vm, Status::Active, last, None).remove(0).evidence
+        }
+    }
+
+    #[test]
+    fn the_first_obstacle_to_posting_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |module: &str| root.path().join("sys/module").join(module).join("parameters");
+        ["kvm", "kvm_amd"].iter().for_each(|module| std::fs::create_dir_all(at(module)).unwrap());
+        let told = |iommus: &[Option<bool>], [kvm, kvm_amd]: [&str; 2], levels: &[bool]| {
+            for (module, value) in [("kvm", kvm), ("kvm_amd", kvm_amd)] {
+                std::fs::write(at(module).join("enable_device_posted_irqs"), value).unwrap();
+            }
+            let others = interrupt(9, "0000:02:00.0", false, 7);
+            let interrupts =
+                levels.iter().zip(40..).map(|(level, number)| interrupt(number, DEVICE, *level, 5));
+            let interrupts: Vec<DeviceInterrupt> = interrupts.chain([others]).collect();
+            let host = Host { root: root.path(), iommus, interrupts: [&interrupts; 2] };
+            let evidence = host.evidence(None);
+            assert_eq!(evidence.host_vectors, levels.len());
+            (evidence.obstacle, evidence.iommu_posts)
+        };
+        use PostingObstacle::{Iommu, LevelTriggered, Parameter};
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!(told(&[yes, yes], ["Y", "Y"], &[false]), (None, yes));
+        assert_eq!(told(&[yes, no], ["N", "Y"], &[true]), (Some(Iommu), no));
+        assert_eq!(told(&[yes], ["N", "Y"], &[true]), (Some(Parameter), yes));
+        assert_eq!(told(&[yes, None], ["Y", "N"], &[true]), (Some(Parameter), None));
+        assert_eq!(told(&[], ["Y", "Y"], &[true, true]), (Some(LevelTriggered), None));
+        assert_eq!(told(&[yes], ["Y", "Y"], &[true, false]), (None, yes));
+        assert_eq!(told(&[yes], ["Y", "Y"], &[]), (None, yes), "it has no interrupts");
+    }
+
+    #[test]
+    fn interrupts_of_the_device_are_counted_and_one_vcpu_is_enough_for_posting() {
+        let before = [interrupt(40, DEVICE, false, 5), interrupt(9, "0000:02:00.0", false, 7)];
+        let after = [interrupt(40, DEVICE, false, 8), interrupt(9, "0000:02:00.0", false, 90)];
+        let root = Path::new("/dev/null/no-host");
+        let host = Host { root, iommus: &[], interrupts: [&before, &after] };
+        let posted = |to: [Option<bool>; 2]| {
+            let vcpu = |posted_to| VcpuState {
+                number: 0,
+                active: None,
+                in_kernel_apic: None,
+                x2apic: None,
+                controls: None,
+                posted_to,
+            };
+            let vcpus = to.map(vcpu).into();
+            let last = VmState { inhibits: None, irqchip: None, pit_reinjects: None, vcpus };
+            let evidence = host.evidence(Some(&last));
+            assert_eq!((evidence.host_interrupts, evidence.only_device), (3, true));
+            evidence.vm_has_posted
+        };
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!([[no, yes], [no, no], [no, None]].map(posted), [yes, no, None]);
+        assert_eq!(host.evidence(None).vm_has_posted, None);
+    }
 
     #[test]
     fn the_kernels_argument_in_force_is_an_obstacle() {
