@@ -178,6 +178,15 @@ mod tests {
         );
     }
 
+    #[test]
+    fn these_are_all_reasons_in_which_a_guest_sleeps() {
+        let known: Vec<ExitReason> = ExitReason::known().filter(|reason| reason.is_sleep()).collect();
+        let (vmx, svm) = (ExitReason::vmx, ExitReason::svm);
+        assert_eq!(known, [vmx(12), svm(0x78), svm(0xa6), svm(0x8000_0004)]);
+        // With another flag of VMX, and with the one of a failed entry.
+        assert!(vmx(0x0400_000c).is_sleep() && !vmx(0x8000_000c).is_sleep());
+    }
+
     proptest! {
         #[test]
         fn the_longest_are_kept_and_all_are_counted(times in prop::collection::vec(0..200u64, 0..100), most in 1..20usize) {

@@ -107,4 +107,19 @@ mod tests {
         let ends = Losses { exits_at_the_end: 2, entries_without_exit: 2, ..Losses::default() };
         assert!(ends.is_whole());
     }
+
+    #[test]
+    fn each_loss_alone_is_one() {
+        let none = Losses::default();
+        for one in [
+            Losses { lost_events: 1, ..none },
+            Losses { exits_without_entry: 1, ..none },
+            Losses { pairs_across_loss: 1, ..none },
+            Losses { pairs_back_in_time: 1, ..none },
+            Losses { out_of_order: 1, ..none },
+            Losses { undecoded: 1, ..none },
+        ] {
+            assert!(!one.is_whole(), "{one:?}");
+        }
+    }
 }
