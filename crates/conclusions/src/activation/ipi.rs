@@ -136,9 +136,19 @@ mod tests {
             (hybrid, Off(NoIpiVirtualization::HybridAvic)),
             (IpiEvidence { parameter: Some(false), ..hybrid }, Off(NoIpiVirtualization::HybridAvic)),
             (IpiEvidence { mode: Some(Mode::X2avic), ..amd }, On),
+            (IpiEvidence { status: Status::Partly, ..intel }, On),
+            (IpiEvidence { status: Status::Partly, ..amd }, On),
             (
                 IpiEvidence { parameter: Some(false), family: Some(0x17), ..hybrid },
                 NotAvailable(NoIpiVirtualization::Erratum1235),
+            ),
+            (
+                IpiEvidence { parameter: Some(false), family: Some(0x18), ..amd },
+                NotAvailable(NoIpiVirtualization::Erratum1235),
+            ),
+            (
+                IpiEvidence { parameter: Some(false), family: Some(0x17), ..intel },
+                Off(NoIpiVirtualization::Parameter),
             ),
         ];
         for (evidence, expected) in table {

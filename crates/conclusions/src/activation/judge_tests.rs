@@ -80,6 +80,7 @@ fn the_mask_and_the_vcpus_decide() {
         let mode = if status == Status::Inhibited { Mode::None } else { Mode::Apicv };
         assert_eq!(judged.mode, Some(mode));
         assert_eq!(judged.vcpus, 2);
+        assert!(status != Status::Inhibited || judged.active_vcpus == 0, "{mask:#x} {active:?}");
     }
 }
 
@@ -174,11 +175,14 @@ fn since_when_is_when_it_was_last_set() {
         change(8, 4, false),
         change(10, BLOCKIRQ, false),
         change(20, BLOCKIRQ, true),
+        // No number of a mask.
+        change(21, u64::BITS, true),
     ];
     let samples = vec![two(0, [true; 2]), two(1 << BLOCKIRQ, [false; 2])];
     let judged = verdict(&Seen { samples, changes: &changes, ..Seen::default() });
     let [reason] = &judged.reasons[..] else { panic!("{judged:?}") };
     assert_eq!((reason.since_ns, reason.changes, reason.samples), (Some(20), 3, 1));
+    assert!(judged.doubts.is_empty(), "{judged:?}");
 
     let before = vec![two(1 << BLOCKIRQ, [false; 2])];
     let judged = verdict(&Seen { samples: before, ..Seen::default() });

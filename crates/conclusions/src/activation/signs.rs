@@ -83,6 +83,41 @@ mod tests {
     use exits::Vcpu;
 
     #[test]
+    fn each_sign_is_of_its_reasons() {
+        let of = |reason: ExitReason| {
+            let mut profile = Profile::new();
+            profile.vcpu(Vcpu::default()).reasons.entry(reason).or_default().count = 3;
+            ExitSigns::of(&profile)
+        };
+        let none = ExitSigns { exits: 3, ..ExitSigns::default() };
+        let (vmx, svm) = (ExitReason::vmx, ExitReason::svm);
+        for (reason, wanted) in [
+            (vmx(7), ExitSigns { windows: 3, ..none }),
+            (svm(0x64), ExitSigns { windows: 3, ..none }),
+            (svm(0x18), ExitSigns { cr8_writes: 3, ..none }),
+            (vmx(56), ExitSigns { handed_back: 3, ..none }),
+            (svm(0x402), ExitSigns { handed_back: 3, ..none }),
+            (vmx(45), ExitSigns { eoi_induced: 3, ..none }),
+            (svm(0x401), ExitSigns { incomplete_ipis: 3, ..none }),
+            // The numbers of the other vendor.
+            (svm(56), none),
+            (vmx(0x64), none),
+        ] {
+            assert_eq!(of(reason), wanted, "{reason}");
+        }
+    }
+
+    #[test]
+    fn only_writes_of_the_task_priority_count() {
+        let mut profile = Profile::new();
+        for (direction, count) in [(Direction::Write, 2), (Direction::Read, 9)] {
+            let access = Access::Msr { number: 0x808, direction };
+            profile.vcpu(Vcpu::default()).accesses.entry(access).or_default().count = count;
+        }
+        assert_eq!(ExitSigns::of(&profile), ExitSigns { tpr_writes: 2, ..ExitSigns::default() });
+    }
+
+    #[test]
     fn an_eoi_reported_twice_counts_once() {
         let mut profile = Profile::new();
         let vcpu = profile.vcpu(Vcpu::default());
