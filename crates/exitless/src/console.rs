@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{Progress, Step};
 use tracing::Level;
 
+use crate::background_log::Log;
 use crate::journal_lines::{self, JournalLines};
 
 /// Log lines of the requested levels.
@@ -20,7 +21,7 @@ pub(crate) fn log_to_standard_error(verbose: u8) {
         1 => Level::INFO,
         _ => Level::DEBUG,
     };
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(Log);
     // Otherwise it would report a failed write to standard error on standard error, and panic: after a hang-up of the
     // terminal, in the middle of the cleanup.
     let lines = lines.log_internal_errors(false);

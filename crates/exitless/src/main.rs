@@ -3,6 +3,7 @@
 // They panic where the stream is closed or full. `writeln!` gives an error that is handled; `console::say` goes on.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod background_log;
 mod command_line;
 mod commands;
 mod console;

@@ -20,7 +20,8 @@ impl Drop for Fatal {
 
 /// Ends the process without freeing anything that the kernel may still write to.
 pub(crate) fn abort(why: &str) -> ! {
-    tracing::warn!("The I/O daemon ends: {why}");
+    // An error: the log may keep other lines for a thread that writes them later.
+    tracing::error!("The I/O daemon ends: {why}");
     std::process::abort()
 }
 

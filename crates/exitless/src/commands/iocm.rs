@@ -27,7 +27,7 @@ use signal_hook::iterator::Signals;
 
 use super::quantity;
 use crate::service_manager::ServiceManager;
-use crate::{console, interrupt};
+use crate::{background_log, console, interrupt};
 
 /// Subcommands of `iocm`.
 #[derive(Debug, Subcommand)]
@@ -149,10 +149,11 @@ fn serve(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let ready = Ready::open_with(&config, inheritance.with_store(manager.store()))?;
     // The guard keeps the privileges that the daemon drops next.
     let guard = ready.mounted().map(guard::Guard::start).transpose()?;
-    let outcome = ready
-        .run()
-        .map_err(anyhow::Error::from)
-        .and_then(|running| watch(arguments, &running, &mut manager, &stop));
+    let outcome = ready.run().map_err(anyhow::Error::from).and_then(|running| {
+        background_log::begin()?;
+        watch(arguments, &running, &mut manager, &stop)
+    });
+    background_log::flush();
     if let Some(guard) = guard {
         guard.end();
     }

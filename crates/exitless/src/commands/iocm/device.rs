@@ -14,8 +14,8 @@ use iocm::inherited::InheritedSocket;
 use iocm::running::{Ready, Running};
 use signal_hook::iterator::Signals;
 
-use crate::interrupt;
 use crate::status::{BROKEN, Usage};
+use crate::{background_log, interrupt};
 
 /// Arguments of `iocm device`.
 ///
@@ -102,7 +102,11 @@ pub(crate) fn run(arguments: &DeviceArguments) -> anyhow::Result<ExitCode> {
     let socket = socket.transpose().map_err(|error| Usage(with_causes(&error)))?;
     let stop = interrupt::flag()?;
     let running = Ready::open_one(&config, socket)?.run()?;
-    if serve(&running, &stop)? { Ok(ExitCode::SUCCESS) } else { Ok(ExitCode::from(BROKEN)) }
+    background_log::begin()?;
+    let outcome = serve(&running, &stop);
+    drop(running);
+    background_log::flush();
+    if outcome? { Ok(ExitCode::SUCCESS) } else { Ok(ExitCode::from(BROKEN)) }
 }
 
 /// Waits until the front-end disconnects or a signal arrives. Returns false if the connection failed.
