@@ -1,6 +1,7 @@
 //! The common part of commands on the running kernel: the VMs, the wait for KVM, and the source.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,6 +15,9 @@ use host::scheduling::ThreadId;
 use host::vms::Vms;
 use live::pause;
 use live::{Collector, Error, Mechanism, Recorder, Watch, in_first_pid_namespace};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use traces::{Format, Options, Origin, Reading, Recordings};
 
 use crate::console::StatusLine;
@@ -153,7 +157,9 @@ fn wait_in_steps(
 /// The processes of the requested VMs. Nothing is left to observe when all have ended.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    threads: Vec<(ThreadId, Option<u64>)>,
+    /// A pidfd of each. A process can block those who read its files in /proc, and the kernel's buffers overflow while
+    /// their reader waits.
+    processes: Vec<Result<OwnedFd, Errno>>,
     /// The names that were asked for.
     names: Vec<String>,
 }
@@ -165,25 +171,43 @@ impl Watched {
     }
 
     fn new(watch: &Watch, names: &[String]) -> Self {
-        let pids = watch.processes.iter().flatten().filter_map(|pid| i32::try_from(*pid).ok());
-        let threads = pids.map(|pid| ThreadId { pid, tid: pid });
-        let threads = threads.map(|thread| (thread, thread.start_ticks(Path::new(HOST)))).collect();
-        Self { threads, names: names.to_vec() }
+        let pids = watch.processes.iter().flatten();
+        let pids = pids.filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?));
+        let open = |pid: Pid| {
+            pidfd_open(pid, PidfdFlags::empty()).inspect_err(|error| {
+                if *error != Errno::SRCH {
+                    tracing::warn!(
+                        "The end of process {pid} will not be noticed: Could not open a pidfd of it: {error}"
+                    );
+                }
+            })
+        };
+        Self { processes: pids.map(open).collect(), names: names.to_vec() }
     }
 
     /// Tests whether VMs were requested and none of them runs any more. Another process with a reused ID does
     /// not count as running.
     pub(crate) fn have_ended(&self) -> bool {
-        let runs = |(thread, start): &(ThreadId, Option<u64>)| {
-            start.is_some() && thread.start_ticks(Path::new(HOST)) == *start
-        };
-        !self.threads.is_empty() && !self.threads.iter().any(runs)
+        !self.processes.is_empty() && self.processes.iter().all(has_ended)
     }
 
     /// The exit status of a command that has watched the VMs. Warns if they have ended, also if only just
     /// now.
     pub(crate) fn status(&self) -> u8 {
         if self.have_ended() { tell_of_the_end(&self.names) } else { 0 }
+    }
+}
+
+/// Tests whether the process of a pidfd has ended. One that cannot be observed counts as running.
+fn has_ended(process: &Result<OwnedFd, Errno>) -> bool {
+    match process {
+        Ok(pidfd) => {
+            // Readable once the process and all its threads have ended, also if its parent has not waited for it
+            // (pidfd_open(2)).
+            let mut polled = [PollFd::new(pidfd, PollFlags::IN)];
+            poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+        }
+        Err(error) => *error == Errno::SRCH,
     }
 }
 
@@ -401,6 +425,27 @@ mod tests {
         assert!(watched.have_ended());
         assert_eq!(watched.status(), status::SOME_FAILED);
         assert!(!Watched::new(&Watch::default(), &[]).have_ended());
+        assert!(Watched::new(&watch, &[]).have_ended(), "it ended before");
+    }
+
+    #[test]
+    fn a_vm_that_blocks_those_who_look_at_it_has_not_ended() {
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let watch = Watch { processes: Some([process.id()].into()), ..Watch::default() };
+        let watched = Watched::new(&watch, &[]);
+        // Until this look returns, others at the process fail.
+        let (let_go, held) = channel::<()>();
+        let home = Path::new(HOST).join("proc").join(process.id().to_string());
+        files::look(&home, move || held.recv().is_ok()).unwrap_err();
+        assert_eq!(start_of(process.id()), None);
+        assert!(!watched.have_ended());
+        process.kill().unwrap();
+        // It is not waited for yet.
+        while !watched.have_ended() {
+            std::thread::yield_now();
+        }
+        process.wait().unwrap();
+        drop(let_go);
     }
 
     #[test]
