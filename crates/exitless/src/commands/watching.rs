@@ -12,7 +12,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use exits::Profile;
 use host::scheduling::ThreadId;
-use host::vms::Vms;
+use host::vms::{Vm, Vms};
 use live::pause;
 use live::{Collector, Error, Mechanism, Recorder, Watch, in_first_pid_namespace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -228,6 +228,20 @@ pub(crate) fn start_of(process: u32) -> Option<u64> {
     ThreadId { pid, tid: pid }.start_ticks(Path::new(HOST))
 }
 
+/// The start time and name of each VM that was found, by its process.
+pub(crate) type FoundNames = BTreeMap<u32, (u64, String)>;
+
+/// The names in a search for VMs.
+pub(crate) fn names_in(found: &Vms) -> FoundNames {
+    let named = |vm: &Vm| Some((u32::try_from(vm.pid).ok()?, (vm.start_ticks, vm.name.clone())));
+    found.vms.iter().filter_map(named).collect()
+}
+
+/// Searches for the names of all VMs.
+fn search() -> FoundNames {
+    Vms::discover(Path::new(HOST)).map(|found| names_in(&found)).unwrap_or_default()
+}
+
 /// Names of VMs by their process, looked up when a process is first seen.
 #[derive(Debug, Default)]
 pub(crate) struct VmNames {
@@ -241,23 +255,29 @@ pub(crate) struct VmNames {
 impl VmNames {
     /// Sets the names of the VMs in `profile`.
     pub(crate) fn name(&mut self, profile: &mut Profile) {
+        self.name_from(profile, search);
+    }
+
+    /// [`Self::name`] with its search as an argument.
+    pub(crate) fn name_from(&mut self, profile: &mut Profile, search: impl FnOnce() -> FoundNames) {
         let vms = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
-        profile.names.extend(self.of(&vms));
+        profile.names.extend(self.of_found(&vms, search));
     }
 
     /// The names of these VMs, if they have one.
     pub(crate) fn of(&mut self, vms: &BTreeSet<u32>) -> BTreeMap<u32, String> {
+        self.of_found(vms, search)
+    }
+
+    fn of_found(
+        &mut self,
+        vms: &BTreeSet<u32>,
+        search: impl FnOnce() -> FoundNames,
+    ) -> BTreeMap<u32, String> {
         if !in_first_pid_namespace(Path::new(HOST)) {
             // The kernel's process IDs mean other processes here.
             return BTreeMap::new();
         }
-        let search = || {
-            let running = Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default();
-            let named = running
-                .into_iter()
-                .filter_map(|vm| Some((u32::try_from(vm.pid).ok()?, (vm.start_ticks, vm.name))));
-            named.collect()
-        };
         files::many_looks(|| self.of_those(vms, Instant::now(), start_of, search))
     }
 
@@ -267,7 +287,7 @@ impl VmNames {
         vms: &BTreeSet<u32>,
         now: Instant,
         start_of: impl Fn(u32) -> Option<u64>,
-        search: impl FnOnce() -> BTreeMap<u32, (u64, String)>,
+        search: impl FnOnce() -> FoundNames,
     ) -> BTreeMap<u32, String> {
         // A VM that has ended keeps its name, because its last exits may come later. It also keeps it when
         // another process reuses its ID, until a search finds that process to be a VM.

@@ -1,5 +1,6 @@
 //! Facts of VMs other than their exits.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use host::vms::Vms as Discovered;
 use live::{StateReader, VcpuPlace, in_first_pid_namespace};
 use report::top::VmFacts;
 
-use super::super::watching::{HOST, VmNames, start_of};
+use super::super::watching::{HOST, VmNames, names_in, start_of};
 
 /// The names of VMs, and the state of their interrupt virtualization.
 pub(super) struct Vms {
@@ -36,9 +37,16 @@ impl Vms {
 
     /// Sets the names of the VMs in `profile`, and reads their states.
     pub(super) fn look(&mut self, profile: &mut Profile) {
-        self.names.name(profile);
+        self.look_among(profile, || Discovered::discover(Path::new(HOST)).ok());
+    }
+
+    /// [`Self::look`] with its search for VMs as an argument.
+    fn look_among(&mut self, profile: &mut Profile, search: impl FnOnce() -> Option<Discovered>) {
+        // Made once if needed: it reads all processes of the host.
+        let found = LazyCell::new(search);
+        self.names.name_from(profile, || LazyCell::force(&found).as_ref().map(names_in).unwrap_or_default());
         if self.seen.grows(profile, start_of) {
-            self.reader = reader(self.isa);
+            self.reader = LazyCell::force(&found).as_ref().and_then(|found| reader(self.isa, found));
         }
         // The column shows a question mark if KVM's state cannot be read, as before Linux 5.8.
         let read = self.reader.as_mut().and_then(|reader| reader.read().ok()).unwrap_or_default();
@@ -95,14 +103,14 @@ impl Seen {
     }
 }
 
-fn reader(isa: Isa) -> Option<StateReader> {
-    let root = Path::new(HOST);
-    let places: Vec<VcpuPlace> =
-        Discovered::discover(root).ok()?.vms.iter().flat_map(VcpuPlace::of).collect();
+fn reader(isa: Isa, found: &Discovered) -> Option<StateReader> {
+    let places: Vec<VcpuPlace> = found.vms.iter().flat_map(VcpuPlace::of).collect();
     if places.is_empty() {
         return None;
     }
-    StateReader::load(root, Some(isa), &places).inspect_err(|error| tracing::debug!("{error}")).ok()
+    StateReader::load(Path::new(HOST), Some(isa), &places)
+        .inspect_err(|error| tracing::debug!("{error}"))
+        .ok()
 }
 
 /// `on`, `off` with the reasons, or `part` for some vCPUs.
@@ -160,6 +168,19 @@ mod tests {
         assert!(grows(&[(7, 1)], Some(2)), "another process");
         assert!(!seen.is_another(7, Some(2)) && !seen.is_another(7, None) && !seen.is_another(8, Some(2)));
         assert!(seen.is_another(7, Some(3)));
+    }
+
+    #[test]
+    fn one_search_finds_the_names_of_new_vms_and_their_vcpus() {
+        let mut vms = Vms::new(Isa::Vmx);
+        let mut searches = 0;
+        let search = || {
+            searches += 1;
+            Some(Discovered::default())
+        };
+        vms.look_among(&mut profile(&[(std::process::id(), 0)]), search);
+        assert_eq!(searches, 1);
+        vms.look_among(&mut profile(&[]), || panic!("there is no new VM"));
     }
 
     #[test]
