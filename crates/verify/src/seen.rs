@@ -139,10 +139,7 @@ impl Seen<'_> {
         changes: Option<&Changes>,
     ) -> Vec<DeviceVerdict> {
         let devices = posting::devices_of(self.root, vm);
-        let iommu_posts = match self.host.iommus.as_slice() {
-            [] => None,
-            some => some.iter().map(|one| one.posts).reduce(|all, one| Some(all? && one?)).flatten(),
-        };
+        let iommu_posts = posting::joined(self.host.iommus.iter().map(|one| one.posts), false);
         let only_device = devices.len() == 1;
         let judged = devices.into_iter().map(|device| {
             let [before, after] = self.interrupts.map(|all| all.iter().filter(|one| one.device == device));
@@ -162,10 +159,8 @@ impl Seen<'_> {
                 last_update_posts: updates
                     .rfind(|update| numbers.contains(&update.host_irq))
                     .map(|update| update.posted),
-                vm_has_posted: last.and_then(|state| {
-                    let known = state.vcpus.iter().map(|vcpu| vcpu.posted_to);
-                    known.reduce(|all, one| Some(all? || one?)).flatten()
-                }),
+                vm_has_posted: last
+                    .and_then(|state| posting::joined(state.vcpus.iter().map(|vcpu| vcpu.posted_to), true)),
                 only_device,
             };
             DeviceVerdict { device, delivery: evidence.judge(), evidence }
@@ -268,6 +263,10 @@ mod tests {
         assert_eq!(told(&[yes, no], ["N", "Y"], &[true]), (Some(Iommu), no));
         assert_eq!(told(&[yes], ["N", "Y"], &[true]), (Some(Parameter), yes));
         assert_eq!(told(&[yes, None], ["Y", "N"], &[true]), (Some(Parameter), None));
+        assert_eq!(
+            [[no, None], [None, no]].map(|both| told(&both, ["Y", "Y"], &[false])),
+            [(Some(Iommu), no); 2]
+        );
         assert_eq!(told(&[], ["Y", "Y"], &[true, true]), (Some(LevelTriggered), None));
         assert_eq!(told(&[yes], ["Y", "Y"], &[true, false]), (None, yes));
         assert_eq!(told(&[yes], ["Y", "Y"], &[]), (None, yes), "it has no interrupts");
@@ -296,6 +295,7 @@ mod tests {
         };
         let (yes, no) = (Some(true), Some(false));
         assert_eq!([[no, yes], [no, no], [no, None]].map(posted), [yes, no, None]);
+        assert_eq!([[yes, None], [None, yes]].map(posted), [yes; 2]);
         assert_eq!(host.evidence(None).vm_has_posted, None);
     }
 

@@ -116,14 +116,7 @@ impl<'a> Subject<'a> {
             IommuRegisters::Intel(fact) => Some(fact.get().map(|found| found.posts)),
             IommuRegisters::Other => None,
         });
-        let posts: Vec<Option<bool>> = posts.collect();
-        if posts.is_empty() {
-            return None;
-        }
-        if posts.contains(&Some(false)) {
-            return Some(false);
-        }
-        (!posts.contains(&None)).then_some(true)
+        host::posting::joined(posts, false)
     }
 
     pub(super) fn running(&self) -> &'a [RunningVm] {

@@ -57,6 +57,17 @@ fn iommu(root: &Root, name: String) -> Option<Iommu> {
     Some(Iommu { name, posts: register.as_deref().and_then(posts), register })
 }
 
+/// Joins answers of which some may be unknown: one that is `deciding` decides (false if all must be true, true if one
+/// suffices). `None` if there are none, or if an unknown one could decide.
+#[must_use]
+pub fn joined(answers: impl IntoIterator<Item = Option<bool>>, deciding: bool) -> Option<bool> {
+    let answers: Vec<Option<bool>> = answers.into_iter().collect();
+    if answers.contains(&Some(deciding)) {
+        return Some(deciding);
+    }
+    (!answers.is_empty() && !answers.contains(&None)).then_some(!deciding)
+}
+
 /// The PCI addresses, or other names, of the devices of `vm`: those of its open VFIO groups and devices, and
 /// those on its command line.
 #[must_use]
@@ -173,6 +184,26 @@ mod tests {
             ("ivhd5", Some(false)),
         ];
         assert_eq!(posts, expected.map(|(name, posts)| (name.to_owned(), posts)));
+    }
+
+    #[test]
+    fn the_order_of_answers_does_not_matter() {
+        let (yes, no) = (Some(true), Some(false));
+        for (answers, all, any) in [
+            (vec![yes, yes], yes, yes),
+            (vec![yes, no], no, yes),
+            (vec![no, no], no, no),
+            (vec![yes, None], None, yes),
+            (vec![no, None], no, None),
+            (vec![None], None, None),
+            (vec![], None, None),
+        ] {
+            let reversed: Vec<_> = answers.iter().rev().copied().collect();
+            for answers in [answers, reversed] {
+                let found = [false, true].map(|deciding| joined(answers.iter().copied(), deciding));
+                assert_eq!(found, [all, any], "{answers:?}");
+            }
+        }
     }
 
     #[test]
