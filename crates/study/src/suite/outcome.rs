@@ -66,7 +66,8 @@ pub struct StudyOutcome {
     pub emulated: Option<String>,
     /// The reason why nothing is compared, if nothing is.
     pub why_not: Option<String>,
-    /// Warnings that make the figures unreliable until they are explained, and those of the runs themselves.
+    /// Warnings that make the figures unreliable until they are explained, those of the runs themselves, and those about
+    /// the comparison with another study.
     pub warnings: Vec<Warning>,
     /// The figures, in the suite's order.
     pub figures: Vec<FigureOutcome>,
@@ -162,7 +163,7 @@ fn of_study(study: &SuiteStudy, folder: &SuiteFolder) -> StudyOutcome {
         failed: collected.map_or(0, |collected| collected.failed.len()),
         emulated: collected.and_then(|collected| collected.facts.emulated.clone()),
         why_not,
-        warnings: warnings.into_iter().filter(|one| one.is_grave() || is_of_runs(one)).collect(),
+        warnings,
         figures: figures.collect(),
         study: SuiteStudy { figures: Vec::new(), ..study.clone() },
     }
@@ -178,7 +179,8 @@ fn compared(study: &SuiteStudy, made: &MadeStudy, folder: &SuiteFolder) -> Resul
     let Some(against) = &study.against else {
         let findings = made.findings.as_ref().map_err(Clone::clone)?;
         let measured = study.figures.iter().map(|published| within(published, findings)).collect();
-        return Ok(Compared { measured, warnings: findings.warnings.clone() });
+        let warnings = findings.warnings.iter().filter(|one| one.is_grave() || is_of_runs(one));
+        return Ok(Compared { measured, warnings: warnings.cloned().collect() });
     };
     let before = match folder.get(against) {
         None => return Err(format!("{against}, with which it is compared, was not made yet")),
@@ -199,10 +201,10 @@ fn compared(study: &SuiteStudy, made: &MadeStudy, folder: &SuiteFolder) -> Resul
     let measured = study.figures.iter().map(between).collect();
     // Ignore warnings about the baseline: each arm is compared with itself.
     let concerns = |one: &Warning| matches!(one, Warning::Unlike { .. }) || is_of_runs(one);
-    let doubts = difference.warnings.into_iter().flatten().filter(concerns);
+    let of_sides = difference.warnings.into_iter().flatten().filter(concerns);
     let damage = before.collected.damage.iter().chain(&made.collected.damage);
     let damage = damage.map(|what| Warning::Damaged { what: what.clone() });
-    Ok(Compared { measured, warnings: doubts.chain(damage).collect() })
+    Ok(Compared { measured, warnings: of_sides.chain(damage).chain(difference.doubts).collect() })
 }
 
 /// Tests whether the runs themselves have the warning. Missing frequencies are left out: no lab has any.
