@@ -36,6 +36,52 @@ fn purpose(watch: &Watch, processors: usize) -> Purpose {
     if watch.no_ring_buffer || !ring_suffices { Purpose::RecordPerf } else { Purpose::RecordRing }
 }
 
+/// Prepares a recorder with `first`, or else with the other kind of buffers: before Linux 5.8 the object that needs a ring
+/// buffer cannot be loaded, and perf's buffers can be more than the limit of locked memory.
+///
+/// # Errors
+/// That of perf's buffers, which all kernels have.
+fn with_either<T>(
+    first: Purpose,
+    no_ring_buffer: bool,
+    mut prepare: impl FnMut(Purpose) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if first == Purpose::RecordRing {
+        return prepare(first).or_else(|_| prepare(Purpose::RecordPerf));
+    }
+    prepare(first).or_else(|error| {
+        if no_ring_buffer {
+            return Err(error);
+        }
+        let Ok(prepared) = prepare(Purpose::RecordRing) else { return Err(error) };
+        tracing::warn!("All processors record into one buffer, for which their exits wait: {error}");
+        Ok(prepared)
+    })
+}
+
+impl Buffers {
+    fn open(attached: &mut Attached, purpose: Purpose) -> Result<Self, Error> {
+        if purpose == Purpose::RecordRing {
+            return Ok(Self::Ring(map(attached, "records")?));
+        }
+        let mut array: PerfEventArray<MapData> = map(attached, "records")?;
+        let online = aya::util::online_cpus().map_err(|(path, source)| Error::Read {
+            path: path.into(),
+            expected: "processors",
+            source,
+        })?;
+        // Each buffer is a file.
+        allow_open_files();
+        let pages = if online.len() > MOST_ON_RING { PERF_PAGES_OF_MANY } else { PERF_PAGES };
+        let open = online.into_iter().map(|cpu| array.open(cpu, Some(pages))).collect::<Result<Vec<_>, _>>();
+        let open = open.map_err(|error| Error::Load {
+            cause: format!("perf's buffers: {error}"),
+            next: "raise the limit of locked memory (`ulimit -l unlimited`)",
+        })?;
+        Ok(Self::Perf(array, open))
+    }
+}
+
 fn wanted(watch: &Watch, isa: Isa) -> Wanted<'_> {
     watch.wanted(purpose(watch, programs::processors()), isa)
 }
@@ -76,37 +122,14 @@ impl Recorder {
 
     fn attach_to(root: &Path, watch: &Watch, first: &Wanted<'_>) -> Result<Self, Error> {
         let isa = first.isa;
-        let perf = Wanted { purpose: Purpose::RecordPerf, ..*first };
-        // Before Linux 5.8 there is no ring buffer, so the object that needs one cannot be loaded.
-        let (mut attached, wanted) = match programs::load(root, first) {
-            Ok(attached) => (attached, *first),
-            Err(error) => match programs::load(root, &perf) {
-                Ok(attached) => (attached, perf),
-                Err(_) => return Err(error),
-            },
-        };
+        let (wanted, (mut attached, buffers)) =
+            with_either(first.purpose, watch.no_ring_buffer, |purpose| {
+                let wanted = Wanted { purpose, ..*first };
+                let mut attached = programs::load(root, &wanted)?;
+                let buffers = Buffers::open(&mut attached, purpose)?;
+                Ok((wanted, (attached, buffers)))
+            })?;
         watch_processes(&mut attached, watch)?;
-        let buffers = match wanted.purpose {
-            Purpose::RecordPerf => {
-                let mut array: PerfEventArray<MapData> = map(&mut attached, "records")?;
-                let online = aya::util::online_cpus().map_err(|(path, source)| Error::Read {
-                    path: path.into(),
-                    expected: "processors",
-                    source,
-                })?;
-                // Each buffer is a file.
-                allow_open_files();
-                let pages = if online.len() > MOST_ON_RING { PERF_PAGES_OF_MANY } else { PERF_PAGES };
-                let open = online.into_iter().map(|cpu| array.open(cpu, Some(pages)));
-                let open = open.collect::<Result<Vec<_>, _>>();
-                let open = open.map_err(|error| Error::Load {
-                    cause: format!("perf's buffers: {error}"),
-                    next: "raise the limit of locked memory (`ulimit -l unlimited`)",
-                })?;
-                Buffers::Perf(array, open)
-            }
-            _ => Buffers::Ring(map(&mut attached, "records")?),
-        };
         let counters = map(&mut attached, "counters")?;
         let vcpus = Vcpus::of(&mut attached)?;
         attached.attach(&wanted)?;
@@ -235,6 +258,28 @@ mod tests {
         assert_eq!(purpose(&long, 512), Purpose::RecordRing);
         let old = Watch { no_ring_buffer: true, ..long };
         assert_eq!(purpose(&old, 1), Purpose::RecordPerf);
+    }
+
+    #[test]
+    fn buffers_that_cannot_be_opened_are_replaced_by_the_other_kind() {
+        use Purpose::{RecordPerf, RecordRing};
+        let of = |first, no_ring_buffer, works: &[Purpose]| {
+            let mut tried = Vec::new();
+            let prepared = with_either(first, no_ring_buffer, |purpose| {
+                tried.push(purpose);
+                let cause = format!("{purpose:?}");
+                works.contains(&purpose).then_some(purpose).ok_or(Error::Load { cause, next: "" })
+            });
+            (tried, prepared.map_err(|error| error.to_string().contains("RecordPerf")))
+        };
+        let both = [RecordRing, RecordPerf];
+        assert_eq!(of(RecordRing, false, &both), (vec![RecordRing], Ok(RecordRing)));
+        assert_eq!(of(RecordRing, false, &[RecordPerf]), (vec![RecordRing, RecordPerf], Ok(RecordPerf)));
+        assert_eq!(of(RecordRing, false, &[]), (vec![RecordRing, RecordPerf], Err(true)));
+        assert_eq!(of(RecordPerf, false, &both), (vec![RecordPerf], Ok(RecordPerf)));
+        assert_eq!(of(RecordPerf, false, &[RecordRing]), (vec![RecordPerf, RecordRing], Ok(RecordRing)));
+        assert_eq!(of(RecordPerf, false, &[]), (vec![RecordPerf, RecordRing], Err(true)));
+        assert_eq!(of(RecordPerf, true, &[RecordRing]), (vec![RecordPerf], Err(true)));
     }
 
     /// A recorder of an AMD host's exits that ignores the system calls of this thread. `None`, with the reason printed, if
