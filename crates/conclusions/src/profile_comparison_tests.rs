@@ -285,6 +285,25 @@ fn doubts_are_said() {
 }
 
 #[test]
+fn exits_without_their_vm_are_a_doubt_where_figures_lack_them() {
+    let before = profile(1, 100, &even(MSR, 100, 10, 1000));
+    let mut after = before.clone();
+    after.vcpu(Vcpu::default()).reasons.entry(MSR).or_default().count = 5;
+    after.losses.exits_without_vcpu = 5;
+    let is_doubted = |after: &Profile, by: Dimension| {
+        let options =
+            ComparisonOptions { grouping: Grouping::new([by]).unwrap(), ..ComparisonOptions::default() };
+        let found = ProfileComparison::new(&[(&before).into()], &[after.into()], &options);
+        found.doubts.contains(&Doubt::WithoutVcpu { side: Which::After, exits: 5 })
+    };
+    assert!(is_doubted(&after, Dimension::Vm) && is_doubted(&after, Dimension::Vcpu));
+    assert!(!is_doubted(&after, Dimension::Reason), "the rows have them");
+    let selected = after.only(|vcpu| vcpu.vm == Some(1));
+    assert!(is_doubted(&selected, Dimension::Reason));
+    assert!(!is_doubted(&before, Dimension::Vm));
+}
+
+#[test]
 fn sides_that_last_differently_are_a_doubt_without_operations() {
     let [short, twice, long] = [100, 200, 201].map(|cells| profile(1, cells, &even(MSR, 100, 10, 1000)));
     let doubted = |before: &[&Profile], after: &[&Profile], operations| {

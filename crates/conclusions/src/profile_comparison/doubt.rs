@@ -29,6 +29,14 @@ pub enum Doubt {
         /// Events that could not be decoded or sorted.
         unread: u64,
     },
+    /// Exits that could not be attributed to a VM because the kernel's maps were full: figures of single VMs of this side
+    /// are too low.
+    WithoutVcpu {
+        /// The side.
+        side: Which,
+        /// The number of exits.
+        exits: u64,
+    },
     /// The sides have different numbers of VMs or vCPUs with exits.
     Vcpus {
         /// VMs before and after.
@@ -78,6 +86,9 @@ pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doub
         let unread = summary.losses.undecoded.saturating_add(summary.losses.out_of_order);
         if lost > 0 || unread > 0 {
             doubts.push(Doubt::Lost { side, lost, unread });
+        }
+        if sums.without_vcpu > 0 {
+            doubts.push(Doubt::WithoutVcpu { side, exits: sums.without_vcpu });
         }
         if sums.unsorted > 0 {
             doubts.push(Doubt::Unsorted { side, accesses: sums.unsorted });

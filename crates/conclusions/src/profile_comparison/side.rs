@@ -35,6 +35,9 @@ pub(super) struct Side {
     pub(super) idle: Exits,
     /// Accesses that are in no row because there are too many distinct ones.
     pub(super) unsorted: u64,
+    /// Exits without their VM. They are missing in rows by VM, and in recordings of which only some VMs are selected; other
+    /// rows have them.
+    pub(super) without_vcpu: u64,
     /// The duration of each recording, in nanoseconds.
     pub(super) observed_ns: Vec<f64>,
     pub(super) time: Option<Time>,
@@ -66,6 +69,7 @@ impl Side {
             total: Sums::default(),
             idle: Exits::default(),
             unsorted: 0,
+            without_vcpu: 0,
             observed_ns: recordings
                 .iter()
                 .map(|recording| recording.observed.map_or(0.0, |span| span.length_ns() as f64))
@@ -83,6 +87,9 @@ impl Side {
     }
 
     fn add(&mut self, number: usize, profile: &Profile, grouping: &Grouping, vms: &Vms) {
+        if grouping.tells_vms_apart() || profile.vcpus().iter().all(|exits| exits.vcpu.vm.is_some()) {
+            self.without_vcpu = self.without_vcpu.saturating_add(profile.losses.exits_without_vcpu);
+        }
         let kinds = grouping.access_kinds();
         for vcpu in profile.vcpus() {
             let whose = grouping.whose(vcpu.vcpu);

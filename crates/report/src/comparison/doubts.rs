@@ -4,7 +4,7 @@ use conclusions::profile_comparison::{Doubt, SideSummary, Which};
 
 use super::compared::Compared;
 use crate::format::{count, counted, share, time};
-use crate::recordings::words::lost_percent;
+use crate::recordings::words::{lost_percent, not_attributed};
 
 fn side(which: Which) -> &'static str {
     match which {
@@ -42,6 +42,7 @@ fn sentence(doubt: &Doubt, compared: &Compared<'_>) -> String {
             }
             format!("{}: {}. Its counts are lower bounds.", side(which), what.join(", "))
         }
+        Doubt::WithoutVcpu { side: which, exits } => format!("{}: {}.", side(which), not_attributed(exits)),
         Doubt::Vcpus { vms, vcpus } => format!(
             "There are exits of {} with {} before, and of {} with {} after: rates are of all of them together.",
             counted(vms.0 as u64, "VM"),

@@ -121,13 +121,16 @@ fn losses(profile: &Profile) -> Vec<String> {
 /// The exits that are counted without their VM, if there are any, with the consequence.
 pub(crate) fn without_vcpu(profile: &Profile) -> Option<String> {
     let exits = profile.losses.exits_without_vcpu;
-    (exits > 0).then(|| {
-        format!(
-            "{} could not be attributed to a VM, because the kernel's maps were full: figures of single VMs are too \
-             low, their p99 and max included. Watch fewer VMs at once (--vm)",
-            counted(exits, "exit")
-        )
-    })
+    (exits > 0).then(|| not_attributed(exits))
+}
+
+/// This number of exits that are counted without their VM, with the consequence.
+pub(crate) fn not_attributed(exits: u64) -> String {
+    format!(
+        "{} could not be attributed to a VM, because the kernel's maps were full: figures of single VMs are too low, \
+         their p99 and max included. Watch fewer VMs at once (--vm)",
+        counted(exits, "exit")
+    )
 }
 
 /// The share of all events that the recorders lost, in percent; `None` without events. Sums of counts from files may

@@ -44,6 +44,19 @@ fn a_share_of_lost_events_does_not_overflow() {
 }
 
 #[test]
+fn exits_without_their_vm_are_a_doubt_of_the_side() {
+    let side = |without_vcpu| {
+        let mut one = reading(1, 20, OFF);
+        one.profile.losses.exits_without_vcpu = without_vcpu;
+        vec![recordings("x.profile", one)]
+    };
+    let pair = Pair::new(side(0), side(12_345), REASON, None);
+    let doubts = doubts(&pair.compared());
+    let told = |doubt: &String| doubt.starts_with("after: 12,345 exits could not be attributed to a VM");
+    assert_eq!(doubts.iter().filter(|doubt| told(doubt)).count(), 1, "{doubts:?}");
+}
+
+#[test]
 fn nothing_on_either_side() {
     insta::assert_snapshot!(shown(&empty(), 80));
 }
