@@ -74,7 +74,10 @@ const SHORTEST_NAP_NS: u64 = 20_000;
 const WAKE_UPS: u64 = 16;
 /// The time over which a load is measured, nanoseconds.
 const WINDOW_NS: u64 = 5_000_000;
-/// The length of a pause after which a load is a new one, nanoseconds, and the number of pauses longer than a window
+/// A longer time without requests is a pause, nanoseconds: three of the scheduler's ticks of 4 ms (CONFIG_HZ=250). Beside
+/// other programs that never wait, a thread has its CPU for one tick at a time and then waits for the others' ticks.
+const PAUSE_NS: u64 = 12_000_000;
+/// The length of a pause after which a load is a new one, nanoseconds, and the number of pauses without a complete window
 /// that show the same. A single one may just mean that a thread had no CPU.
 const REST_NS: u64 = 100_000_000;
 const MANY_RESTS: u32 = 4;
@@ -193,7 +196,7 @@ impl Backoff {
     #[inline]
     pub(super) fn found(&mut self, requests: u64, now: u64, polling: Polling, cpu: impl FnOnce() -> u64) {
         let rested = now.saturating_sub(self.last);
-        if rested > WINDOW_NS {
+        if rested > PAUSE_NS {
             let rests = self.rests + 1;
             // The load before a pause says nothing about the one after it.
             if rested > REST_NS || rests >= MANY_RESTS {

@@ -29,10 +29,24 @@ struct Played {
     steps: [u64; 3],
 }
 
-fn play(polling: Polling, load: Load, mut backoff: Backoff) -> Played {
+fn play(polling: Polling, load: Load, backoff: Backoff) -> Played {
+    play_beside(0, polling, load, backoff)
+}
+
+/// The scheduler's tick, nanoseconds.
+const TICK: u64 = 4_000_000;
+
+/// The same beside this many programs that never wait: the guest and the worker have their CPUs for one tick, then the
+/// others for one each.
+fn play_beside(others: u64, polling: Polling, load: Load, mut backoff: Backoff) -> Played {
     let (mut now, mut cpu, mut due) = (1_000_000_000, 0, 1_000_000_000);
     let (mut requests, mut steps) = (0, [0; 3]);
     while now < 2_000_000_000 {
+        let within = now % ((1 + others) * TICK);
+        if within >= TICK {
+            let lost = (1 + others) * TICK - within;
+            (now, due) = (now + lost, due + lost);
+        }
         let found = match load {
             _ if now < due => 0,
             Load::Open { every, burst } => {
@@ -98,6 +112,16 @@ fn each_load_costs_about_as_little_as_in_the_best_way() {
             assert!(cost * 100 <= by_kicks * 105, "{cost} ns against {by_kicks}");
             assert!(rate * 100 >= rate_by_kicks * 99, "{rate} requests against {rate_by_kicks}");
         }
+    }
+}
+
+/// On a busy machine windows end, too, and nothing that was learned is forgotten at each tick.
+#[test]
+fn a_worker_that_shares_its_cpu_finds_the_way_of_one_that_does_not() {
+    let load = Load::Closed { depth: 1, think: 3_000 };
+    for others in [0, 1, 2] {
+        let played = play_beside(others, ADAPTIVE, load, Backoff::default());
+        assert_eq!(played.backoff.way, Way::Spin, "beside {others}: {played:?}");
     }
 }
 
