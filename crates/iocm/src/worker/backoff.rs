@@ -138,6 +138,8 @@ struct Window {
     /// The number of waits for requests, and their total time.
     waits: u64,
     waited: u64,
+    /// The nanoseconds in which the worker napped or slept.
+    slept: u64,
 }
 
 /// A trial of another way.
@@ -221,12 +223,18 @@ impl Backoff {
         }
     }
 
+    /// Counts that the worker napped or slept for so many nanoseconds.
+    pub(super) const fn slept(&mut self, ns: u64) {
+        self.window.slept += ns;
+    }
+
     /// Decides at the end of a window.
     fn decide(&mut self, ended: &Window, longest: u64) {
-        let passed = self.window.began - ended.began;
+        let used = self.window.cpu.saturating_sub(ended.cpu);
+        // On a busy machine the worker had no CPU for the rest, a few ticks more or less in each window.
+        let passed = (self.window.began - ended.began).min(used + ended.slept);
         let requests = ended.requests.max(1);
-        let measure =
-            Measure { gap: passed / requests, cost: self.window.cpu.saturating_sub(ended.cpu) / requests };
+        let measure = Measure { gap: passed / requests, cost: used / requests };
         if self.present() != Way::Naps {
             self.rhythm = passed / ended.waits.max(1);
         }

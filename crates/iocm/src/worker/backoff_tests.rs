@@ -72,11 +72,14 @@ fn play_beside(others: u64, polling: Polling, load: Load, mut backoff: Backoff) 
             }
             Idle::Nap(ns) => {
                 steps[1] += 1;
+                backoff.slept(ns);
                 (now, cpu) = (now + ns, cpu + NAP);
             }
             Idle::Sleep => {
                 steps[2] += 1;
-                (now, cpu) = (due.max(now) + WAKE_UP_LATENCY, cpu + WAKE_UP);
+                let woken = due.max(now) + WAKE_UP_LATENCY;
+                backoff.slept(woken - now);
+                (now, cpu) = (woken, cpu + WAKE_UP);
             }
         }
     }
@@ -145,6 +148,21 @@ fn a_nap_is_no_longer_than_the_longest_and_is_worth_its_timer() {
     let short = Polling::Adaptive { nap_ns: 10_000 };
     let played = play(short, Load::Open { every: 4_000, burst: 1 }, Backoff::default());
     assert_eq!(played.steps[1], 0);
+}
+
+/// In a window of 100 requests the worker has a CPU for 3 ms, sleeps for 2 ms, and waits for a CPU.
+#[test]
+fn the_gap_between_requests_has_no_time_in_which_the_worker_had_no_cpu() {
+    let gap = |waited: u64| {
+        let window = Window { began: 1_000_000_000, waits: 100, ..Window::default() };
+        let mut backoff = Backoff { left: 1, last: 1_004_000_000, window, ..Backoff::default() };
+        backoff.slept(2_000_000);
+        backoff.found(100, 1_005_000_000 + waited, ADAPTIVE, || 3_000_000);
+        backoff.trial.map(|trial| (trial.before.gap, backoff.rhythm))
+    };
+    for waited in [0, 2_000_000, 4_000_000] {
+        assert_eq!(gap(waited), Some((50_000, 50_000)), "{waited}");
+    }
 }
 
 #[test]

@@ -215,8 +215,11 @@ impl Run {
         self.counters.sleeps.add(1);
         self.counters.awake_ticks.stop(began);
         self.counters.slept_ticks.start(began);
+        let before = now_ns();
         self.wait(timeout);
-        self.rests.slept(now_ns());
+        let now = now_ns();
+        self.backoff.slept(now.saturating_sub(before));
+        self.rests.slept(now);
         let ended = ticks();
         self.counters.slept_ticks.stop(ended);
         self.counters.awake_ticks.start(ended);
@@ -440,7 +443,9 @@ impl Run {
         self.counters.awake_ticks.stop(began);
         let files = [self.uring.file(), self.mailbox.wake()];
         let mut files = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
+        let before = now_ns();
         let outcome = poll(&mut files, Some(&timespec(ns)));
+        self.backoff.slept(now_ns().saturating_sub(before));
         self.signals.slept();
         if outcome == Err(Errno::INTR) {
             self.signals.interrupted();
