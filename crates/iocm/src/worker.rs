@@ -8,6 +8,7 @@ mod rest;
 pub(crate) mod run;
 mod share;
 mod signals;
+mod slice;
 mod threads;
 mod uring;
 

@@ -199,6 +199,9 @@ fn allowed(interfaces: bool) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_clone, vec![with(0, of(libc::CLONE_THREAD))?]);
     // For abort(3): signals to this process only.
     rules.insert(libc::SYS_tgkill, vec![is(0, std::process::id().into())?]);
+    // The slice of the calling thread.
+    rules.insert(libc::SYS_sched_getattr, vec![is(0, 0)?]);
+    rules.insert(libc::SYS_sched_setattr, vec![is(0, 0)?]);
     rules.insert(libc::SYS_prctl, OF_THREADS.iter().map(|what| is(0, of(*what))).collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_ioctl, controls.iter().map(|what| is(1, *what)).collect::<Result<_, _>>()?);
     Ok(rules)
@@ -244,7 +247,15 @@ mod tests {
         for call in never {
             assert!(!rules.contains_key(&call), "{call}");
         }
-        for call in [libc::SYS_socket, libc::SYS_fchmod, libc::SYS_mmap, libc::SYS_clone, libc::SYS_ioctl] {
+        let limited = [
+            libc::SYS_socket,
+            libc::SYS_fchmod,
+            libc::SYS_mmap,
+            libc::SYS_clone,
+            libc::SYS_ioctl,
+            libc::SYS_sched_setattr,
+        ];
+        for call in limited {
             assert!(!rules[&call].is_empty(), "{call} is looked at");
         }
     }

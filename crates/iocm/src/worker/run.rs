@@ -93,6 +93,10 @@ impl Run {
         if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
             tracing::debug!("Naps may last too long: {error}");
         }
+        // Before the threads that do its I/O are started.
+        if let Err(error) = super::slice::shorten() {
+            tracing::debug!("An I/O worker may get its CPU late after a wake-up: {error}");
+        }
         let no_events = |error: rustix::io::Errno| cannot("no epoll instance", error.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(no_events)?;
         let uring = match options.without_uring {
