@@ -270,7 +270,9 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::{Handler, Notifiers, QueueState, Submission, Submitter, Token, Virtqueue, WorkDone};
+    use crate::queue::{
+        Carrier, Handler, Notifiers, QueueState, Submission, Submitter, Token, Virtqueue, WorkDone,
+    };
     use crate::ring::RingFeatures;
     use crate::testing::Driver;
     use std::io::{PipeReader, Write as _, pipe};
@@ -294,7 +296,7 @@ mod tests {
                 let pieces = &raw const *Box::leak(Box::new(piece));
                 let read = Submission::Read { file: self.disk.as_raw_fd(), pieces, count: 1, offset: 0 };
                 // SAFETY: the byte and the piece are never freed, and the file stays open until the queue has drained.
-                unsafe { submitter.submit(read, Token(0), false) }.unwrap();
+                unsafe { submitter.submit(read, Token(0), Carrier::Kernel) }.unwrap();
                 self.in_flight = 1;
             }
             WorkDone::default()

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) use eventfd::{DeviceEventfds, Eventfd};
 pub(crate) use handler::BYTES_A_UNIT;
-pub use handler::{Handler, NoRoom, Submitter, Token, WorkDone};
-pub(crate) use handler::{IoEngine, completed};
+pub use handler::{Carrier, Handler, NoRoom, Submitter, Token, WorkDone};
+pub(crate) use handler::{IoEngine, completed, is_by_thread};
 pub use submission::Submission;
 pub use virtqueue::Virtqueue;
 

@@ -31,16 +31,35 @@ impl WorkDone {
     }
 }
 
-/// The handler's number for a request that was submitted to the kernel, below 2^16.
+/// The handler's number for a request that was submitted to the kernel, below 2^15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub u32);
 
-/// The bits of a completion's `user_data` that are the token. The others are the queue's number.
-const TOKEN_BITS: u32 = 16;
+/// The bits of a completion's `user_data` that are the token. The next bit says that a thread may carry out the request,
+/// and the others are the queue's number.
+const TOKEN_BITS: u32 = 15;
+const BY_THREAD: u64 = 1 << TOKEN_BITS;
+const KEY_SHIFT: u32 = TOKEN_BITS + 1;
 
 /// The queue and the request of a completion with this `user_data`.
 pub(crate) const fn completed(user_data: u64) -> (QueueKey, Token) {
-    (QueueKey(user_data >> TOKEN_BITS), Token((user_data & ((1 << TOKEN_BITS) - 1)) as u32))
+    (QueueKey(user_data >> KEY_SHIFT), Token((user_data & (BY_THREAD - 1)) as u32))
+}
+
+/// Tests whether a thread may carry out the request with this `user_data`.
+pub(crate) const fn is_by_thread(user_data: u64) -> bool {
+    user_data & BY_THREAD != 0
+}
+
+/// The one that carries out a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// The disk, which moves the data itself. A few submissions still need a thread of the kernel.
+    Disk,
+    /// The kernel, which hands to a thread what it cannot complete at once.
+    Kernel,
+    /// A thread of the kernel from the start, because the submission may block.
+    Thread,
 }
 
 /// The way for a handler to submit I/O to the kernel.
@@ -53,7 +72,7 @@ pub struct Submitter<'a> {
 /// A way of submitting I/O to the kernel.
 pub(crate) trait IoEngine {
     /// Queues a request whose completion carries `user_data`; with `aside` a kernel thread carries it out. `false` if
-    /// there is no room for it.
+    /// there is no room for it. [`is_by_thread`] holds for `user_data` if a thread may carry it out.
     ///
     /// # Safety
     ///
@@ -91,8 +110,8 @@ impl<'a> Submitter<'a> {
         self.crowded
     }
 
-    /// Submits I/O. Its completion is passed to the queue with `token`, whichever worker has the queue by then. Set
-    /// `aside` for I/O whose submission may block.
+    /// Submits I/O. Its completion is passed to the queue with `token`, whichever worker has the queue by then. Flushes
+    /// and deallocations are never carried out by the disk alone, whatever `by` says.
     ///
     /// # Errors
     ///
@@ -102,11 +121,14 @@ impl<'a> Submitter<'a> {
     ///
     /// All memory that the submission points to must stay valid, and its file open, until the completion.
     #[inline]
-    pub unsafe fn submit(&mut self, submission: Submission, token: Token, aside: bool) -> Result<(), NoRoom> {
-        debug_assert!(token.0 >> TOKEN_BITS == 0 && self.key.0 >> (u64::BITS - TOKEN_BITS) == 0);
-        let user_data = self.key.0 << TOKEN_BITS | u64::from(token.0);
+    pub unsafe fn submit(&mut self, submission: Submission, token: Token, by: Carrier) -> Result<(), NoRoom> {
+        debug_assert!(token.0 >> TOKEN_BITS == 0 && self.key.0 >> (u64::BITS - KEY_SHIFT) == 0);
+        let moves_data = matches!(submission, Submission::Read { .. } | Submission::Write { .. });
+        let by_thread = if by == Carrier::Disk && moves_data { 0 } else { BY_THREAD };
+        let user_data = self.key.0 << KEY_SHIFT | by_thread | u64::from(token.0);
         // SAFETY: the caller keeps what the request points to.
-        if unsafe { self.engine.take(submission, user_data, aside) } { Ok(()) } else { Err(NoRoom) }
+        let is_taken = unsafe { self.engine.take(submission, user_data, by == Carrier::Thread) };
+        if is_taken { Ok(()) } else { Err(NoRoom) }
     }
 }
 

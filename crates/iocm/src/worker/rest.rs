@@ -3,7 +3,8 @@
 //! What the kernel cannot do at once, such as writes to tmpfs or fsync(2), is done by kernel threads, on the CPUs of
 //! the worker that submitted it. They preempt a worker that slept a moment ago. But for a worker that always has work
 //! they wait until the scheduler's next tick, up to 10 ms. So such a worker sleeps now and then until something
-//! completes.
+//! completes. A disk that moves the data itself needs no thread, but the file system may: to allocate blocks, for
+//! instance. While only such requests are in flight, the worker rests no more often than when rests are useless.
 
 /// The length of a rest that nothing ends, nanoseconds: about twice what a read by such a thread takes.
 pub(super) const REST_NS: u64 = 20_000;
@@ -25,10 +26,12 @@ impl Default for Rests {
 }
 
 impl Rests {
-    /// Tests whether a worker with requests in the kernel must rest at `now`.
+    /// Tests whether a worker with requests in the kernel must rest at `now`. `needs_threads` says that threads may have
+    /// to carry them out.
     #[inline]
-    pub(super) const fn are_due(&self, now: u64) -> bool {
-        now >= self.due
+    pub(super) const fn are_due(&self, now: u64, needs_threads: bool) -> bool {
+        let later = if needs_threads { 0 } else { *EVERY_NS.end() - self.every };
+        now >= self.due + later
     }
 
     /// Counts a rest from `began` to `now`, in which something completed or did not.
@@ -54,11 +57,21 @@ mod tests {
     #[test]
     fn a_worker_that_works_without_end_rests_every_50_us() {
         let mut rests = Rests::default();
-        assert!(rests.are_due(0));
+        assert!(rests.are_due(0, true));
         rests.rested(0, 10_000, true);
-        assert!(!rests.are_due(59_999) && rests.are_due(60_000));
+        assert!(!rests.are_due(59_999, true) && rests.are_due(60_000, true));
         rests.slept(70_000);
-        assert!(!rests.are_due(119_999) && rests.are_due(120_000));
+        assert!(!rests.are_due(119_999, true) && rests.are_due(120_000, true));
+    }
+
+    #[test]
+    fn a_worker_that_waits_for_disks_alone_rests_every_800_us() {
+        let mut rests = Rests::default();
+        for was_useful in [true, false, false] {
+            rests.rested(0, 10_000, was_useful);
+            assert!(!rests.are_due(809_999, false) && rests.are_due(810_000, false));
+        }
+        assert!(rests.are_due(210_000, true), "a thread is to carry out another request");
     }
 
     #[test]
@@ -72,6 +85,6 @@ mod tests {
         }
         assert!(lost * 30 < now, "{lost} ns of {now} in vain");
         rests.rested(now, now + 4_000_000, true);
-        assert!(!rests.are_due(now + 11_999_999) && rests.are_due(now + 12_000_000));
+        assert!(!rests.are_due(now + 11_999_999, true) && rests.are_due(now + 12_000_000, true));
     }
 }

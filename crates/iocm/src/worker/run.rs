@@ -134,7 +134,7 @@ impl Run {
         self.counters.awake_ticks.start(ticks());
         loop {
             let mut now = now_ns();
-            if self.uring.in_flight > 0 && self.rests.are_due(now) {
+            if self.uring.in_flight > 0 && self.rests.are_due(now, self.uring.needs_threads()) {
                 self.rest(now);
                 now = now_ns();
             }

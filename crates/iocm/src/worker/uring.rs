@@ -1,7 +1,7 @@
 //! A worker's I/O: io_uring, or threads on hosts without it.
 
 use super::threads::Threads;
-use crate::queue::{IoEngine, QueueKey, Submission, Submitter};
+use crate::queue::{IoEngine, QueueKey, Submission, Submitter, is_by_thread};
 use io_uring::register::Restriction;
 use io_uring::squeue::Flags;
 use io_uring::{Builder, IoUring, opcode};
@@ -25,6 +25,8 @@ pub(super) struct Uring {
     pending: u32,
     /// The number of requests that have not completed.
     pub(super) in_flight: u64,
+    /// The number of those that a thread of the kernel may carry out.
+    by_thread: u64,
     /// The number of submissions that the kernel is to refuse.
     #[cfg(test)]
     pub(super) refusals: u32,
@@ -57,6 +59,7 @@ impl Uring {
             kind,
             pending: 0,
             in_flight: 0,
+            by_thread: 0,
             #[cfg(test)]
             refusals: 0,
         }
@@ -76,6 +79,15 @@ impl Uring {
     pub(super) fn clear(&self) {
         if let Kind::Threads(threads) = &self.kind {
             threads.clear();
+        }
+    }
+
+    /// Tests whether a thread may be about to carry out a request that has not completed.
+    #[inline]
+    pub(super) const fn needs_threads(&self) -> bool {
+        match self.kind {
+            Kind::Ring(_) => self.by_thread > 0,
+            Kind::Threads(_) => self.in_flight > 0,
         }
     }
 
@@ -118,6 +130,7 @@ impl Uring {
             Kind::Threads(threads) => threads.next_completion(),
         }?;
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.by_thread = self.by_thread.saturating_sub(u64::from(is_by_thread(answer.0)));
         Some(answer)
     }
 }
@@ -194,6 +207,7 @@ impl IoEngine for Uring {
             }
         }
         self.in_flight += 1;
+        self.by_thread += u64::from(is_by_thread(user_data));
         true
     }
 }
@@ -221,19 +235,22 @@ mod tests {
         let mut byte = 0_u8;
         let piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let read = Submission::Read { file: file.as_raw_fd(), pieces: &raw const piece, count: 1, offset: 0 };
-        for _ in 0..COMPLETIONS + ENTRIES {
+        let user_data = [7, 7 | 1 << 15];
+        assert_eq!(user_data.map(is_by_thread), [false, true]);
+        for number in 0..COMPLETIONS + ENTRIES {
             // SAFETY: the byte, the piece and the file stay until all reads have ended.
-            assert!(unsafe { uring.take(read, 7, false) });
+            assert!(unsafe { uring.take(read, user_data[number as usize % 2], false) });
         }
+        assert_eq!(uring.by_thread * 2, uring.in_flight);
         let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while uring.in_flight > 0 && std::time::Instant::now() < end {
             uring.submit();
             while let Some(answer) = uring.next_completion() {
-                assert_eq!(answer, (7, 1));
+                assert!(user_data.contains(&answer.0) && answer.1 == 1, "{answer:?}");
             }
         }
         let left = std::mem::take(&mut uring.in_flight);
-        assert_eq!(left, 0);
+        assert_eq!((left, uring.needs_threads()), (0, false));
     }
 
     #[test]

@@ -219,7 +219,7 @@ impl BlockQueue {
         }
         // SAFETY: the slot keeps its pieces and the guest's memory mapped until the step has ended; the device keeps
         // its file.
-        match unsafe { submitter.submit(submission, Token(token), self.device.storage.waits()) } {
+        match unsafe { submitter.submit(submission, Token(token), self.device.storage.carrier()) } {
             Ok(()) => {
                 self.moving += self.slots[token as usize].weight();
                 bytes
@@ -412,7 +412,7 @@ mod tests {
     use super::*;
     use crate::device::Device;
     use crate::protocol::VirtioFeatures;
-    use crate::queue::{Notifiers, Queue, QueueState, completed};
+    use crate::queue::{Carrier, Notifiers, Queue, QueueState, completed, is_by_thread};
     use crate::ring::RingFeatures;
     use crate::testing::{BlockDriver, DATA, Driver};
 
@@ -498,6 +498,35 @@ mod tests {
             (0..200).filter_map(|_| driver.ended()).filter(|(_, status, _)| *status == 0).count(),
             200
         );
+    }
+
+    #[test]
+    fn a_disk_that_moves_the_data_itself_needs_threads_only_to_flush_and_to_discard() {
+        for direct in [false, true] {
+            let disk = tempfile::NamedTempFile::new().unwrap();
+            disk.as_file().set_len(1 << 20).unwrap();
+            let path = Some(disk.path().to_owned());
+            let device = match BlockDevice::open(BlockOptions { path, direct, ..BlockOptions::default() }) {
+                Err(error) if direct => return println!("not tested: {error}"),
+                device => device.unwrap(),
+            };
+            if direct && device.storage.carrier() != Carrier::Disk {
+                return println!("not tested: {} is on no disk", disk.path().display());
+            }
+            let (mut driver, mut queue) = empty(64, Box::new(device.queue(64)));
+            let range: Vec<u8> = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
+            let (none, block): (&[u8], &[u8]) = (&[], &[1; 4096]);
+            for (kind, data, read) in [(0, none, 4096), (1, block, 0), (4, none, 0), (11, &range[..], 0)] {
+                let mut made = VecDeque::new();
+                driver.submit(kind, 0, data, read).unwrap();
+                serve(&mut queue, &mut made, false);
+                let moves_data = kind < 2;
+                for (_, user_data) in &made {
+                    assert_eq!(is_by_thread(*user_data), !(direct && moves_data), "{direct}, {kind}");
+                }
+                end_all(&mut queue, &mut made);
+            }
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::BlockOptions;
 use crate::device::ResizeError;
+use crate::queue::Carrier;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -221,10 +222,17 @@ impl Storage {
         rustix::fs::fstat(file).is_ok_and(|stat| stat.st_blocks.saturating_mul(512) >= stat.st_size)
     }
 
-    /// Tests whether submitting a request may block until its end: FUSE tells io_uring that it does not, and yet it
-    /// does (Linux 6.18, `fuse_direct_io`). A server that does not answer would stop the worker.
-    pub(super) const fn waits(&self) -> bool {
-        matches!(self, Self::File { is_fuse: true, .. })
+    /// The one that carries out its reads and writes. Submitting those of FUSE may block until their end: FUSE tells
+    /// io_uring that it does not, and yet it does (Linux 6.18, `fuse_direct_io`). A server that does not answer would
+    /// stop the worker. tmpfs copies its data even with O_DIRECT.
+    pub(super) const fn carrier(&self) -> Carrier {
+        match self {
+            Self::File { is_fuse: true, .. } => Carrier::Thread,
+            Self::Null | Self::File { is_tmpfs: true, .. } | Self::File { alignment: 1, .. } => {
+                Carrier::Kernel
+            }
+            Self::File { .. } => Carrier::Disk,
+        }
     }
 
     /// Remembers that a flush failed. If the data was in the page cache, Linux has marked its pages clean and does not
