@@ -137,6 +137,11 @@ pub trait Handler: Send {
     /// Takes requests from the ring, for at most `budget` units, and completes or submits them.
     fn serve(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone;
 
+    /// Tests whether a turn would find requests, which costs far less than the turn. `None` if only a turn shows it.
+    fn has_work(&self, _queue: &Virtqueue) -> Option<bool> {
+        None
+    }
+
     /// Handles a completion of what was submitted with `token`; `result` is negative for an error. The request is
     /// complete then, or has another step: [`Self::has_waiting`].
     fn complete(&mut self, queue: &mut Virtqueue, token: Token, result: i32);

@@ -353,6 +353,16 @@ impl Handler for BlockQueue {
         work
     }
 
+    #[inline]
+    fn has_work(&self, queue: &Virtqueue) -> Option<bool> {
+        match queue.has_more() {
+            false if self.waiting.is_empty() => Some(false),
+            true if !self.free.is_empty() && !self.is_full() => Some(true),
+            // Only a turn shows whether other queues still have work, and with that whether this one is full.
+            _ => None,
+        }
+    }
+
     fn complete(&mut self, queue: &mut Virtqueue, token: Token, result: i32) {
         let Token(token) = token;
         let Some(slot) = self.slots.get(token as usize) else { return };
@@ -476,6 +486,25 @@ mod tests {
             let Some((driver, queue)) = reads(direct) else { continue };
             goes_on(driver, queue, most / u64::from(SIZE));
         }
+    }
+
+    #[test]
+    fn what_a_turn_would_find_is_known_without_it_unless_the_queue_is_full() {
+        let Some((mut driver, mut queue)) = reads(false) else { return };
+        let has_work = |queue: &Queue| queue.handler.has_work(&queue.virtqueue);
+        assert_eq!(has_work(&queue), Some(true));
+        let mut made = VecDeque::new();
+        serve(&mut queue, &mut made, true);
+        if !made.is_empty() {
+            assert_eq!(has_work(&queue), None, "there are more, and room for them once it is alone");
+        }
+        serve(&mut queue, &mut made, false);
+        end_all(&mut queue, &mut made);
+        assert_eq!(has_work(&queue), Some(false));
+        queue.publish();
+        while driver.ended().is_some() {}
+        driver.submit(0, 0, &[], SIZE).unwrap();
+        assert_eq!(has_work(&queue), Some(true));
     }
 
     fn goes_on(mut driver: BlockDriver, mut queue: Queue, most: u64) {
