@@ -79,6 +79,19 @@ impl QueueEntry {
         }
     }
 
+    /// Looks for requests of a queue that is left to its kicks, before its kick is seen. A queue that had none for a
+    /// while is not looked at, so that any number of idle queues costs nothing.
+    pub(super) fn has_unkicked(&mut self, now: u64) -> bool {
+        if now.saturating_sub(self.last_found) >= LOOKED_AT_NS || !self.queue.enabled {
+            return false;
+        }
+        let has_work = self.queue.handler.has_work(&self.queue.virtqueue);
+        if has_work == Some(false) {
+            self.last_polled = now;
+        }
+        has_work == Some(true)
+    }
+
     /// Publishes completed requests, and polls the queue again if it has more of them.
     pub(super) fn completed(&mut self, signals: &mut Signals) {
         self.queue.publish();
@@ -133,6 +146,9 @@ pub(super) enum NextLook {
 /// driver takes until its next burst.
 const IDLE_POLLS: u32 = 64;
 const IDLE_NS: u64 = 200_000;
+
+/// A queue that is left to its kicks is looked at for this long after its last request, nanoseconds.
+pub(super) const LOOKED_AT_NS: u64 = 20_000_000;
 
 /// Serves a queue once; with `always` it stays polled, and `crowded` if others have work. Returns the number of its
 /// requests.

@@ -29,6 +29,10 @@ const EVENTS: usize = 64;
 /// check is cheap compared with that.
 const KICK_CHECK_NS: u64 = 50_000;
 
+/// The interval at which a worker that is awake looks at the rings of queues that it does not poll, nanoseconds. A
+/// look takes a few for each.
+const LOOK_NS: u64 = 5_000;
+
 /// A queue that had requests this long ago, nanoseconds, counts as one that has work.
 const RECENT_NS: u64 = 10_000_000;
 
@@ -70,6 +74,8 @@ pub(crate) struct Run {
     rests: Rests,
     /// The time of the last check for kicks, nanoseconds.
     kicks_checked: u64,
+    /// The time of the last look at queues that are not polled, nanoseconds.
+    looked: u64,
     /// The queues with completions to publish: empty between two turns, and kept for its memory.
     touched: Vec<usize>,
     recent: Recent,
@@ -123,6 +129,7 @@ impl Run {
             backoff: Backoff::default(),
             rests: Rests::default(),
             kicks_checked: 0,
+            looked: 0,
             touched: Vec::new(),
             recent: Recent::default(),
             stopping: None,
@@ -251,13 +258,17 @@ impl Run {
         let always = self.polling == Polling::Always;
         let count = self.entries.len();
         self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
+        let looks = now.saturating_sub(self.looked) >= LOOK_NS;
+        if looks {
+            self.looked = now;
+        }
         // A worker that stops takes no new requests.
         let is_ending = self.stopping.is_some();
         for turn in 0..count {
             let index = self.first + turn;
             let index = if index < count { index } else { index - count };
             let entry = &mut self.entries[index];
-            let is_idle = !entry.polling_now && !entry.kicked;
+            let is_idle = !entry.polling_now && !entry.kicked && !(looks && entry.has_unkicked(now));
             if is_idle || entry.throttled_until > now || entry.draining.is_some() || is_ending {
                 if entry.waiting || entry.draining.is_some() {
                     let crowded = self.recent.others(entry.queue.key, now);

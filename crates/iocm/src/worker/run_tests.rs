@@ -1,3 +1,4 @@
+use super::super::entry::LOOKED_AT_NS;
 use super::*;
 use crate::device::block::{BlockDevice, BlockOptions};
 use crate::queue::{Notifiers, QueueState};
@@ -125,6 +126,44 @@ fn requests_wait_for_their_turn_while_a_deficit_is_paid_back_but_not_while_there
     run.entries[0].kicked = true;
     assert_eq!(run.sweep(now + 1_000_000_000), 1);
     assert_eq!(state.counters.stuck_ns.get(), 0, "there was no request");
+}
+
+/// A worker that other queues keep awake asks for kicks every 50 us only.
+#[test]
+fn a_request_of_a_queue_that_had_one_lately_is_found_before_its_kick() {
+    let device = BlockDevice::open(BlockOptions::default()).unwrap();
+    for packed in [false, true] {
+        let features = RingFeatures { packed, event_index: true, indirect: true };
+        let (mut run, mut driver, state) = polling(&device, features, crate::queue::DEFAULT_WEIGHT);
+        driver.submit(0, 0, &[], 512).unwrap();
+        let now = now_ns();
+        assert_eq!(run.sweep(now), 1);
+        assert_eq!(run.stop_polling_all(now, ticks()), NextLook::Kicked);
+        assert_eq!(run.sweep(now + 10_000_000), 0);
+        let before = driver.driver.offered();
+        driver.submit(0, 0, &[], 512).unwrap();
+        assert!(driver.driver.must_kick(before));
+        let delays = state.delays.counts();
+        assert_eq!(run.sweep(now + 10_000_000 + LOOK_NS - 1), 0, "it is looked at less often");
+        assert_eq!(run.sweep(now + 10_000_000 + LOOK_NS), 1);
+        let bucket = LOOK_NS.ilog2() as usize;
+        assert_eq!(
+            state.delays.counts()[bucket],
+            delays[bucket] + 1,
+            "the delay is that since the last look"
+        );
+        // The kick is seen when the worker waits next.
+        run.entries[0].kicked = true;
+        assert_eq!(run.sweep(now + 10_010_000), 0);
+        let figures = state.counters.read();
+        assert_eq!((figures.kicks_asked, figures.kicks_saved, figures.requests), (1, 2, 2));
+
+        assert_eq!(run.stop_polling_all(now, ticks()), NextLook::Kicked);
+        driver.submit(0, 0, &[], 512).unwrap();
+        assert_eq!(run.sweep(now + 10_000_000 + LOOK_NS + LOOKED_AT_NS), 0, "it had none for long");
+        run.entries[0].kicked = true;
+        assert_eq!(run.sweep(now + 40_000_000), 1);
+    }
 }
 
 #[test]
