@@ -128,6 +128,27 @@ impl QueueEntry {
         counters.slept_ticks.start(ticks);
         NextLook::Kicked
     }
+
+    /// Tests whether polling it costs more than it saves.
+    const fn is_idle(&self, now: u64) -> bool {
+        self.empty_polls >= IDLE_POLLS && now.saturating_sub(self.last_found) >= IDLE_NS
+    }
+
+    /// Counts a poll that finds nothing, in place of a turn. `false` if there may be something to do in a turn.
+    #[inline]
+    pub(super) fn is_passed_over(&mut self, now: u64, always: bool) -> bool {
+        let stays = always || self.queue.polled || !self.is_idle(now);
+        let has_nothing = self.polling_now && stays && !self.kicked && !self.waiting && !self.has_more();
+        let queue = &self.queue;
+        let is_usual = queue.enabled && queue.virtqueue.broken().is_none() && self.share.is_settled();
+        if !has_nothing || !is_usual || queue.handler.has_work(&queue.virtqueue) != Some(false) {
+            return false;
+        }
+        queue.state().counters.polls_empty.add(1);
+        self.empty_polls = self.empty_polls.saturating_add(1);
+        self.last_polled = now;
+        true
+    }
 }
 
 /// The time of the next look at a queue, the latest first.
@@ -188,12 +209,11 @@ pub(super) fn serve(
     }
     if found == 0 {
         figures.polls_empty.add(1);
-        entry.empty_polls += 1;
+        entry.empty_polls = entry.empty_polls.saturating_add(1);
         entry.starved_since = None;
         let is_throttled = work.throttled_ns.is_some();
         if entry.polling_now {
-            let is_idle = entry.empty_polls >= IDLE_POLLS && now.saturating_sub(entry.last_found) >= IDLE_NS;
-            if is_idle && !is_throttled {
+            if entry.is_idle(now) && !is_throttled {
                 entry.stop_polling(always, began);
             }
         } else if is_throttled || entry.queue.enable_wakeups() {

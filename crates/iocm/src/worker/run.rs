@@ -276,6 +276,9 @@ impl Run {
                 }
                 continue;
             }
+            if entry.is_passed_over(now, always) {
+                continue;
+            }
             let key = entry.queue.key;
             let crowded = self.recent.others(key, now);
             let requests =

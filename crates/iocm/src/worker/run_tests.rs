@@ -1,10 +1,11 @@
 use super::super::entry::LOOKED_AT_NS;
 use super::*;
 use crate::device::block::{BlockDevice, BlockOptions};
-use crate::queue::{Notifiers, QueueState};
-use crate::ring::RingFeatures;
-use crate::testing::{BlockDriver, DATA};
+use crate::queue::{Handler, Notifiers, QueueState, Submitter, Token, Virtqueue, WorkDone};
+use crate::ring::{Chain, RingFeatures};
+use crate::testing::{BlockDriver, DATA, Driver};
 use rustix::event::{EventfdFlags, eventfd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -181,6 +182,70 @@ fn a_queue_is_beside_others_while_another_had_requests_a_moment_ago() {
     assert!(!recent.others(a, 6_000 + RECENT_NS), "it is over");
     recent.found(c, 2 * RECENT_NS);
     assert!(!recent.others(c, 2 * RECENT_NS) && recent.others(a, 2 * RECENT_NS));
+}
+
+/// A handler that answers all requests, and counts its turns.
+struct Turns(Arc<AtomicU32>);
+
+impl Handler for Turns {
+    fn serve(&mut self, queue: &mut Virtqueue, _: &mut Submitter<'_>, _: u32) -> WorkDone {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let (mut chain, mut requests) = (Chain::new(), 0);
+        while queue.pop(&mut chain) {
+            queue.push(chain.id, 0, 0);
+            requests += 1;
+        }
+        WorkDone { requests, ..WorkDone::default() }
+    }
+
+    fn has_work(&self, queue: &Virtqueue) -> Option<bool> {
+        Some(queue.has_more())
+    }
+
+    fn complete(&mut self, _: &mut Virtqueue, _: Token, _: i32) {}
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn a_queue_that_has_nothing_gets_no_turn_until_it_is_left_to_its_kicks() {
+    let turns = Arc::<AtomicU32>::default();
+    let features = RingFeatures { packed: false, event_index: false, indirect: true };
+    let mut driver = Driver::new(64, features);
+    let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let notifiers = Notifiers { kick: Some(kick), ..Notifiers::default() };
+    let (handler, state) = (Box::new(Turns(Arc::clone(&turns))), Arc::<QueueState>::default());
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    let mut run = Run::new(&WorkerOptions::default(), mailbox, Arc::default(), Routes::new()).unwrap();
+    run.add(Queue::new(driver.ring().unwrap(), notifiers, handler, Arc::clone(&state)));
+    let taken = || turns.load(Ordering::Relaxed);
+    let now = now_ns();
+    driver.add(&[(DATA, 16, false)]).unwrap();
+    assert_eq!((run.sweep(now), taken()), (1, 1));
+    for poll in 0..100 {
+        assert_eq!(run.sweep(now + poll), 0);
+    }
+    assert_eq!((taken(), state.counters.polls_empty.get()), (1, 100));
+    driver.add(&[(DATA, 16, false)]).unwrap();
+    let delays = state.delays.counts()[12];
+    assert_eq!((run.sweep(now + 5000), taken()), (1, 2));
+    // From 2^12 ns on.
+    assert_eq!(state.delays.counts()[12], delays + 1, "the delay is that since the last poll");
+    for poll in 0..100 {
+        run.sweep(now + 5000 + poll);
+    }
+    assert_eq!((run.sweep(now + 1_000_000), taken()), (0, 3));
+    assert!(!run.entries[0].polling_now);
+    run.entries[0].kicked = true;
+    assert_eq!((run.sweep(now + 1_000_001), taken()), (0, 4));
+    run.entries[0].start_polling(ticks());
+    run.entries[0].starved_since = Some(now);
+    assert_eq!((run.sweep(now + 1_000_002), taken()), (0, 5), "it had no budget in its last turn");
+    run.entries[0].queue.virtqueue.lose_memory();
+    assert_eq!((run.sweep(now + 1_000_003), taken()), (0, 5));
+    assert!(state.broken.load(Ordering::Relaxed), "a broken ring is reported in a turn");
 }
 
 #[test]

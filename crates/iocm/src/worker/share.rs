@@ -27,6 +27,12 @@ impl Share {
         u32::try_from(self.credit / PARTS).unwrap_or(0)
     }
 
+    /// Tests whether there is neither a deficit to be paid back nor credit, so that a turn without work changes nothing.
+    #[inline]
+    pub(super) const fn is_settled(&self) -> bool {
+        self.credit == 0
+    }
+
     /// Subtracts the work of a turn. An empty queue saves nothing for later.
     #[inline]
     pub(super) fn used(&mut self, work: WorkDone, more: bool) {
@@ -99,6 +105,18 @@ mod tests {
                 assert!(units <= turn * QUANTUM.unsigned_abs() + overdrawn, "turn {turn}: {units}");
             }
         }
+    }
+
+    #[test]
+    fn a_queue_is_settled_once_its_deficit_is_paid_back_and_its_credit_is_gone() {
+        let mut share = Share::default();
+        let mut turn = |requests, more| {
+            share.turn(100);
+            share.used(used(requests, 0), more);
+            share.is_settled()
+        };
+        assert_eq!([100, 0, 0, 0].map(|requests| turn(requests, false)), [false, false, false, true]);
+        assert_eq!([true, false].map(|more| turn(1, more)), [false, true]);
     }
 
     #[test]
