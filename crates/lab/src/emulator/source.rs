@@ -162,6 +162,7 @@ static QEMU: Source = Source {
         "33-invalidate-a-block-without-flushing-the-cache-of-jumps",
         "34-keep-the-cache-of-jumps-when-the-TLB-is-flushed",
         "35-icount-let-a-turn-end-before-its-budget-is-used-up",
+        "36-make-the-cache-of-jumps-larger",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],
