@@ -37,6 +37,20 @@ pub enum Status {
     Unknown,
 }
 
+impl Status {
+    /// The worse of two: one that is known to be worse than active is worse than an unknown one.
+    #[must_use]
+    pub fn worse(self, other: Self) -> Self {
+        let rank = |status: Self| match status {
+            Self::Active => 0,
+            Self::Unknown => 1,
+            Self::Partly => 2,
+            Self::Inhibited => 3,
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
+}
+
 /// The mechanism that delivers interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]

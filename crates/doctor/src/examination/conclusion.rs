@@ -166,9 +166,8 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
         return Conclusion::new(HostState::Ready, sentence, Some("exitless verify --provoke"));
     }
     let status = |pid: i32| {
-        let mut of_it = sides.iter().filter(|side| side.pid == pid).map(|side| side.activation.status);
-        let first = of_it.next().unwrap_or(Status::Unknown);
-        of_it.fold(first, |worst, one| if rank(one) > rank(worst) { one } else { worst })
+        let of_it = sides.iter().filter(|side| side.pid == pid).map(|side| side.activation.status);
+        of_it.reduce(Status::worse).unwrap_or(Status::Unknown)
     };
     let inhibited: Vec<_> = running
         .iter()
@@ -211,13 +210,4 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
     let of =
         if running.len() == 1 { "the running VM".to_owned() } else { format!("all {} VMs", running.len()) };
     Conclusion::new(HostState::Active, format!("{name} is on, and active for {of}."), Some("exitless verify"))
-}
-
-const fn rank(status: Status) -> u8 {
-    match status {
-        Status::Active => 0,
-        Status::Unknown => 1,
-        Status::Partly => 2,
-        Status::Inhibited => 3,
-    }
 }

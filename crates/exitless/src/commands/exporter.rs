@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use ::doctor::Tally;
 use anyhow::Context as _;
 use clap::Args;
-use conclusions::activation::{InForce, Status};
+use conclusions::activation::InForce;
 use exits::Profile;
 use exporter::{
     HaltPolling, Highest, Host, IoWorkers, Listener, Named, Names, OwnCost, State, Totals, VmHost, VmIdentity,
@@ -211,15 +211,7 @@ impl Judged {
 
 /// Joins the state of another VM of the same process: the worse of the two, and the reasons of both.
 fn join(state: &mut State, other: State) {
-    let badness = |status: Status| match status {
-        Status::Active => 0,
-        Status::Unknown => 1,
-        Status::Partly => 2,
-        Status::Inhibited => 3,
-    };
-    if badness(other.status) > badness(state.status) {
-        state.status = other.status;
-    }
+    state.status = state.status.worse(other.status);
     state.reasons.extend(other.reasons);
     // Each is a metric of its own, and must be there once.
     state.reasons.sort();
@@ -481,6 +473,7 @@ fn own_cost(began: Instant) -> OwnCost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use conclusions::activation::Status;
     use exits::{ExitReason, Vcpu};
     use host::vms::HeldProcess;
     use std::io;
