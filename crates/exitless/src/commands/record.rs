@@ -208,12 +208,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
-    if recorded.losses.exits_without_vcpu > 0 {
-        tracing::warn!(
-            "{} could not be attributed to a VM, because the kernel's maps were full: figures of single VMs are too \
-             low. Record fewer VMs at once (--vm)",
-            counted(recorded.losses.exits_without_vcpu, "exit")
-        );
+    if let Some(said) = report::recordings::without_vcpu(&recorded.losses) {
+        tracing::warn!("{said}");
     }
     if json {
         crate::json::write_pretty(std::io::stdout().lock(), recorded)?;

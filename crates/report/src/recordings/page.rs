@@ -53,7 +53,7 @@ pub(crate) fn notes_below(recordings: &Recordings) -> Markup {
 fn grave(recordings: &Recordings) -> Vec<String> {
     let damage = recordings.files.iter().filter_map(|file| Some((file, file.damage.as_ref()?)));
     let damage = damage.map(|(file, damage)| format!("{} is {damage}.", file.name));
-    let without_vcpu = without_vcpu(&recordings.profile).map(|said| said + ".");
+    let without_vcpu = without_vcpu(&recordings.profile.losses).map(|said| said + ".");
     damage.chain(lost(recordings)).chain(without_vcpu).collect()
 }
 

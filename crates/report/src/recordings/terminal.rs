@@ -24,7 +24,7 @@ pub(crate) fn head(recordings: &Recordings, width: usize, colour: bool) -> Strin
     let lost = line("lost", &lost(recordings), width);
     let whole = recordings.profile.losses.lost_events == 0;
     text += &if whole { lost } else { alarming(&lost, colour) };
-    if let Some(said) = without_vcpu(&recordings.profile) {
+    if let Some(said) = without_vcpu(&recordings.profile.losses) {
         text += &alarming(&line("no VM", &said, width), colour);
     }
     for damage in damages(recordings) {
@@ -49,8 +49,11 @@ fn damages(recordings: &Recordings) -> Vec<String> {
 pub fn doubts(recordings: &Recordings) -> Vec<String> {
     let lost = (recordings.profile.losses.lost_events > 0).then(|| format!("Lost: {}", lost(recordings)));
     let damages = damages(recordings).into_iter().map(|damage| format!("Damage {damage}"));
-    let doubts =
-        lost.into_iter().chain(without_vcpu(&recordings.profile)).chain(damages).chain(warnings(recordings));
+    let doubts = lost
+        .into_iter()
+        .chain(without_vcpu(&recordings.profile.losses))
+        .chain(damages)
+        .chain(warnings(recordings));
     doubts.map(|doubt| text::printable(&doubt)).collect()
 }
 

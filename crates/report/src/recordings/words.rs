@@ -119,8 +119,8 @@ fn losses(profile: &Profile) -> Vec<String> {
 }
 
 /// The exits that are counted without their VM, if there are any, with the consequence.
-pub(crate) fn without_vcpu(profile: &Profile) -> Option<String> {
-    let exits = profile.losses.exits_without_vcpu;
+pub fn without_vcpu(losses: &Losses) -> Option<String> {
+    let exits = losses.exits_without_vcpu;
     (exits > 0).then(|| not_attributed(exits))
 }
 
