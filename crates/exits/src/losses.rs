@@ -98,11 +98,6 @@ mod tests {
     }
 
     #[test]
-    fn exits_that_are_of_no_vm_make_other_figures_too_low() {
-        assert!(!Losses { exits_without_vcpu: 1, ..Losses::default() }.is_whole());
-    }
-
-    #[test]
     fn ends_of_a_recording_are_no_loss() {
         let ends = Losses { exits_at_the_end: 2, entries_without_exit: 2, ..Losses::default() };
         assert!(ends.is_whole());
@@ -118,6 +113,8 @@ mod tests {
             Losses { pairs_back_in_time: 1, ..none },
             Losses { out_of_order: 1, ..none },
             Losses { undecoded: 1, ..none },
+            // They make figures of VMs too low.
+            Losses { exits_without_vcpu: 1, ..none },
         ] {
             assert!(!one.is_whole(), "{one:?}");
         }
