@@ -192,7 +192,7 @@ impl Timeline {
     }
 
     /// Adds up the series that `vm` maps to the same VM. Indexes from before are invalid then.
-    pub fn regroup(&mut self, vm: impl Fn(Option<u32>) -> Option<u32>) {
+    pub(crate) fn regroup(&mut self, vm: impl Fn(Option<u32>) -> Option<u32>) {
         let mut whole = Self { width_bits: self.width_bits, range: self.range, ..Self::default() };
         whole.origin = self.origin;
         for (key, slices) in std::mem::take(&mut self.series) {
