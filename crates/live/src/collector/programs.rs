@@ -19,9 +19,18 @@ use crate::{Error, EventFormat, Tracefs, monotonic_ns};
 /// The number of elements of `direct_cells`.
 pub(super) const DIRECT_CELLS: u32 = 1 << 15;
 
+/// The CPUs that are online.
+pub(super) fn online() -> Result<Vec<u32>, Error> {
+    aya::util::online_cpus().map_err(|(path, source)| Error::Read {
+        path: path.into(),
+        expected: "processors",
+        source,
+    })
+}
+
 /// The number of CPUs that are online.
 pub(super) fn processors() -> usize {
-    aya::util::online_cpus().map_or(1, |cpus| cpus.len())
+    online().map_or(1, |cpus| cpus.len())
 }
 
 /// The size of `cells`: 1,024 for each CPU that is online, as much as eight busy vCPUs need. A vCPU with ten exit

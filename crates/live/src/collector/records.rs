@@ -65,11 +65,7 @@ impl Buffers {
             return Ok(Self::Ring(map(attached, "records")?));
         }
         let mut array: PerfEventArray<MapData> = map(attached, "records")?;
-        let online = aya::util::online_cpus().map_err(|(path, source)| Error::Read {
-            path: path.into(),
-            expected: "processors",
-            source,
-        })?;
+        let online = programs::online()?;
         // Each buffer is a file.
         allow_open_files();
         let pages = if online.len() > MOST_ON_RING { PERF_PAGES_OF_MANY } else { PERF_PAGES };

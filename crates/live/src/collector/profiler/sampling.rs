@@ -8,7 +8,7 @@ use exits::with_causes;
 use hotspots::Event;
 
 use super::super::Collector;
-use super::super::programs::Link;
+use super::super::programs::{Link, online};
 use super::super::refusal::rejected;
 use super::Sampling;
 use crate::Error;
@@ -20,11 +20,7 @@ pub(super) fn sample(
     notes: &mut Vec<String>,
 ) -> Result<(Event, u32), Error> {
     const NAME: &str = "tick";
-    let online = aya::util::online_cpus().map_err(|(path, source)| Error::Read {
-        path: path.into(),
-        expected: "processors",
-        source,
-    })?;
+    let online = online()?;
     let refused = |error: ProgramError| rejected(NAME, &error);
     let program = match collector.attached.ebpf.program_mut(NAME) {
         Some(Program::PerfEvent(program)) => program,
