@@ -221,7 +221,7 @@ impl Collector {
             self.ended.rotate_right(1);
             self.ended[0] = last;
             // Only now, because the last exits of ended threads have been read.
-            if self.cells.is_crowded(&alive) || self.vcpus.is_crowded().map_err(map_error)? {
+            if self.cells.is_crowded(&alive) || self.vcpus.is_crowded(&alive).map_err(map_error)? {
                 self.cells.free(epoch, &alive).and_then(|()| self.vcpus.free(&alive)).map_err(map_error)?;
             }
         }

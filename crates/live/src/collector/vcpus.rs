@@ -111,13 +111,16 @@ impl Vcpus {
         Ok(open)
     }
 
-    /// Tests whether the maps are half full.
-    pub(super) fn is_crowded(&self) -> Result<bool, MapError> {
-        let (mut places, mut threads) = (0_u32, 0_u32);
+    /// Tests whether the maps are half full, and have vCPUs of ended threads.
+    pub(super) fn is_crowded(&self, alive: impl Fn(u32) -> bool) -> Result<bool, MapError> {
+        let (mut places, mut threads, mut have_ended) = (0_u32, 0_u32, false);
         self.places_taken.each(|_, _| places += 1)?;
-        self.keys.each(|_, _| threads += 1)?;
+        self.keys.each(|thread, _| {
+            threads += 1;
+            have_ended = have_ended || !alive(thread);
+        })?;
         // Of 8,192 places and 65,536 threads.
-        Ok(places > 1 << 12 || threads > 1 << 15)
+        Ok(have_ended && (places > 1 << 12 || threads > 1 << 15))
     }
 
     /// Forgets vCPUs whose threads have ended: no program can be updating them.
