@@ -29,7 +29,7 @@ pub fn terminal(difference: &StudyDifference, width: usize) -> String {
         "",
         "",
     );
-    text.push_str("\nWhat the hosts and the measurements differ in\n\n");
+    text.push_str("\nDifferences between the hosts and the measurements\n\n");
     if difference.unlike.is_empty() {
         text.push_str("  Nothing that is known.\n");
     }

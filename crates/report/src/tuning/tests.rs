@@ -142,12 +142,12 @@ fn the_answer_says_whether_a_second_measurement_confirms_it() {
     let mut made = made();
     let judged = made.steps[0].judged.clone();
     made.steps[1].judged = judged;
-    assert!(words::answer(&made).ends_with("virtio. No second measurement confirms that."));
+    assert!(words::answer(&made).ends_with("virtio. This was not confirmed by a second measurement."));
     for (ruling, says, head) in [
         (Ruling::Confirmed, "virtio.", "confirmed"),
         (Ruling::NotConfirmed, "are not better than the baseline.", "not confirmed"),
         (Ruling::Worse, "are worse than the baseline.", "not confirmed: worse"),
-        (Ruling::Mixed, "are better and worse than the baseline.", "not confirmed: better and worse"),
+        (Ruling::Mixed, "are better in some figures and worse in others.", "not confirmed: better and worse"),
     ] {
         let mut made = made.clone();
         let confirmation = Step { name: "tuned".to_owned(), ruling, ..made.steps[1].clone() };

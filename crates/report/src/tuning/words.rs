@@ -34,7 +34,7 @@ pub(super) fn ruling(step: &Step) -> &'static str {
         Ruling::Worse => "reverted: worse",
         Ruling::Mixed if step.is_confirmation() => "not confirmed: better and worse",
         Ruling::Mixed => "reverted: better and worse",
-        Ruling::Uncertain => "reverted: better, but that may be chance",
+        Ruling::Uncertain => "reverted: better, but possibly by chance",
         Ruling::NoDifference => "reverted: no difference",
         Ruling::TooFew => "reverted: too few repeats",
         Ruling::Failed if step.is_confirmation() => "not confirmed: failed",
@@ -74,12 +74,14 @@ pub(super) fn answer(tuning: &Tuning) -> String {
         }
         Some(Ruling::Worse) => " Measured again, all of them together are worse than the baseline.",
         Some(Ruling::Mixed) => {
-            " Measured again, all of them together are better and worse than the baseline."
+            " Measured again, all of them together are better in some figures and worse in others."
         }
         Some(Ruling::Failed) => {
             " All of them together were not compared with the baseline, because runs failed."
         }
-        None if tuning.complete && tuning.needs_confirmation() => " No second measurement confirms that.",
+        None if tuning.complete && tuning.needs_confirmation() => {
+            " This was not confirmed by a second measurement."
+        }
         _ => "",
     };
     if !tuning.complete {

@@ -172,15 +172,15 @@ impl fmt::Display for Warning {
             }
             Self::SplitBlocks { blocks } => write!(
                 f,
-                "The runs of {} were made in several sessions, and only those of one session are pairs; `exitless \
-                 experiment run` makes {} again",
+                "The runs of {} were made in several sessions, and only those of one session are paired; `exitless \
+                 experiment run` repeats {}",
                 counted(*blocks as u64, "block"),
                 agree(*blocks as u64, "it", "them")
             ),
             Self::BetweenSessions => write!(
                 f,
-                "What differs from boot to boot and from day to day is in the changes from before to after, but not in their \
-                 intervals: the repeats of one result share it. What the arms do is free of it"
+                "The intervals of changes from before to after do not cover differences from boot to boot and from day to day, \
+                 because the repeats of one result share them. Changes of the arms' effects are not affected"
             ),
             Self::TooFewRepeats { blocks } => {
                 write!(f, "{} no interval and no verdict; repeat at least three times", whole(*blocks))
