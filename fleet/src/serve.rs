@@ -397,7 +397,7 @@ async fn begin_session(guard: &Guard, request: Request, within: Duration) -> Res
         Ok(Ok(Form(given))) => given,
         Ok(Err(wrong)) => return wrong.into_response(),
         Err(_) => {
-            let why = "exitless-fleet: the form did not come in time; send it again\n";
+            let why = "exitless-fleet: the form did not arrive in time; send it again\n";
             return (StatusCode::REQUEST_TIMEOUT, [("connection", "close")], why).into_response();
         }
     };

@@ -100,7 +100,7 @@ enum Command {
     /// evidence.
     ///
     /// Exit status: 0 when it is active for all VMs; 1 when it is inhibited for some, or active for only some of
-    /// their vCPUs or a part of the time; 2 when the state is unknown, or for a wrong command line; 125 when the
+    /// their vCPUs or part of the time; 2 when the state is unknown, or for a wrong command line; 125 when the
     /// tool itself failed.
     Verify(verify::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.

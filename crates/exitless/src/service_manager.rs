@@ -67,7 +67,7 @@ impl ServiceManager {
     pub(crate) fn ready(&self) {
         // The manager ends a service that never says this.
         if let Err(error) = self.send("READY=1", &PATIENCE) {
-            tracing::warn!("The service manager was not told that the service is ready: {error}");
+            tracing::warn!("Could not report to the service manager that the service is ready: {error}");
         }
     }
 

@@ -197,7 +197,7 @@ impl Out<'_> {
         let alone = |value: u64| [(Labels::new(), value as f64)].into_iter();
         let help = "VM exits that could not be counted";
         self.values(Counter, "exitless_lost_exits", help, None, alone(host.totals.lost))?;
-        let help = "VM exits that count as those of VM other, because the kernel's maps were full";
+        let help = "VM exits counted as those of VM other because the kernel's maps were full";
         self.values(Counter, "exitless_exits_without_vm", help, None, alone(host.totals.without_vcpu))?;
         let help = "Collections that failed, whose VM exits are missing";
         self.values(Counter, "exitless_failed_collections", help, None, alone(host.totals.failed))

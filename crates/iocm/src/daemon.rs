@@ -77,7 +77,7 @@ pub enum DaemonError {
     },
     #[error("Another device has the name {0}, or the same socket")]
     Exists(String),
-    #[error("Device {0} is not added, because the daemon is ending: add it to the next one")]
+    #[error("Device {0} cannot be added, because the daemon is stopping; add it to the next daemon")]
     Ended(String),
 }
 

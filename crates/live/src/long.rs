@@ -41,8 +41,7 @@ const CHANGE_NS: u64 = 1_000_000_000;
 /// The most gaps that are kept. Beyond that, nothing is known about the time before the first one's end.
 const MOST_GAPS: usize = 1024;
 /// The reason why the host is not watched for all vCPUs.
-const TOO_MANY: &str =
-    "there are more than the 64 vCPUs that can be watched at a time; choose some with --vm";
+const TOO_MANY: &str = "only 64 vCPUs can be watched at a time; select fewer with --vm";
 /// After so many refusals in a row, further threads are given up: a processor that goes offline meanwhile costs one.
 const MOST_REFUSED: u32 = 5;
 

@@ -88,7 +88,7 @@ fn conclusion(seen: &Verification) -> String {
         (0, 0) if total == 1 => format!("{name} is active for the VM."),
         (0, 0) => format!("{name} is active for all {total} VMs."),
         (1, _) if total == 1 && number(Status::Partly) == 1 => {
-            format!("{name} is active for only some vCPUs of the VM, or for a part of the time.")
+            format!("{name} is active for only some vCPUs of the VM, or part of the time.")
         }
         (1, _) if total == 1 => format!("{name} is not active for the VM."),
         (0, 1) if number(Status::Unknown) == total => {

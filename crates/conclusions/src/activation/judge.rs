@@ -29,7 +29,7 @@ pub struct Evidence<'a> {
 pub enum Status {
     /// Active for every vCPU.
     Active,
-    /// Active for some vCPUs, or for a part of the time.
+    /// Active for some vCPUs, or part of the time.
     Partly,
     /// Active for no vCPU.
     Inhibited,

@@ -14,7 +14,7 @@ pub struct Already {
     pub vm: Option<u32>,
     /// Exits that only occur with interrupt virtualization: APIC_WRITE, EOI_INDUCED and those of AVIC.
     pub by_hardware: u64,
-    /// EOIs that caused exits nevertheless, for example because it was active for a part of the time.
+    /// EOIs that caused exits nevertheless, for example because it was active part of the time.
     pub eois: u64,
 }
 
@@ -26,7 +26,7 @@ impl Already {
     }
 }
 
-/// Tests whether interrupt virtualization was active, at least for a part of the time.
+/// Tests whether interrupt virtualization was active, at least part of the time.
 pub(super) fn is_active(evidence: &Evidence) -> bool {
     let sent = evidence.ipis.saturating_add(evidence.self_ipis);
     let interrupts = sent.saturating_add(evidence.timer_arms);

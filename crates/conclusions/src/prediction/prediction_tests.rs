@@ -273,7 +273,7 @@ fn writes_of_cr8_go_for_certain_only_with_a_kernel_that_lets_them() {
     for known in [None, Some(true), Some(false)] {
         assert_eq!(of(&with_it, known), (0.0, 0.0, 0.0), "{known:?}");
     }
-    // AVIC was active for a part of the time, and it is unknown whether they occurred in it.
+    // AVIC was active part of the time, and it is unknown whether they occurred in it.
     let mixed = [("write_cr8", 40), ("avic_incomplete_ipi", 3), ("vintr", 9)];
     assert_eq!(of(&mixed, None), (0.0, 0.0, 40.0));
     let read = predict(&profile(&[("read_cr8", 5)], &[]), SECOND, &Assumption::default());

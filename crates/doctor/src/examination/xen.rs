@@ -243,7 +243,7 @@ fn posted(subject: &Subject<'_>) -> Option<Verdict> {
         } else {
             (
                 "Xen posts no interrupts of devices",
-                "add iommu=intpost to Xen's arguments where the hardware can; Xen calls it off by default for corner cases",
+                "add iommu=intpost to Xen's arguments; the hardware must support it. Xen leaves it off by default because of corner cases",
             )
         };
         let line = info.field("xen_commandline").unwrap_or_default();

@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "vhost-workers",
         title: "Threads of vhost-scsi",
-        why: "one thread of the host serves all queues of such a device unless each has its own, and is the limit from the third on",
+        why: "one host thread serves all queues of such a device unless each has its own, and is the bottleneck from three queues on",
         source: "QEMU hw/scsi/vhost-scsi.c, vhost_scsi_set_workers (9.0); Linux drivers/vhost/vhost.c, c1ecd8e95007 (6.5)",
         guest_follows: false,
         needs_kvm: true,

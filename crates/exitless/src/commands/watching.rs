@@ -177,7 +177,7 @@ impl Watched {
             pidfd_open(pid, PidfdFlags::empty()).inspect_err(|error| {
                 if *error != Errno::SRCH {
                     tracing::warn!(
-                        "The end of process {pid} will not be noticed: Could not open a pidfd of it: {error}"
+                        "Could not open a pidfd of process {pid}, so its end will not be noticed: {error}"
                     );
                 }
             })

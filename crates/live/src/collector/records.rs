@@ -54,7 +54,7 @@ fn with_either<T>(
             return Err(error);
         }
         let Ok(prepared) = prepare(Purpose::RecordRing) else { return Err(error) };
-        tracing::warn!("All processors record into one buffer, for which their exits wait: {error}");
+        tracing::warn!("All CPUs record into one ring buffer, so their exits wait for each other: {error}");
         Ok(prepared)
     })
 }

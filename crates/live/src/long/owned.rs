@@ -90,7 +90,7 @@ impl Owned {
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     warn!(
-                        "The VMs of the last exits are not known, because processes delay looking for them"
+                        "The VMs of the last exits are not known, because processes delayed the search for them"
                     );
                     break;
                 }

@@ -220,10 +220,10 @@ fn what_is_active_for_a_part_of_the_time_is_told_so() {
     };
     let text = flat(&terminal(&all(vec![vm], Status::Inhibited), 80, false));
     for wanted in [
-        "x2AVIC active for a part of the time",
+        "x2AVIC active part of the time",
         "Not active for vCPU 0, 1 in up to 10 of 11 samples",
-        "emulated writes of EOI or TPR all the same",
-        "AVIC is active for only some vCPUs of the VM, or for a part of the time.",
+        "emulated writes of EOI or TPR, which the CPU handles itself",
+        "AVIC is active for only some vCPUs of the VM, or part of the time.",
     ] {
         assert!(text.contains(wanted), "{wanted}\n{text}");
     }

@@ -27,7 +27,7 @@ pub(super) fn answer(vm: &VmVerification) -> String {
     };
     match activation.status {
         Status::Active => format!("{mode} active"),
-        Status::Partly if activation.active_vcpus == 0 => format!("{mode} active for a part of the time"),
+        Status::Partly if activation.active_vcpus == 0 => format!("{mode} active part of the time"),
         Status::Partly => {
             format!(
                 "{mode} active for {} of {}",
@@ -248,7 +248,7 @@ pub(super) fn doubt_in_words(doubt: &Doubt, state: Option<&StateSeen>) -> String
         ),
         Doubt::SometimesInactive { vcpus, samples: inactive } => format!(
             "Not active for vCPU {} in up to {inactive} of {}, without a reason of the VM: AVIC is off while a vCPU runs a \
-             nested guest, and until one that sleeps takes up a cleared reason",
+             nested guest, and after a reason is cleared until the vCPU next runs",
             numbers(vcpus),
             counted(samples as u64, "sample")
         ),
@@ -266,11 +266,11 @@ pub(super) fn doubt_in_words(doubt: &Doubt, state: Option<&StateSeen>) -> String
             without_cr8_intercept()
         ),
         Doubt::RegisterWritesSeen(number) => format!(
-            "{} of EOI or TPR all the same, which the CPU handles itself if KVM lets it: probably a bug of this kernel",
+            "{} of EOI or TPR, which the CPU handles itself if KVM lets it: probably a bug of this kernel",
             counted(*number, "emulated write")
         ),
         Doubt::OnlyWithItSeen(number) => format!(
-            "{} that exist only with interrupt virtualization: it was active for a part of the time",
+            "{} that exist only with interrupt virtualization: it was active part of the time",
             counted(*number, "exit")
         ),
         Doubt::CpuDenies => {

@@ -61,7 +61,7 @@ pub enum WriteError {
     },
     /// A profile is too large for readers.
     #[error(
-        "Reading the profile would take more than {mib} MiB of memory, which readers refuse; record fewer VMs in one"
+        "Reading the profile would take more than {mib} MiB of memory, which readers refuse; record fewer VMs in one profile"
     )]
     TooLarge {
         /// The most memory that readers use, in MiB.

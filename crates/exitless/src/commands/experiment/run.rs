@@ -170,7 +170,7 @@ fn there(runs: usize, again: usize) -> String {
     let runs = counted(runs as u64, "run");
     match again {
         0 => runs,
-        _ => format!("{runs}; up to {again} of them are made again, because their blocks are incomplete"),
+        _ => format!("{runs}; up to {again} of them will be repeated, because their blocks are incomplete"),
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(there(1, 0), "1 run");
         assert_eq!(
             there(15, 3),
-            "15 runs; up to 3 of them are made again, because their blocks are incomplete"
+            "15 runs; up to 3 of them will be repeated, because their blocks are incomplete"
         );
     }
 

@@ -140,7 +140,7 @@ impl<'o> Kept<'o> {
         self.running[1] = running;
         if let Some(what) = summed.filter(|&what| self.told.insert(what)) {
             tracing::warn!(
-                "{} would be too large to be read, so {what} are added up in it from now on",
+                "{} would be too large for readers, so {what} are summed up in it from now on",
                 self.output.display()
             );
         }
