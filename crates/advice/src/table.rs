@@ -76,13 +76,13 @@ pub struct Cure {
     /// It is only a cure for VMs with all of these facts. Not checked if the VM's definition is unknown.
     #[serde(default, skip_serializing)]
     pub when: Vec<Fact>,
-    /// It is no cure for VMs with one of these facts.
+    /// It does not help VMs with one of these facts.
     #[serde(default, skip_serializing)]
     pub not: Vec<Fact>,
     /// It is only a cure for VMs with exits that match one of these; for all VMs if the list is empty.
     #[serde(default, skip_serializing)]
     pub when_seen: Vec<Match>,
-    /// It is no cure for VMs with exits that match one of these.
+    /// It does not help VMs with exits that match one of these.
     #[serde(default, skip_serializing)]
     pub not_seen: Vec<Match>,
     /// A VM with one of these facts already has it.

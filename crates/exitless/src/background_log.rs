@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// The number of lines that wait for a slow reader. Further lines are dropped.
 const LINES_WAITING: usize = 256;
-/// Stands where lines were dropped, after their number.
+/// The text in place of dropped lines, after their number.
 const DROPPED: &str = " lines of the log were dropped here, because its reader was too slow";
 /// The longest wait for a slow reader before the process ends.
 const PATIENCE: Duration = Duration::from_secs(1);

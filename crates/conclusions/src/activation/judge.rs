@@ -171,8 +171,8 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
             (false, false) => doubts.push(Doubt::Lifted(reason)),
         }
     }
-    // vCPUs take up a cleared reason of the VM when they next run, so their earlier state tells something of its own only
-    // if there is known to have been none.
+    // vCPUs take up a cleared reason of the VM when they next run, so their earlier state means something only if the VM
+    // is known to have had no reason then.
     let sometimes = if last.inhibits.is_some() && reasons.is_empty() && doubts.is_empty() {
         sometimes_inactive(evidence.samples, last)
     } else {
@@ -242,8 +242,8 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
 
 /// The vCPUs of the last sample that were active in some samples and not in others, each with the number of the latter.
 ///
-/// A reason may have been cleared just before the observation, as when a VM boots. A vCPU that sleeps takes that up when it
-/// next runs. So one that was inactive only at first does not count, unless that lasted for most of the samples.
+/// A reason may have been cleared just before the observation, as when a VM boots. A sleeping vCPU becomes active when it
+/// next runs. So a vCPU that was inactive only at first does not count, unless that lasted for most of the samples.
 fn sometimes_inactive(samples: &[VmState], last: &VmState) -> Vec<(u32, usize)> {
     let of = |number: u32| {
         let of_vcpu = samples.iter().flat_map(|sample| &sample.vcpus).filter(|vcpu| vcpu.number == number);
@@ -256,8 +256,9 @@ fn sometimes_inactive(samples: &[VmState], last: &VmState) -> Vec<(u32, usize)> 
     last.vcpus.iter().filter_map(|vcpu| of(vcpu.number)).collect()
 }
 
-/// Emulated writes of EOI and TPR that an active interrupt virtualization leaves no cause for. AVIC leaves EOIs of
-/// level-triggered interrupts to the host, which then emulates them, and without x2AVIC all registers of an x2APIC.
+/// Emulated writes of EOI and TPR that should not occur while interrupt virtualization is active. AVIC leaves EOIs
+/// of level-triggered interrupts to the host, which then emulates them, and without x2AVIC all registers of an
+/// x2APIC.
 fn avoided_writes(mode: Option<Mode>, signs: &ExitSigns) -> u64 {
     match mode {
         Some(Mode::Apicv) => signs.eoi_writes + signs.tpr_writes,

@@ -311,7 +311,7 @@ impl VmNames {
 /// The time for which the end of a recording waits for names. A search takes longer only if processes block it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// [`VmNames`] for recorders: a thread of its own looks them up. That takes as long as the processes of the host like, and
+/// [`VmNames`] for recorders: a thread of its own looks them up. Processes of the host can delay that without limit, and
 /// the kernel's buffers overflow while their reader waits.
 #[derive(Debug)]
 pub(crate) struct NamesAside {

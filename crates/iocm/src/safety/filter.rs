@@ -36,7 +36,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_statx,
     libc::SYS_statfs,
     libc::SYS_fstatfs,
-    // Whether a directory has an access control list.
+    // To test for the access control list of a directory.
     libc::SYS_getxattr,
     libc::SYS_lseek,
     libc::SYS_fcntl,

@@ -11,8 +11,8 @@ use std::io;
 /// 6.12 on). Earlier kernels ignore it for threads of the usual policy.
 const SLICE_NS: u64 = 100_000;
 
-/// Shortens the slice of this thread, and of those that it starts, also in the kernel. A thread of another policy than the
-/// usual one, which an administrator gave it, keeps its attributes.
+/// Shortens the slice of this thread, and of those that it starts, also in the kernel. If an administrator gave the thread
+/// another policy than the usual one, it keeps its attributes.
 pub(super) fn shorten() -> io::Result<()> {
     let mut attributes = of(0)?;
     if attributes.sched_policy != libc::SCHED_OTHER.unsigned_abs() {

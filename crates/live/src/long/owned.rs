@@ -15,8 +15,8 @@ use crate::trace::owner::{Owner, Owners};
 /// The time for which the end of a trace waits for VMs. Looking them up takes longer only if processes block it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Exits whose VMs are looked up in a thread of its own: that takes as long as the processes of the host like, and the buffers
-/// of the kernel overflow while their reader waits.
+/// Exits whose VMs are looked up in a separate thread: processes of the host can delay that without limit, and the kernel's
+/// buffers overflow while their reader waits.
 #[derive(Debug)]
 pub(super) struct Owned {
     processes: Sender<Vec<Option<i32>>>,

@@ -34,7 +34,7 @@ pub struct StudyDifference {
     pub studies: [StudyFacts; 2],
     /// The number of valid runs in each study.
     pub runs: [usize; 2],
-    /// Differences between the hosts and guests, which are what the comparison is about, and in how both were measured:
+    /// Differences between the hosts and guests, the subject of the comparison, and in how both were measured:
     /// `exitless` is the version. Names of settings of the plan's guests begin with `guests.`, of its samples with
     /// `samples.`.
     pub unlike: Vec<Unlike>,

@@ -35,7 +35,7 @@ impl Past {
     /// The past of a result folder at the start of a session.
     ///
     /// A block is whole if one session made all of its runs. The runs of other blocks do not count, so the block is made
-    /// again: the host may have changed between two sessions, and that would be taken for the effect of an arm.
+    /// again: the host may have changed between two sessions, which would look like the effect of an arm.
     pub fn new(plan: &Plan, runs: &[Run], failed: &[Run]) -> Self {
         let mut tried: BTreeMap<u32, Tried> = BTreeMap::new();
         for run in failed {

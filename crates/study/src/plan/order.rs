@@ -16,8 +16,8 @@ pub(super) const MOST_BLOCKS: u32 = 10_000;
 /// truth, with at least 8 blocks 93 (`study_coverage`, among the tests).
 pub const LEAST_FOR_WIDTH: u32 = 8;
 
-/// The order of the runs. A block has every arm once, in random order, and every second one in
-/// the reverse order of the one before.
+/// The order of the runs. A block has every arm once, in random order; every second block
+/// reverses the order of the one before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Order {

@@ -79,8 +79,8 @@ pub(in crate::commands) fn run(
     Ok((recording, profile))
 }
 
-/// Runs `search` again and again in a thread of its own, until nobody receives the VMs any more. A search takes as long as the
-/// processes of the host like: the samples' buffer would overflow meanwhile, and the end must not wait for it.
+/// Runs `search` again and again in a thread of its own, until nobody receives the VMs any more. Processes of the host can
+/// delay a search without limit: the samples' buffer would overflow meanwhile, and the end must not wait for it.
 fn searched(search: impl Fn() -> Vec<Vm> + Send + 'static) -> std::io::Result<Receiver<Vec<Vm>>> {
     let (found, receiver) = channel();
     let searching = move || {

@@ -222,9 +222,9 @@ impl Storage {
         rustix::fs::fstat(file).is_ok_and(|stat| stat.st_blocks.saturating_mul(512) >= stat.st_size)
     }
 
-    /// The one that carries out its reads and writes. Submitting those of FUSE may block until their end: FUSE tells
-    /// io_uring that it does not, and yet it does (Linux 6.18, `fuse_direct_io`). A server that does not answer would
-    /// stop the worker. tmpfs copies its data even with O_DIRECT.
+    /// The one that carries out its reads and writes. Submitting I/O to FUSE may block until it completes, although
+    /// FUSE tells io_uring that it does not (Linux 6.18, `fuse_direct_io`). A server that does not answer would stop
+    /// the worker. tmpfs copies its data even with O_DIRECT.
     pub(super) const fn carrier(&self) -> Carrier {
         match self {
             Self::File { is_fuse: true, .. } => Carrier::Thread,
