@@ -222,13 +222,13 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
         Err(_) if limit.was_reached() => {
             return Err(unsupported(
                 format!("a profile that would take more than {} MiB of memory", MOST_MADE >> 20),
-                "record fewer VMs in one",
+                "record fewer VMs in one profile",
             ));
         }
         Err(_) if bytes == MOST => {
             return Err(unsupported(
                 format!("a profile of more than {MOST} bytes"),
-                "record fewer VMs in one",
+                "record fewer VMs in one profile",
             ));
         }
         Err(error) => {
