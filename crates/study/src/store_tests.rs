@@ -92,7 +92,7 @@ fn a_run_that_a_later_session_makes_again_is_set_aside() {
     assert_eq!(read.runs.iter().map(|kept| kept.run.session).collect::<Vec<_>>(), [1, 0]);
     assert_eq!((read.failed, read.warnings), (Vec::new(), Vec::new()));
     let aside = format!("{}{REPLACED}", run.cell.folder_name(run.position));
-    assert_eq!(folder::names(&folder.path().join(FAILED)).unwrap(), [aside.clone()]);
+    assert_eq!(folder::names(&folder.path().join(FAILED)).unwrap(), [aside.as_str()]);
     assert!(folder.path().join(FAILED).join(aside).join("guest-0/run.out").is_file());
 }
 

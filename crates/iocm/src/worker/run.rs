@@ -268,7 +268,7 @@ impl Run {
             let index = self.first + turn;
             let index = if index < count { index } else { index - count };
             let entry = &mut self.entries[index];
-            let is_idle = !entry.polling_now && !entry.kicked && !(looks && entry.has_unkicked(now));
+            let is_idle = !(entry.polling_now || entry.kicked || looks && entry.has_unkicked(now));
             if is_idle || entry.throttled_until > now || entry.draining.is_some() || is_ending {
                 if entry.waiting || entry.draining.is_some() {
                     let crowded = self.recent.others(entry.queue.key, now);

@@ -219,6 +219,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::print_stdout, reason = "`make test` lists what was not tested")]
     fn without_a_journal_both_texts_keep_the_owner_and_the_group() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vm.xml");
