@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use super::*;
-use crate::Metric;
 use crate::factor::InForce;
 use crate::record::Run;
 use crate::sampling::{SamplePlan, SampledGuest, Samples};
 use crate::workload::Output;
+use crate::{Better, Combine, Metric, Unit};
 use guests::{Armed, Finished, GuestError, GuestPlan};
 
 /// Instructions for the mocks, and a record of their calls.
@@ -22,6 +22,8 @@ struct World {
     runs: AtomicU32,
     /// The numbers of steps, counted from 0, whose output cannot be parsed.
     bad: Vec<u32>,
+    /// The numbers of steps that print 7.
+    sevens: Vec<u32>,
     /// The number of the step at which a signal arrives.
     signal_at: Option<u32>,
     /// The numbers of steps that never end by themselves.
@@ -122,6 +124,7 @@ impl Armed for StandInArmed {
             }
         }
         let said = if self.script.contains("echo 1") { "1" } else { "2" };
+        let said = if self.world.sevens.contains(&number) { "7" } else { said };
         let stdout = if self.world.bad.contains(&number) { "nonsense" } else { said };
         let output = Output { status: 0, stdout: format!("{stdout}\n"), stderr: String::new() };
         let began_ns = 1_000_000 * u64::from(number);
@@ -133,11 +136,18 @@ struct StandInRig {
     world: Arc<World>,
 }
 
-struct NoSamples;
+/// Samples with a figure of each kind that the plan asks for.
+struct StandInSamples(SamplePlan);
 
-impl Samples for NoSamples {
+impl Samples for StandInSamples {
     fn metrics(&self) -> Vec<Metric> {
-        Vec::new()
+        let metric = |name: &str, unit| {
+            let (better, combine) = (Better::Lower, Combine::Single);
+            Metric { name: name.to_owned(), unit, better, combine, value: 8.0 }
+        };
+        let busy = self.0.cpu.then(|| metric("cpu.busy", Unit::Percent));
+        let exits = self.0.exits.is_on().then(|| metric("exits.total", Unit::PerSecond));
+        busy.into_iter().chain([metric("sampling.cpu", Unit::Percent)]).chain(exits).collect()
     }
 
     fn seconds(&self) -> f64 {
@@ -145,7 +155,7 @@ impl Samples for NoSamples {
     }
 
     fn exits_seconds(&self) -> Option<f64> {
-        Some(2.75)
+        self.0.exits.is_on().then_some(2.75)
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -157,7 +167,7 @@ impl Samples for NoSamples {
     }
 }
 
-impl Sampling for NoSamples {
+impl Sampling for StandInSamples {
     fn stop(self: Box<Self>) -> Box<dyn Samples> {
         self
     }
@@ -215,8 +225,8 @@ impl Rig for StandInRig {
         Ok((there..there + more).map(guest).collect())
     }
 
-    fn sample(&mut self, _: &SamplePlan, _: &[SampledGuest]) -> Result<Box<dyn Sampling>, String> {
-        Ok(Box::new(NoSamples))
+    fn sample(&mut self, plan: &SamplePlan, _: &[SampledGuest]) -> Result<Box<dyn Sampling>, String> {
+        Ok(Box::new(StandInSamples(plan.clone())))
     }
 
     fn in_force(&mut self, _: &[&Level], _: &[SampledGuest]) -> InForce {
@@ -239,6 +249,12 @@ impl Sink for Memory {
     fn keep(&mut self, run: &Run, folder: &Path) -> Result<(), StoreError> {
         assert!(folder.join("guest-0/command.out").is_file() || run.failure.is_some());
         assert_eq!(folder.join("host.parquet").is_file(), run.took > 0.0);
+        if run.counted.is_some() {
+            let repetition = folder.join("counted");
+            assert!(
+                ["host.parquet", "guest-0/command.out"].iter().all(|file| repetition.join(file).is_file())
+            );
+        }
         self.kept.borrow_mut().push(run.clone());
         Ok(())
     }
@@ -283,6 +299,46 @@ fn every_cell_is_run_once_with_its_figures_and_skew() {
         assert_eq!((run.sampled, run.exits_counted), (Some(2.5), Some(2.75)));
     }
     assert_eq!(kept.iter().find_map(|run| run.start_skew), Some(0.001));
+}
+
+fn plan_with_exits_apart() -> Plan {
+    let text = include_str!("plan/small.toml").replace("repeats = 2", "repeats = 2\nwarm_up = 0");
+    Plan::read(&format!("{text}\n[samples]\nexits = \"apart\"\n"), "small.toml").unwrap()
+}
+
+#[test]
+fn exits_that_are_counted_apart_are_those_of_a_repetition_and_nothing_else_is() {
+    // The second step of the first run, which has one guest, is its repetition.
+    let world = World { sevens: vec![1], ..World::default() };
+    let (conclusion, kept, world) = go(&plan_with_exits_apart(), Past::default(), world);
+    assert_eq!((conclusion.made, conclusion.failed.len()), (16, 0));
+    assert_eq!((world.runs.load(Ordering::SeqCst), world.seen("start")), (2 * 24, 8));
+    for run in &kept {
+        let names: Vec<&str> = run.host.iter().map(|metric| metric.name.as_str()).collect();
+        assert_eq!(names, ["cpu.busy", "sampling.cpu", "exits.total"]);
+        // Both samplers say it.
+        assert_eq!(run.warnings, ["nothing was sampled"]);
+        assert_eq!((run.sampled, run.exits_counted), (Some(2.5), Some(2.75)));
+        assert_eq!((run.host_seconds("exits.total"), run.host_seconds("cpu.context-switches")), (2.75, 2.5));
+        let counted = run.counted.as_ref().unwrap();
+        assert_eq!((counted.guests.len(), counted.took), (run.guests.len(), run.took));
+        let expected = if run.cell.workload == "first" { 1.0 } else { 2.0 };
+        assert!(run.guests.iter().all(|metrics| metrics[0].value == expected), "{run:?}");
+        let expected = if run.position == 0 { 7.0 } else { expected };
+        assert!(counted.guests.iter().all(|metrics| metrics[0].value == expected), "{run:?}");
+    }
+    let usual = go(&plan("warm_up = 0"), Past::default(), World::default()).1;
+    assert!(usual.iter().all(|run| run.counted.is_none() && run.host.len() == 3));
+}
+
+#[test]
+fn a_run_whose_exits_could_not_be_counted_apart_has_failed() {
+    let world = World { bad: vec![1], ..World::default() };
+    let (conclusion, kept, _) = go(&plan_with_exits_apart(), Past::default(), world);
+    assert_eq!((conclusion.made, conclusion.failed.len()), (16, 0));
+    let why = kept[0].failure.as_ref().unwrap();
+    assert!(why.starts_with("in the repetition that counts exits: ") && why.contains("nonsense"), "{why}");
+    assert!(kept[1..].iter().all(|run| run.failure.is_none()));
 }
 
 #[test]

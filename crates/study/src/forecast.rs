@@ -139,7 +139,7 @@ pub fn forecast(plan: &Plan, host: &Host) -> Forecast {
 /// The approximate seconds of one block without the starts of guests.
 fn typical(plan: &Plan, schedule: &Schedule) -> u64 {
     let all: Duration = plan.workloads.iter().map(WorkloadPlan::typical).sum();
-    let all = all.as_secs().saturating_mul(u64::from(1 + plan.order.warm_up));
+    let all = all.as_secs().saturating_mul(u64::from(plan.executions()));
     all.saturating_mul(schedule.counts_per_block())
 }
 
@@ -156,7 +156,7 @@ fn longest(plan: &Plan, schedule: &Schedule) -> u64 {
         started.saturating_add(prepare.saturating_mul(u64::from(most.max(1))))
     };
     let guests = schedule.block(0).iter().map(of_guests).fold(0, u64::saturating_add);
-    let runs = run.saturating_mul(u64::from(1 + plan.order.warm_up));
+    let runs = run.saturating_mul(u64::from(plan.executions()));
     runs.saturating_mul(schedule.counts_per_block()).saturating_add(guests)
 }
 
@@ -249,7 +249,7 @@ fn rights(plan: &Plan, host: &Host) -> Vec<Right> {
     if plan.workloads.iter().any(|workload| matches!(workload.tool, super::workload::Tool::Probe(_))) {
         rights.push(kvm("the micro VM"));
     }
-    if plan.samples.exits && !matches!(plan.guests, GuestPlan::Host(_)) {
+    if plan.samples.exits.is_on() && !matches!(plan.guests, GuestPlan::Host(_)) {
         let needed_by = "VM exits by reason; without it KVM's own counters are read".to_owned();
         rights.push(Right { what: "root".to_owned(), needed_by, there: host.is_root, optional: true });
     }
@@ -295,6 +295,18 @@ mod tests {
         // workload. For each of two numbers of guests two workloads run, after a warm-up.
         let of_arm = 2 * 60 + 2 * 140 + 2 * 2 * 2 * 140;
         assert_eq!(forecast(&plan, &Host::default()).seconds_at_most, 4 * of_arm);
+    }
+
+    #[test]
+    fn a_repetition_that_counts_exits_takes_its_time() {
+        let text = include_str!("plan/small.toml").replace("script = ", "duration = \"10s\"\nscript = ");
+        let seconds = |exits: &str| {
+            let plan = Plan::read(&format!("{text}\n[samples]\nexits = {exits}\n"), "small.toml").unwrap();
+            let forecast = forecast(&plan, &Host::default());
+            [forecast.seconds_about, forecast.seconds_at_most]
+        };
+        let (during, apart) = (seconds("true"), seconds("\"apart\""));
+        assert!(apart[0] > during[0] && apart[1] > during[1], "{during:?} {apart:?}");
     }
 
     #[test]

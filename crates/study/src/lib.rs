@@ -19,4 +19,4 @@ pub mod workload;
 pub use guests::Span;
 pub use metric::{Better, Combine, Metric, Unit};
 pub use plan::Plan;
-pub use record::{Cell, Resumption, Run, STUDY_FORMAT, Study};
+pub use record::{Cell, Repetition, Resumption, Run, STUDY_FORMAT, Study};

@@ -9,6 +9,7 @@
 //!     guest-0/STEP.out, STEP.err   what the tools printed
 //!     host.parquet      samples of the host
 //!     exits.json        the profile of VM exits
+//!     counted/          the same files of the repetition in which exits were counted, if that was apart
 //!   failed/NAME-ATTEMPT/  the same of runs that failed, with the reason in run.json
 //!   failed/NAME-replaced/  a whole run whose block a later session made again
 //! ```
@@ -19,6 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use host::Fingerprint;
 use serde::{Deserialize, Serialize};
 
+use super::sampling::is_of_exits;
 use super::{Metric, Plan};
 
 /// Format version of the result.
@@ -109,8 +111,11 @@ pub struct Run {
     pub start_skew: Option<f64>,
     /// The figures of each guest's workload, in the order of guests.
     pub guests: Vec<Vec<Metric>>,
-    /// The figures sampled on the host, over the run.
+    /// The figures sampled on the host, over the run. Those of exits are from [`Self::counted`], if there is one.
     pub host: Vec<Metric>,
+    /// The repetition in which exits were counted, if they were counted apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Repetition>,
     /// The host at the time of the run, to check that runs are comparable.
     pub fingerprint: Fingerprint,
     /// The facts of each guest (kernel, CPU model, tool versions).
@@ -121,6 +126,16 @@ pub struct Run {
     /// Problems that do not invalidate the run: lost events, missing samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+/// A repetition of a run's workload in the same guests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Repetition {
+    /// Its duration in seconds, from the first guest's start to the last one's end.
+    pub took: f64,
+    /// The figures of each guest's workload. They contain the cost of counting, so only the work is used, for exits for
+    /// each unit of it.
+    pub guests: Vec<Vec<Metric>>,
 }
 
 impl Run {
@@ -139,6 +154,7 @@ impl Run {
             start_skew: None,
             guests: Vec::new(),
             host: Vec::new(),
+            counted: None,
             fingerprint: Fingerprint::default(),
             guest_facts: Vec::new(),
             failure: None,
@@ -148,32 +164,41 @@ impl Run {
 
     /// The combined figures of all guests, in the order of the first guest that has them.
     pub(crate) fn of_guests(&self) -> Vec<Metric> {
-        let mut names: Vec<&Metric> = Vec::new();
-        for metric in self.guests.iter().flatten() {
-            if !names.iter().any(|known| known.name == metric.name) {
-                names.push(metric);
-            }
-        }
-        let combined = names.into_iter().filter_map(|first| {
-            let of_each = self.guests.iter();
-            let values: Vec<f64> = of_each
-                .filter_map(|guest| guest.iter().find(|metric| metric.name == first.name))
-                .map(|metric| metric.value)
-                .collect();
-            // Drop figures that some guest lacks: a sum would be too small.
-            if values.len() != self.guests.len() {
-                return None;
-            }
-            Some(Metric { value: first.combine.apply(&values)?, ..first.clone() })
-        });
-        combined.collect()
+        combined(&self.guests)
+    }
+
+    /// As [`Self::of_guests`], of the time in which exits were counted.
+    pub(crate) fn of_guests_counted(&self) -> Vec<Metric> {
+        combined(self.counted.as_ref().map_or(&self.guests, |counted| &counted.guests))
     }
 
     /// The duration in seconds over which a rate of [`Self::host`] was taken.
     pub(crate) fn host_seconds(&self, metric: &str) -> f64 {
-        let of_exits = ["exits.", "accesses.", "kvm."].iter().any(|family| metric.starts_with(family));
-        self.exits_counted.filter(|_| of_exits).or(self.sampled).unwrap_or(self.took)
+        self.exits_counted.filter(|_| is_of_exits(metric)).or(self.sampled).unwrap_or(self.took)
     }
+}
+
+/// The combined figures of all guests, in the order of the first guest that has them.
+fn combined(guests: &[Vec<Metric>]) -> Vec<Metric> {
+    let mut names: Vec<&Metric> = Vec::new();
+    for metric in guests.iter().flatten() {
+        if !names.iter().any(|known| known.name == metric.name) {
+            names.push(metric);
+        }
+    }
+    let combined = names.into_iter().filter_map(|first| {
+        let of_each = guests.iter();
+        let values: Vec<f64> = of_each
+            .filter_map(|guest| guest.iter().find(|metric| metric.name == first.name))
+            .map(|metric| metric.value)
+            .collect();
+        // Drop figures that some guest lacks: a sum would be too small.
+        if values.len() != guests.len() {
+            return None;
+        }
+        Some(Metric { value: first.combine.apply(&values)?, ..first.clone() })
+    });
+    combined.collect()
 }
 
 impl Cell {

@@ -21,8 +21,9 @@ use std::path::Path;
 use super::Metric;
 
 pub(crate) use access::MOST_PLACES;
+pub(crate) use names::is_of_exits;
 pub use names::{SAMPLED, is_sampled};
-pub use plan::{BadInterval, SamplePlan};
+pub use plan::{Apart, BadInterval, ExitCounting, SamplePlan};
 pub use processor::{NoProcessorTimes, guest_processor_time};
 pub(crate) use reading::NO_FREQUENCIES;
 pub use sampler::{HostSamples, Sampler};
@@ -33,6 +34,9 @@ pub(crate) use sampler::tests::GUEST as FAKE_GUEST;
 
 /// The profile of VM exits among the files of a run.
 pub(crate) const PROFILE: &str = "exits.json";
+
+/// The folder among the files of a run that has those of the repetition in which exits were counted.
+pub(crate) const REPETITION: &str = "counted";
 
 /// A guest whose threads are sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]

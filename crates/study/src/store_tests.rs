@@ -32,6 +32,7 @@ fn keep(store: &mut Store, index: usize, failure: Option<&str>) -> Run {
         took: 0.5,
         sampled: None,
         exits_counted: None,
+        counted: None,
         start_skew: Some(0.001),
         guests: vec![Vec::new()],
         host: Vec::new(),

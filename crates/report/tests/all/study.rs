@@ -13,6 +13,16 @@ fn findings(made: &Made) -> Findings {
     analyse(&study(made), false).unwrap()
 }
 
+#[test]
+fn the_page_tells_that_exits_were_counted_apart() {
+    let told = |samples: &str| {
+        let mut collected = study(&Made { counts: vec![1], workloads: vec!["pread"], ..Made::default() });
+        collected.facts.samples = samples.to_owned();
+        page(&analyse(&collected, false).unwrap(), None).contains("counted in a repetition of each run")
+    };
+    assert!(told(r#"{"exits":"apart"}"#) && !told(r#"{"exits":true}"#) && !told(""));
+}
+
 /// The size of the largest planned study: 12 VMs and six tests.
 fn large() -> Findings {
     findings(&Made {

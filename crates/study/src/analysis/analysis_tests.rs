@@ -350,6 +350,27 @@ fn exits_of_work_are_those_of_all_the_time_in_which_they_were_counted() {
 }
 
 #[test]
+fn exits_that_were_counted_apart_are_those_of_the_work_meanwhile() {
+    let mut collected = with_work();
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        run.exits_counted = Some(20.0);
+        // Twice the work of the measured run.
+        let mut guests = run.guests.clone();
+        let of_guests = guests.iter_mut().flatten();
+        of_guests.filter(|metric| metric.name == "work.events").for_each(|metric| metric.value *= 2.0);
+        run.counted = Some(crate::Repetition { took: 19.0, guests });
+    }
+    let findings = analyse(&collected, false).unwrap();
+    let level = |metric: &str| figure(&findings, "threads", metric).points[0].level(0).unwrap();
+    // 1,000 exits a second for 20 seconds, divided by 1,000 events.
+    assert!((level("exits-per-event.total") - 20.0).abs() < 1e-9);
+    // The workload's own figures are of the measured run alone.
+    let alone = analyse(&with_work(), false).unwrap();
+    let measured = figure(&alone, "threads", "work.events").points[0].level(0).unwrap();
+    assert!((level("work.events") - measured).abs() < 1e-9);
+}
+
+#[test]
 fn a_load_that_does_not_tell_its_work_has_rates_alone() {
     let mut collected = with_work();
     collected.runs[0].run.guests[0].retain(|metric| metric.name != "work.events");

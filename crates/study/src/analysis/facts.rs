@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Run;
+use crate::sampling::SamplePlan;
 
 /// A study as planned, and its target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -45,6 +46,13 @@ pub struct StudyFacts {
     pub version: String,
     /// All levels are equal on purpose (an A/A study), to count how often noise alone looks like a difference.
     pub is_aa: bool,
+}
+
+impl StudyFacts {
+    /// Tests whether exits were counted in a repetition of each run.
+    pub fn counts_exits_apart(&self) -> bool {
+        serde_json::from_str(&self.samples).is_ok_and(|samples: SamplePlan| samples.exits.is_apart())
+    }
 }
 
 /// A factor of a study.

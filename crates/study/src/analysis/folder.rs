@@ -121,6 +121,9 @@ mod tests {
             facts.guests
         );
         assert!(facts.samples.contains("\"exits\":true"), "{}", facts.samples);
+        assert!(!facts.counts_exits_apart());
+        let apart = facts.samples.replace("\"exits\":true", "\"exits\":\"apart\"");
+        assert!(StudyFacts { samples: apart, ..facts.clone() }.counts_exits_apart());
         assert_eq!((facts.workloads[0].tool.as_str(), collected.planned), ("command", 8 * 2 * 2));
         assert!(collected.runs[0].folder.starts_with("runs/"), "{}", collected.runs[0].folder);
         let findings = analyse(&collected, false).unwrap();

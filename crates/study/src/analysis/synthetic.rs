@@ -179,6 +179,7 @@ fn run(made: &Made, cell: Cell, position: u32, together: f64, random: &mut ChaCh
         took: 11.0 + random.random_range(0.0..0.5),
         sampled: None,
         exits_counted: None,
+        counted: None,
         spent: f64::from(position + 1) * STEP as f64,
         start_skew: (cell.guests > 1).then(|| random.random_range(0.0002..0.004)),
         guest_facts: (0..cell.guests).map(|_| guest()).collect(),

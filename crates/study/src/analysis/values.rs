@@ -172,7 +172,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
     for &run in &in_order {
         let Some(arm) = arms.iter().position(|arm| arm.levels == run.cell.arm) else { continue };
         let guests = run.of_guests();
-        let work = work(&guests);
+        let work = work(&run.of_guests_counted());
         let place = (run.cell.workload.clone(), run.cell.guests, arm, Repeat::of(run));
         over.insert(place, Over { run, work: work.map(|(_, amount)| amount) });
         let host = run.host.iter().cloned().chain(of_work(run, work));

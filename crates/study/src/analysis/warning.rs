@@ -213,7 +213,7 @@ impl fmt::Display for Warning {
             Self::CountingDiffers { workload, arms, percent } => write!(
                 f,
                 "During {workload} counting exits took {:.2} % of the vCPUs' time with {} and {:.2} % with {}, which is part \
-                 of any change between them; `exits = false` in [samples] measures without it",
+                 of any change between them; with `exits = \"apart\"` in [samples] they are counted after each measured run",
                 percent[0], arms[0], percent[1], arms[1]
             ),
             Self::Emulated { emulator } => write!(

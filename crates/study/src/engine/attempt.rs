@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::watch::Watch;
 use super::{Engine, EngineError, Phase, facts, failures, scene, together};
 use crate::factor::Level;
-use crate::record::Run;
-use crate::sampling::{SampledGuest, Samples, guest_processor_time};
+use crate::record::{Repetition, Run};
+use crate::sampling::{REPETITION, SamplePlan, SampledGuest, Samples, guest_processor_time, is_of_exits};
 use crate::schedule::{ArmRuns, Slot};
 use crate::workload::{Outputs, Step, Steps};
 use guests::{Guest, GuestError};
@@ -123,7 +123,16 @@ impl Engine<'_> {
             self.running.warm.insert(slot.workload);
         }
         self.tell(slot, attempt, Phase::Run);
-        self.measured(slot, &levels, &steps, folder, run, watch)
+        self.measured(slot, &levels, &steps, folder, run, watch)?;
+        let Some(samples) = self.plan.samples.of_repetition() else { return Ok(()) };
+        if watch.ending().load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.tell(slot, attempt, Phase::Repetition);
+        self.repeated(slot, &samples, &steps, folder, run, watch).map_err(|failure| Failure {
+            why: format!("in the repetition that counts exits: {}", failure.why),
+            ..failure
+        })
     }
 
     fn ensure_guests(
@@ -213,7 +222,8 @@ impl Engine<'_> {
         watch: &Watch<'_>,
     ) -> Result<(), Failure> {
         let mut outputs = vec![Outputs::default(); steps.len()];
-        let ran = self.together(steps, &mut outputs, Some(run), watch);
+        let samples = self.plan.samples.of_measured();
+        let ran = self.together(steps, &mut outputs, Some((&mut *run, &samples)), watch);
         write_outputs(folder, &outputs, run);
         let samples = ran?;
         if watch.ending().load(Ordering::Relaxed) {
@@ -245,13 +255,48 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Carries out the workload of a measured run again, and counts exits. Nothing else of it is used.
+    fn repeated(
+        &mut self,
+        slot: &Slot,
+        samples: &SamplePlan,
+        steps: &[Steps],
+        folder: &Path,
+        run: &mut Run,
+        watch: &Watch<'_>,
+    ) -> Result<(), Failure> {
+        let folder = folder.join(REPETITION);
+        let mut outputs = vec![Outputs::default(); steps.len()];
+        let mut again = Run::begun(slot.cell.clone(), run.position, run.attempt);
+        let ran = self.together(steps, &mut outputs, Some((&mut again, samples)), watch);
+        write_outputs(&folder, &outputs, &mut again);
+        warn_once(run, again.warnings);
+        let counted = ran?;
+        if watch.ending().load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(counted) = counted {
+            run.host.extend(counted.metrics().into_iter().filter(|metric| is_of_exits(&metric.name)));
+            run.exits_counted = Some(counted.exits_seconds().unwrap_or_else(|| counted.seconds()));
+            warn_once(run, counted.warnings());
+            if let Err(error) = fs::create_dir_all(&folder).and_then(|()| counted.write(&folder)) {
+                run.warnings.push(format!("The counted exits could not be written: {error}"));
+            }
+        }
+        let workload = &self.plan.workloads[slot.workload];
+        let guests: Result<Vec<_>, _> = outputs.iter().map(|outputs| workload.parse(outputs)).collect();
+        let guests = guests.map_err(|error| error.to_string())?;
+        run.counted = Some(Repetition { took: again.took, guests });
+        Ok(())
+    }
+
     /// Runs the steps of all guests simultaneously, with their servers. If there is a `run`, samples the host and
     /// records the times in it.
     fn together(
         &mut self,
         steps: &[Steps],
         outputs: &mut [Outputs],
-        mut run: Option<&mut Run>,
+        mut run: Option<(&mut Run, &SamplePlan)>,
         watch: &Watch<'_>,
     ) -> Result<Option<Box<dyn Samples>>, Failure> {
         let serve: Vec<&[Step]> = steps.iter().map(|steps| &steps.serve[..]).collect();
@@ -267,7 +312,7 @@ impl Engine<'_> {
             let mut waiting = together::arm(&measure, &mut self.running.guests, &mut self.host)?;
             let before = run.is_some().then(|| cpu_times(&mut self.running.guests)).transpose()?;
             let sampling = match &mut run {
-                Some(run) => self.start_sampling(run),
+                Some((run, samples)) => self.start_sampling(samples, run),
                 None => None,
             };
             let released = together::release(&mut waiting);
@@ -291,7 +336,7 @@ impl Engine<'_> {
             let running = together::sort(left, outputs, &mut times);
             released?;
             running.map_err(|error| serving.err().unwrap_or(error))?;
-            let Some(run) = run else { return Ok(None) };
+            let Some((run, _)) = run else { return Ok(None) };
             // The times of an interrupted step mean nothing.
             if watch.ending().load(Ordering::Relaxed) {
                 return Ok(None);
@@ -310,6 +355,7 @@ impl Engine<'_> {
             Phase::Prepare => "the preparation",
             Phase::WarmUp => "the warm-up",
             Phase::Run => "the measured step",
+            Phase::Repetition => "the repetition that counts exits",
         };
         format!("{what} was still running at the run's limit of {} s (order.run_limit)", limit.as_secs())
     }
@@ -322,14 +368,27 @@ impl Engine<'_> {
         self.running.guests.iter().filter_map(|guest| sampled(guest.as_ref())).collect()
     }
 
-    fn start_sampling(&mut self, run: &mut Run) -> Option<Box<dyn super::rig::Sampling>> {
+    fn start_sampling(
+        &mut self,
+        samples: &SamplePlan,
+        run: &mut Run,
+    ) -> Option<Box<dyn super::rig::Sampling>> {
         let sampled = self.sampled();
-        match self.rig.sample(&self.plan.samples, &sampled) {
+        match self.rig.sample(samples, &sampled) {
             Ok(sampling) => Some(sampling),
             Err(why) => {
                 run.warnings.push(format!("The host was not sampled: {why}"));
                 None
             }
+        }
+    }
+}
+
+/// Adds warnings of the repetition, without those that the run has already: the report counts the runs that have one.
+fn warn_once(run: &mut Run, warnings: Vec<String>) {
+    for warning in warnings {
+        if !run.warnings.contains(&warning) {
+            run.warnings.push(warning);
         }
     }
 }

@@ -37,4 +37,6 @@ pub enum Phase {
     WarmUp,
     /// The run itself.
     Run,
+    /// The repetition that counts exits.
+    Repetition,
 }

@@ -18,7 +18,7 @@ const BETWEEN: Duration = Duration::from_secs(600);
 pub(crate) struct StepLimits {
     /// The preparation of one guest.
     pub(crate) prepare: Duration,
-    /// The warm-up or the measured run, in all guests at once.
+    /// The warm-up, the measured run or its repetition, in all guests at once.
     pub(crate) run: Duration,
 }
 
@@ -33,12 +33,18 @@ impl StepLimits {
 }
 
 impl Plan {
-    /// The time limit of one attempt at a run, including the guests' start, preparation and warm-up: `order.run_limit`,
-    /// or the sum of their limits.
+    /// The most times that a run carries out its workload: warm-ups, the measured run, and the repetition that counts
+    /// exits.
+    pub(crate) fn executions(&self) -> u32 {
+        self.order.warm_up.saturating_add(1 + u32::from(self.samples.exits.is_apart()))
+    }
+
+    /// The time limit of one attempt at a run, including the guests' start, preparation, warm-up and the repetition
+    /// that counts exits: `order.run_limit`, or the sum of their limits.
     pub(crate) fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &WorkloadPlan) -> Duration {
         let derived = || {
             let StepLimits { prepare, run } = StepLimits::of(workload);
-            let runs = (run + BESIDE) * self.order.warm_up.saturating_add(1);
+            let runs = (run + BESIDE) * self.executions();
             // Guests may start one after the other.
             guests.start_limit() * count + prepare * count.max(1) + runs + BESIDE
         };
@@ -78,6 +84,19 @@ mod tests {
         let plan = Plan::read(&text, "small.toml").unwrap();
         assert_eq!(plan.run_limit(&plan.guests, 2, &plan.workloads[0]).as_secs(), 90);
         assert_eq!(plan.longest_standstill().as_secs(), 690);
+    }
+
+    #[test]
+    fn a_repetition_that_counts_exits_takes_as_long_as_the_run() {
+        let with = |samples: &str| {
+            let text = format!("{}\n[samples]\nexits = {samples}\n", include_str!("small.toml"));
+            Plan::read(&text, "small.toml").unwrap()
+        };
+        let (during, apart) = (with("true"), with("\"apart\""));
+        assert_eq!(apart.executions(), during.executions() + 1);
+        let limit = |plan: &Plan| plan.run_limit(&plan.guests, 1, &plan.workloads[0]);
+        let step = StepLimits::of(&during.workloads[0]).run;
+        assert_eq!(limit(&apart), limit(&during) + step + BESIDE);
     }
 
     #[test]

@@ -55,3 +55,8 @@ pub fn is_sampled(name: &str) -> bool {
         None => *known == name,
     })
 }
+
+/// Tests whether a figure comes from the counting of exits.
+pub(crate) fn is_of_exits(name: &str) -> bool {
+    ["exits.", "handling.", "accesses.", "kvm."].iter().any(|family| name.starts_with(family))
+}

@@ -27,7 +27,7 @@ pub struct SamplePlan {
     /// Run time and run-queue wait of the guests' threads: vCPUs, I/O threads, vhost workers and the rest.
     pub threads: bool,
     /// VM exits by reason with their handling times, by eBPF, or KVM's own statistics if eBPF cannot be used.
-    pub exits: bool,
+    pub exits: ExitCounting,
     /// Exits by I/O port and by page of addresses too. This takes up to two more events for each exit, so it
     /// is off by default.
     pub accesses: bool,
@@ -44,11 +44,41 @@ impl Default for SamplePlan {
             cpu: true,
             per_core: true,
             threads: true,
-            exits: true,
+            exits: ExitCounting::During(true),
             accesses: false,
             interrupts: true,
             frequency: true,
         }
+    }
+}
+
+/// Whether and when exits are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "[samples] exits: expected true, false or \"apart\"")]
+pub enum ExitCounting {
+    /// True: during the measured run, whose figures then contain the cost of counting. False: not at all.
+    During(bool),
+    /// Not during the measured run, so that its figures do not contain the cost of counting.
+    Apart(Apart),
+}
+
+/// Counting apart from the measured run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Apart {
+    /// In a repetition of the workload after each measured run, in the same guests.
+    Apart,
+}
+
+impl ExitCounting {
+    /// Tests whether exits are counted.
+    pub fn is_on(self) -> bool {
+        self != Self::During(false)
+    }
+
+    /// Tests whether exits are counted in a repetition of the measured run.
+    pub fn is_apart(self) -> bool {
+        matches!(self, Self::Apart(_))
     }
 }
 
@@ -68,6 +98,26 @@ impl SamplePlan {
         let possible = (SHORTEST..=LONGEST).contains(&self.interval.duration());
         possible.then_some(()).ok_or(BadInterval { found: self.interval })
     }
+
+    /// The samples of the measured run.
+    pub(crate) fn of_measured(&self) -> Self {
+        let exits = if self.exits.is_apart() { ExitCounting::During(false) } else { self.exits };
+        Self { exits, ..self.clone() }
+    }
+
+    /// The samples of the repetition that counts exits, if they are counted apart.
+    pub(crate) fn of_repetition(&self) -> Option<Self> {
+        self.exits.is_apart().then(|| Self {
+            interval: self.interval,
+            cpu: false,
+            per_core: false,
+            threads: false,
+            exits: ExitCounting::During(true),
+            accesses: self.accesses,
+            interrupts: false,
+            frequency: false,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -79,10 +129,37 @@ mod tests {
         let plan: SamplePlan = toml::from_str("interval = \"500ms\"\nexits = false").unwrap();
         assert_eq!(plan.interval.duration(), Duration::from_millis(500));
         assert!(
-            plan.cpu && plan.per_core && plan.threads && !plan.exits && plan.interrupts && plan.frequency
+            plan.cpu
+                && plan.per_core
+                && plan.threads
+                && !plan.exits.is_on()
+                && plan.interrupts
+                && plan.frequency
         );
         assert_eq!(toml::from_str::<SamplePlan>("").unwrap(), SamplePlan::default());
         assert!(toml::from_str::<SamplePlan>("exit = true").is_err());
+    }
+
+    #[test]
+    fn exits_are_counted_in_the_measured_run_or_in_a_repetition_or_not_at_all() {
+        let read = |exits: &str| toml::from_str::<SamplePlan>(&format!("exits = {exits}"));
+        for (text, is_on, is_apart) in
+            [("true", true, false), ("false", false, false), ("\"apart\"", true, true)]
+        {
+            let plan = read(text).unwrap();
+            assert_eq!((plan.exits.is_on(), plan.exits.is_apart()), (is_on, is_apart), "{text}");
+            // Results of earlier versions have true and false.
+            assert_eq!(serde_json::to_string(&plan.exits).unwrap(), text);
+            assert_eq!(plan.of_measured().exits, ExitCounting::During(is_on && !is_apart));
+            assert_eq!(plan.of_repetition().is_some(), is_apart);
+        }
+        let repetition = read("\"apart\"\naccesses = true").unwrap().of_repetition().unwrap();
+        assert_eq!(repetition.exits, ExitCounting::During(true));
+        assert!(repetition.accesses && !repetition.cpu && !repetition.threads && !repetition.interrupts);
+        for wrong in ["\"aside\"", "1"] {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.contains("expected true, false or \"apart\""), "{error}");
+        }
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn sample(
             };
         }
     };
-    let mut exits = plan.exits.then(|| ExitSource::start(&root, guests, plan.accesses));
+    let mut exits = plan.exits.is_on().then(|| ExitSource::start(&root, guests, plan.accesses));
     let mut figures = Figures::default();
     let mut doubts = BTreeSet::new();
     let spent = |exits: &Option<ExitSource>| {

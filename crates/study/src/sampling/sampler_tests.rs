@@ -1,6 +1,6 @@
 use super::*;
-use crate::sampling::is_sampled;
 use crate::sampling::table::tests::rows_of;
+use crate::sampling::{ExitCounting, is_sampled};
 use std::fs;
 
 /// A host with two CPUs, and a guest with two vCPUs, an I/O thread and a vhost worker in the kernel.
@@ -71,7 +71,11 @@ fn value(metrics: &[Metric], name: &str) -> f64 {
 }
 
 fn long() -> SamplePlan {
-    SamplePlan { interval: "60s".parse().unwrap(), exits: false, ..SamplePlan::default() }
+    SamplePlan {
+        interval: "60s".parse().unwrap(),
+        exits: ExitCounting::During(false),
+        ..SamplePlan::default()
+    }
 }
 
 #[test]
@@ -138,7 +142,7 @@ fn what_changes_between_two_readings_is_in_the_figures_and_in_the_table() {
 fn what_is_not_there_is_said_and_the_rest_is_sampled() {
     let root = tempfile::tempdir().unwrap();
     host::fake::unpack("== /proc/stat\ncpu 1 2 3 4\n", root.path()).unwrap();
-    let plan = SamplePlan { exits: true, ..long() };
+    let plan = SamplePlan { exits: ExitCounting::During(true), ..long() };
     let sampler = Sampler::start(&plan, root.path(), &[]).unwrap();
     fs::write(root.path().join("proc/stat"), "cpu 2 2 3 5\n").unwrap();
     let samples = sampler.finish();
@@ -153,7 +157,11 @@ fn what_is_not_there_is_said_and_the_rest_is_sampled() {
 
 #[test]
 fn this_host_is_read_at_every_interval() {
-    let plan = SamplePlan { interval: "50ms".parse().unwrap(), exits: false, ..SamplePlan::default() };
+    let plan = SamplePlan {
+        interval: "50ms".parse().unwrap(),
+        exits: ExitCounting::During(false),
+        ..SamplePlan::default()
+    };
     let this = SampledGuest { name: "this".to_owned(), process: i32::try_from(std::process::id()).unwrap() };
     let begun = Instant::now();
     let sampler = Sampler::start(&plan, Path::new("/"), &[this]).unwrap();

@@ -136,7 +136,7 @@ fn figures(run: &Run, names: &[String]) -> Figures {
         names => names.contains(&metric.name),
     };
     let guests = run.of_guests();
-    let of_work = of_work(run, work(&guests));
+    let of_work = of_work(run, work(&run.of_guests_counted()));
     let host = run.host.iter().chain(&of_work).map(|metric| (Source::Host, metric));
     let all = guests.iter().map(|metric| (Source::Workload, metric)).chain(host);
     all.filter(|(source, metric)| wanted(metric, *source))

@@ -14,7 +14,8 @@ const MOST_FILES: usize = 10_000;
 /// The most bytes of one run; usually the tools' output and the samples are a few megabytes.
 const LARGEST_RUN: u64 = 8 << 30;
 
-/// The most names in the path of a file; a run's files are in its folder and in one for each guest.
+/// The most names in the path of a file; a run's files are in its folder and in one for each guest, and those of a
+/// repetition in a folder with the same below it.
 const DEEPEST: usize = 4;
 /// The longest name of a file (`NAME_MAX` of linux/limits.h).
 const LONGEST_NAME: usize = 255;

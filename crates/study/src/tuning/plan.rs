@@ -192,7 +192,7 @@ impl TuningPlan {
             let what = "expected guests of kind \"qemu\" with accel = \"kvm\": of others no definition can be changed";
             problems.push(("tune.advised", what.to_owned()));
         }
-        if !(self.base.samples.exits && self.base.samples.accesses) {
+        if !(self.base.samples.exits.is_on() && self.base.samples.accesses) {
             let what = "expected samples.exits and samples.accesses = true: without ports and addresses no device is known";
             problems.push(("tune.advised", what.to_owned()));
         }

@@ -6,7 +6,7 @@ use exits::{Profile, Vcpu};
 use traces::{Options, Source};
 
 use super::step::FACTOR;
-use crate::sampling::PROFILE;
+use crate::sampling::{PROFILE, REPETITION};
 use crate::store::{StoreError, StudyFolder};
 
 /// Exits of runs of one arm, all guests together.
@@ -55,10 +55,8 @@ pub fn recorded(folder: &Path, level: &str) -> Result<Recorded, RecordedError> {
     let of_level =
         |kept: &&crate::store::KeptRun| kept.run.cell.arm.get(FACTOR).is_some_and(|name| name == level);
     for kept in study.runs.iter().filter(of_level) {
-        let path = kept.folder.join(PROFILE);
-        if !path.is_file() {
-            continue;
-        }
+        let places = [kept.folder.join(PROFILE), kept.folder.join(REPETITION).join(PROFILE)];
+        let Some(path) = places.into_iter().find(|path| path.is_file()) else { continue };
         let reading = traces::read(&Source::Path(path.clone()), &Options::default(), &mut ())
             .map_err(|source| RecordedError::Profile { path: path.display().to_string(), source })?;
         all.add(&reading.profile);

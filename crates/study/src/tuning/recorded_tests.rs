@@ -42,7 +42,9 @@ fn the_exits_of_a_study_are_those_of_the_arm_alone() {
         let is_baseline = kept.run.cell.arm[&factor.name] == factor.baseline;
         let port = if is_baseline { 0x1f7 } else { 0x3f8 };
         let of_run = profile(100 + number as u32, port, 5, 1000);
-        let file = std::fs::File::create(kept.folder.join(PROFILE)).unwrap();
+        let place = if number % 2 == 0 { kept.folder.clone() } else { kept.folder.join(REPETITION) };
+        std::fs::create_dir_all(&place).unwrap();
+        let file = std::fs::File::create(place.join(PROFILE)).unwrap();
         write_profile(file, &Header::default(), &of_run, Packing::None).unwrap();
         // Give the factor the name that it has in a tuning.
         let path = kept.folder.join("run.json");

@@ -19,13 +19,13 @@ pub fn exits_of_which_work(metric: &str) -> Option<(WorkUnit, &str)> {
     Some((WorkUnit::of_singular(unit)?, reason))
 }
 
-/// The work of a run by its guests' figures, if the workload reports it.
+/// The work by the guests' figures, if the workload reports it.
 pub(crate) fn work(guests: &[Metric]) -> Option<(WorkUnit, f64)> {
     let work = guests.iter().find_map(|metric| Some((WorkUnit::of_metric(&metric.name)?, metric.value)));
     work.filter(|(_, amount)| amount.is_finite() && *amount > 0.0)
 }
 
-/// The exits of a run for each unit of work, if the workload reports its work. They are from the whole time of
+/// The exits of a run for each unit of `work`, that of the time in which they were counted. They are from the whole time of
 /// sampling, so exits of the tool's start and end are included.
 pub(crate) fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
     let Some((unit, amount)) = work else { return Vec::new() };

@@ -69,6 +69,7 @@ fn phase(progress: &StudyProgress, left: Option<Duration>) -> String {
         Phase::Prepare => "preparing",
         Phase::WarmUp => "warm-up",
         Phase::Run => "running",
+        Phase::Repetition => "counting exits",
     };
     format!("{}: {phase}", attempt(progress, left))
 }

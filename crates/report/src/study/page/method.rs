@@ -84,8 +84,13 @@ fn summary(findings: &Findings) -> Markup {
         ("start skew of guests", skew.unwrap_or_else(|| NONE.to_owned())),
         ("cost of sampling", sampling(findings)),
     ];
+    let apart = study.counts_exits_apart().then(|| {
+        let what = "counted in a repetition of each run, which follows in the same guests; the figures of workloads and CPUs \
+                    are from the run itself, without the cost of counting";
+        ("exits", what.to_owned())
+    });
     html! {
-        (table::facts(facts, Some("text")))
+        (table::facts(facts.into_iter().chain(apart), Some("text")))
     }
 }
 
