@@ -311,7 +311,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     ),
     (
         "experiment diff",
-        &[shown("exitless experiment diff january february", "Compare two results of the same plan.")],
+        &[
+            shown("exitless experiment diff january february", "Compare two results of the same plan."),
+            shown(
+                "exitless experiment diff off1,off2,off3 on1,on2,on3",
+                "Compare three boots with three others.",
+            ),
+        ],
     ),
     (
         "tune",

@@ -236,7 +236,9 @@ impl Count {
         ((self.events + 0.5) / self.over).ln()
     }
 
-    fn sum(counts: &[Self]) -> Self {
+    /// The events of all, and the seconds or operations of all.
+    #[must_use]
+    pub fn sum(counts: &[Self]) -> Self {
         counts.iter().fold(Self { events: 0.0, over: 0.0 }, |sum, count| Self {
             events: sum.events + count.events,
             over: sum.over + count.over,

@@ -21,7 +21,8 @@ mod wording;
 
 pub use crate::workload::exits_of_which_work;
 pub use difference::{
-    ComparedFigure, DIFFERENCE_FORMAT, DifferenceRow, EffectRow, NotCompared, StudyDifference, difference,
+    ComparedFigure, DIFFERENCE_FORMAT, DifferenceRow, EffectRow, FEWEST_RESULTS, NotCompared,
+    StudyDifference, difference,
 };
 pub use doubts::ATTAINED;
 pub use facts::{Arm, Collected, FactorFacts, LevelFacts, StoredRun, StudyFacts, WorkloadFacts};
@@ -112,7 +113,7 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
         method,
     };
     findings.warnings = warnings(collected, &findings, likeness.unlike, has_baseline);
-    findings.warnings.extend(doubts::doubts(collected, &series, unused));
+    findings.warnings.extend(doubts::doubts(study, &collected.runs, &series, unused));
     let of_counting = counting::warnings(&findings);
     findings.warnings.extend(of_counting);
     if has_baseline {

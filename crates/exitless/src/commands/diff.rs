@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Splits at commas, unless a file has exactly this name.
-fn files(joined: &OsStr) -> Vec<PathBuf> {
+pub(super) fn files(joined: &OsStr) -> Vec<PathBuf> {
     if Path::new(joined).exists() {
         return vec![PathBuf::from(joined)];
     }

@@ -50,9 +50,10 @@ pub(crate) enum Command {
     /// whose runs are of different hosts; 4 when something in the folder is damaged and its undamaged part
     /// was used; 125 when nothing could be read or written.
     Report(report::Arguments),
-    /// Compare two results of the same plan, of two kernels or two hosts.
+    /// Compare results of the same plan, of two kernels or two hosts.
     ///
-    /// Exit status: as for `experiment report`; 2 also when the results are of different plans.
+    /// Exit status: as for `experiment report`; 2 also when the results are of different plans, or one is
+    /// given twice on the same side.
     Diff(diff::Arguments),
 }
 

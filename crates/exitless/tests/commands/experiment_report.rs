@@ -65,6 +65,31 @@ fn two_results_of_one_plan_are_compared_and_others_are_not() {
 }
 
 #[test]
+fn several_results_on_a_side_are_separated_by_commas() {
+    let folders: Vec<_> = (0..4).map(|_| tempfile::tempdir().unwrap()).collect();
+    let results: Vec<_> =
+        folders.iter().zip(1..).map(|(folder, seed)| result(&folder.path().join("a,b"), seed)).collect();
+    let compared = |before: &str, after: &str| {
+        let output = experiment(&["diff", before, after, "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let difference: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (difference["results"].clone(), difference["doubts"].as_array().unwrap().len())
+    };
+    // A comma in the name of a folder separates nothing.
+    assert_eq!(compared(&results[0], &results[1]), (serde_json::json!([1, 1]), 1));
+    let renamed: Vec<_> = folders.iter().map(|folder| folder.path().join("result")).collect();
+    results.iter().zip(&renamed).for_each(|(result, to)| std::fs::rename(result, to).unwrap());
+    let joined: Vec<_> = renamed.iter().map(|folder| folder.to_str().unwrap()).collect();
+    let [before, after] = [&joined[..3], &joined[1..]].map(|side| side.join(","));
+    assert_eq!(compared(&before, &after), (serde_json::json!([3, 3]), 0));
+    // The same result again would be no repeat.
+    let twice = format!("{},{}/.", joined[0], joined[0]);
+    let output = experiment(&["diff", &twice, &after]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("is given twice on one side"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn results_with_unlike_hosts_in_one_arm_are_compared_on_request_only() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [before, after] = [result(folders[0].path(), 1), result(folders[1].path(), 2)];

@@ -1,4 +1,4 @@
-//! Two results of one plan side by side.
+//! Results of one plan on two sides, side by side.
 
 use study::analysis::{ComparedFigure, DifferenceRow, EffectRow, Source, StudyDifference};
 
@@ -9,21 +9,28 @@ use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text;
 
-/// Two results of one plan: the differences between the hosts and in how both were measured, each figure before and
-/// after, and the changes of the arms' effects.
+/// Results of one plan on two sides: the differences between the hosts and in how both were measured, each figure before
+/// and after, and the changes of the arms' effects.
 ///
 /// Figures of the host are only shown if they differ. No line is wider than `width` columns if `width` is at least 80.
 pub fn terminal(difference: &StudyDifference, width: usize) -> String {
     let width = width.max(NARROWEST);
     let [before, after] = &difference.studies;
+    let extent = |side: usize| {
+        let runs = counted(difference.runs[side] as u64, "run");
+        match difference.results[side] {
+            1 => runs,
+            results => format!("{}, {runs}", counted(results as u64, "result")),
+        }
+    };
     let mut text = wrapped(
         &format!(
             "{}: {} ({}) before, {} ({}) after",
             before.title,
             before.target,
-            counted(difference.runs[0] as u64, "run"),
+            extent(0),
             after.target,
-            counted(difference.runs[1] as u64, "run")
+            extent(1)
         ),
         width,
         "",
@@ -49,7 +56,7 @@ pub fn terminal(difference: &StudyDifference, width: usize) -> String {
         text.push_str("\nWhat the arms do, before and after (n: guests that ran at once)\n\n");
         text.push_str(&effects(difference, width));
     }
-    text += &listed("In one result only", &difference.only_one, width);
+    text += &listed("On one side only", &difference.only_one, width);
     let sides = ["before", "after"].into_iter().zip(&difference.warnings);
     let warnings = sides.flat_map(|(side, all)| all.iter().map(move |one| format!("{side}: {one}")));
     let warnings = warnings.chain(difference.doubts.iter().map(ToString::to_string));

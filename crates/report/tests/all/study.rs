@@ -158,7 +158,18 @@ fn two_results_in_80_columns() {
         .runs
         .iter_mut()
         .for_each(|stored| stored.run.fingerprint.kernel_release = Some("6.18.0".to_owned()));
-    let shown = side_by_side::terminal(&difference(&before, &after, false).unwrap(), 80);
+    let shown = |before: &[Collected], after: &[Collected]| {
+        side_by_side::terminal(&difference(before, after, false).unwrap(), 80)
+    };
+    let several = shown(&vec![before.clone(); 3], &vec![after.clone(); 3]);
+    assert!(
+        several.starts_with(
+            "APICv and file I/O: local (3 results, 96 runs) before, ssh://other (3 results,\n96 runs) after\n"
+        ),
+        "{several}"
+    );
+    assert!(!several.contains("Warnings"), "{several}");
+    let shown = shown(&[before], &[after]);
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     insta::assert_snapshot!(shown);
 }

@@ -6,6 +6,11 @@ use stats::Scale;
 use super::*;
 use crate::{Better, Combine, Metric, Unit};
 
+/// The comparison of one result on each side.
+fn compared(before: &Collected, after: &Collected) -> StudyDifference {
+    difference(std::slice::from_ref(before), std::slice::from_ref(after), false).unwrap()
+}
+
 fn found(made: &Made) -> Findings {
     analyse(&study(made), false).unwrap()
 }
@@ -181,7 +186,7 @@ fn a_reason_of_the_micro_vm_that_is_gone_was_seen_no_times() {
     assert_eq!((gone.finding, gone.change.unwrap().repeats), (Finding::Lowered, 7));
     assert!(findings.verdict.sentences.iter().any(|one| one.contains("lowered ipi VM exits EOI")));
     let none = of_probe(|block, _| all(block).into_iter().filter(|(name, _)| *name != "exits.EOI").collect());
-    let found = difference(&of_probe(|block, _| all(block)), &none, false).unwrap();
+    let found = compared(&of_probe(|block, _| all(block)), &none);
     let row = found.rows.iter().find(|row| row.figure.metric == "exits.EOI").unwrap();
     assert_eq!((row.finding, row.means), (Finding::Lowered, [1.0, 0.0]));
     assert_eq!(found.only_one, Vec::<String>::new());
@@ -243,7 +248,7 @@ fn what_is_gone_is_found_between_two_results_too() {
         }
         collected
     };
-    let found = difference(&collected(1.0), &collected(0.0), false).unwrap();
+    let found = compared(&collected(1.0), &collected(0.0));
     let row = found.rows.iter().find(|row| row.figure.metric == "accesses.port").unwrap();
     assert_eq!(row.finding, Finding::Lowered, "{row:?}");
     assert!(row.change.unwrap().interval.unwrap().high < 0.0 && row.levels[1] == 0.0, "{row:?}");

@@ -64,7 +64,10 @@ fn point(series: &Series, scale: Scale, guests: u32, rules: &Rules<'_>) -> Optio
             let counts = |arm: usize| series.counts_of_few(guests, arm);
             let counts = counts(baseline).zip(counts(arm));
             let pairs = of(baseline).zip(of(arm)).map(|(baseline, arm)| Pairs {
-                counts: counts.map(|(baseline, arm)| in_both(&baseline, &arm)),
+                counts: counts.map(|(baseline, arm)| {
+                    let both = in_both(&baseline, &arm);
+                    [0, 1].map(|side: usize| both.values().map(|pair| pair[side]).collect())
+                }),
                 ..by_block(baseline, arm, scale)
             });
             comparison([baseline, arm], pairs, series, scale, rules)
@@ -91,25 +94,19 @@ fn summary(series: &Series, guests: u32, arm: usize, scale: Scale) -> Option<Arm
     })
 }
 
-/// The counts of both arms in the blocks that both have.
-pub(super) fn in_both(baseline: &BTreeMap<Repeat, Count>, arm: &BTreeMap<Repeat, Count>) -> [Vec<Count>; 2] {
-    let both: Vec<(Count, Count)> =
-        baseline.iter().filter_map(|(block, &count)| Some((count, *arm.get(block)?))).collect();
-    [both.iter().map(|pair| pair.0).collect(), both.iter().map(|pair| pair.1).collect()]
+/// The values of the baseline and of an arm in the blocks that both have.
+pub(super) fn in_both<T: Copy>(
+    baseline: &BTreeMap<Repeat, T>,
+    arm: &BTreeMap<Repeat, T>,
+) -> BTreeMap<Repeat, [T; 2]> {
+    baseline.iter().filter_map(|(&block, &value)| Some((block, [value, *arm.get(&block)?]))).collect()
 }
 
 fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
-    let both: Vec<(f64, f64)> =
-        baseline.iter().filter_map(|(block, &value)| Some((value, *arm.get(block)?))).collect();
-    Pairs {
-        baseline: both.iter().map(|pair| scale.enter(pair.0)).collect(),
-        arm: both.iter().map(|pair| scale.enter(pair.1)).collect(),
-        means: [
-            mean(&both.iter().map(|pair| pair.0).collect::<Vec<_>>()),
-            mean(&both.iter().map(|pair| pair.1).collect::<Vec<_>>()),
-        ],
-        counts: None,
-    }
+    let both = in_both(baseline, arm);
+    let side = |side: usize| both.values().map(|pair| pair[side]).collect::<Vec<f64>>();
+    let entered = |of: usize| side(of).into_iter().map(|value| scale.enter(value)).collect::<Vec<f64>>();
+    Pairs { baseline: entered(0), arm: entered(1), means: [0, 1].map(|of| mean(&side(of))), counts: None }
 }
 
 /// Sums over the numbers of guests of one block, for the baseline and for the arm.

@@ -1,22 +1,25 @@
-//! Differences between two results of one plan, from two kernels or two hosts.
+//! Differences between results of one plan, from two kernels or two hosts.
 //!
 //! Blocks of different studies have nothing in common, so the comparison is not paired. The effects of factors are
 //! compared too: those in the blocks of one study against those in the blocks of the other.
+//!
+//! What differs from boot to boot is constant within a result, so its blocks are no repeats of that. With
+//! [`FEWEST_RESULTS`] or more on each side, the repeats are the means of the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use stats::contrast::{Count, between_counted, counted, paired, unpaired};
+use stats::contrast::{Count, MINIMUM_REPEATS, between_counted, counted, paired, unpaired};
 use stats::{Contrast, Scale, mean, noise};
 
 use super::compare::{Rules, in_both};
 use super::doubts::doubts;
-use super::facts::{Arm, Collected, StudyFacts, arms};
+use super::facts::{Arm, Collected, StoredRun, StudyFacts, arms};
 use super::finding::{Finding, Source};
 use super::fingerprints::{self, Unlike, likeness};
 use super::gates::Gates;
 use super::multiplicity::{Multiplicity, is_of_its_own};
-use super::values::{ByBlock, Series, runs_of_both, series, series_of_both};
+use super::values::{Repeat, Repeats, Series, runs_of_all, series, series_of_both};
 use super::warning::Warning;
 use super::{baselines, counts, has_baseline, other_baselines};
 use crate::store::json;
@@ -25,14 +28,21 @@ use crate::{Better, Unit};
 /// Format version of [`StudyDifference`].
 pub const DIFFERENCE_FORMAT: u32 = 1;
 
-/// The differences between two results of one plan.
+/// The minimum number of results on each side for results as repeats, whose intervals include the variation between them.
+pub const FEWEST_RESULTS: usize = MINIMUM_REPEATS;
+
+/// The differences between results of one plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StudyDifference {
     /// [`DIFFERENCE_FORMAT`].
     pub format: u32,
-    /// Both studies, before and after.
+    /// Both studies, before and after; with several results on a side, that of the first.
     pub studies: [StudyFacts; 2],
-    /// The number of valid runs in each study.
+    /// The number of results on each side. With [`FEWEST_RESULTS`] or more on both, they are the repeats; otherwise the
+    /// blocks are.
+    #[serde(default = "one_each")]
+    pub results: [usize; 2],
+    /// The number of valid runs on each side.
     pub runs: [usize; 2],
     /// Differences between the hosts and guests, the subject of the comparison, and in how both were measured:
     /// `exitless` is the version. Names of settings of the plan's guests begin with `guests.`, of its samples with
@@ -48,14 +58,19 @@ pub struct StudyDifference {
     pub multiplicity: Multiplicity,
     /// The gates that a difference has to pass.
     pub gates: Gates,
-    /// Cells that only one study has, and figures that only one study has in common cells, as text.
+    /// Cells that only one side has, and figures that only one side has in common cells, as text.
     pub only_one: Vec<String>,
-    /// Doubts about each study, before and after.
+    /// Doubts about the runs of each side, before and after.
     #[serde(default)]
     pub warnings: [Vec<Warning>; 2],
     /// Doubts about the comparison of the two.
     #[serde(default)]
     pub doubts: Vec<Warning>,
+}
+
+/// The number of results in comparisons of versions that did not store it.
+fn one_each() -> [usize; 2] {
+    [1; 2]
 }
 
 /// A figure of one arm in both studies.
@@ -137,23 +152,38 @@ impl ComparedFigure {
 /// The reason why two studies cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotCompared {
+    /// One side has no result.
+    #[error("There is no result {side}; a comparison needs one or more on each side")]
+    NoResult {
+        /// The side: before or after.
+        side: &'static str,
+    },
     /// The results are of different plans.
-    #[error("The results are of different plans: {differs}; a comparison needs two results of the same plan")]
+    #[error(
+        "The results are of different plans, the first and {which}: {differs}; a comparison needs results of the \
+         same plan"
+    )]
     DifferentPlans {
+        /// The result that is of another plan than the first.
+        which: String,
         /// The difference between the plans.
         differs: String,
     },
-    /// One study has no runs.
-    #[error("The study {name:?} on {target} has no valid run; make them with `exitless experiment run`")]
+    /// One result has no runs.
+    #[error(
+        "The study {name:?} on {target} ({which}) has no valid run; make them with `exitless experiment run`"
+    )]
     NoRuns {
         /// The study.
         name: String,
         /// The target on which it ran.
         target: String,
+        /// The result.
+        which: String,
     },
-    /// The runs of one arm of a study are from different hosts or guests.
+    /// The runs of one arm of a side are from different hosts or guests, or were measured in different ways.
     #[error(
-        "Runs of one arm of the study {name:?} on {target} are not repeats of each other: they differ in {}; \
+        "Runs of one arm of the study {name:?} on {target} ({side}) are not repeats of each other: they differ in {}; \
          --allow-unlike compares them anyway",
         fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     )]
@@ -162,57 +192,83 @@ pub enum NotCompared {
         name: String,
         /// The target on which it ran.
         target: String,
+        /// The side: before or after.
+        side: &'static str,
         /// The facts that differ.
         fields: Vec<Unlike>,
     },
 }
 
-/// Compares each figure of `before` with that of `after`. The hosts of the two may differ, which is listed. All runs of
-/// an arm of one study must be from one host, unless `allow_unlike` is set; the result then contains a warning.
+/// One side of the comparison.
+struct Side<'a> {
+    /// `before` or `after`.
+    name: &'static str,
+    results: &'a [Collected],
+    /// The facts of the first result.
+    facts: &'a StudyFacts,
+    /// The runs of all results, in the order of these.
+    runs: &'a [StoredRun],
+}
+
+const SIDES: [&str; 2] = ["before", "after"];
+
+/// Compares each figure of the results `before` with that of the results `after`. The hosts of the two sides may differ,
+/// which is listed. All runs of an arm of one side must be from one host and measured in one way, unless `allow_unlike` is
+/// set; the result then contains a warning.
 ///
 /// # Errors
 /// [`NotCompared`].
 pub fn difference(
-    before: &Collected,
-    after: &Collected,
+    before: &[Collected],
+    after: &[Collected],
     allow_unlike: bool,
 ) -> Result<StudyDifference, NotCompared> {
-    if let Some(differs) = differing_plan(&before.facts, &after.facts) {
-        return Err(NotCompared::DifferentPlans { differs });
-    }
-    for side in [before, after] {
-        if side.runs.is_empty() {
-            let (name, target) = (side.facts.name.clone(), side.facts.target.clone());
-            return Err(NotCompared::NoRuns { name, target });
-        }
-    }
-    let (all, own) = runs_of_both([&before.runs, &after.runs]);
-    let arms = arms(&before.facts, &all);
+    let results = [before, after];
+    check(results)?;
+    let (all, firsts) = runs_of_all(results.into_iter().flatten().map(|result| result.runs.as_slice()));
+    let (of_before, of_after) = all.split_at(before.iter().map(|result| result.runs.len()).sum());
+    let runs = [of_before, of_after];
+    let sides = [0, 1].map(|at: usize| Side {
+        name: SIDES[at],
+        results: results[at],
+        facts: &results[at][0].facts,
+        runs: runs[at],
+    });
+    let facts = sides[0].facts;
+    let arms = arms(facts, &all);
     let counts = counts(&all);
-    let baselines = match has_baseline(&before.facts, &arms) {
-        true => baselines(&before.facts, &arms, &counts, &all),
+    let baselines = match has_baseline(facts, &arms) {
+        true => baselines(facts, &arms, &counts, &all),
         false => BTreeMap::new(),
     };
-    let workloads: Vec<String> =
-        before.facts.workloads.iter().map(|workload| workload.name.clone()).collect();
+    let workloads: Vec<String> = facts.workloads.iter().map(|workload| workload.name.clone()).collect();
     let warnings_of = |side| warnings(side, &arms, &workloads, allow_unlike);
-    let mut warnings = [warnings_of(before)?, warnings_of(after)?];
+    let mut warnings = [warnings_of(&sides[0])?, warnings_of(&sides[1])?];
     warnings.iter_mut().for_each(|of_side| of_side.extend(other_baselines(&baselines, &arms)));
-    let both = series_of_both(&all, own, &arms, &workloads);
+    let both = series_of_both(&all, firsts[before.len()], &arms, &workloads);
     let gates = Gates::default();
-    let seed = before.facts.seed;
-    let rules = Rules { arms: &arms, counts: &counts, baselines: &baselines, gates, seed };
+    let rules = Rules { arms: &arms, counts: &counts, baselines: &baselines, gates, seed: facts.seed };
+    let (repeats, doubts) = if before.len().min(after.len()) < FEWEST_RESULTS {
+        (Repeats::Blocks, vec![Warning::BetweenSessions])
+    } else {
+        (Repeats::Results(&firsts), Vec::new())
+    };
     let (mut rows, mut effects) = (Vec::new(), Vec::new());
-    both.iter().for_each(|both| compare(both, &rules, &mut rows, &mut effects));
-    let only_one = only_one(before, after, &arms, &both);
+    for both in &both {
+        let pair = Pair { both, scale: scale_of_both(both), are_few: are_few(both), repeats };
+        rows.extend(pair.rows(&rules));
+        effects.extend(pair.effects(&rules));
+    }
+    let only_one = only_one(runs, &arms, &both);
     let of_effects =
         effects.iter().filter(|row: &&EffectRow| !arms[row.arm].is_like_baseline).map(EffectRow::judged);
     let judged: Vec<_> = rows.iter().map(DifferenceRow::judged).chain(of_effects).collect();
     Ok(StudyDifference {
         format: DIFFERENCE_FORMAT,
-        studies: [before.facts.clone(), after.facts.clone()],
-        runs: [before.runs.len(), after.runs.len()],
-        unlike: unlike(before, after),
+        studies: sides.each_ref().map(|side| side.facts.clone()),
+        results: results.map(<[Collected]>::len),
+        runs: runs.map(<[StoredRun]>::len),
+        unlike: unlike(&sides[0], &sides[1]),
         multiplicity: count(&judged, gates.level),
         arms,
         rows,
@@ -220,8 +276,34 @@ pub fn difference(
         gates,
         only_one,
         warnings,
-        doubts: vec![Warning::BetweenSessions],
+        doubts,
     })
+}
+
+/// Checks that each side has results, and that all are of one plan and have runs.
+fn check(results: [&[Collected]; 2]) -> Result<(), NotCompared> {
+    for (side, results) in SIDES.into_iter().zip(results) {
+        if results.is_empty() {
+            return Err(NotCompared::NoResult { side });
+        }
+    }
+    let first = &results[0][0].facts;
+    for (side, results) in SIDES.into_iter().zip(results) {
+        for (at, result) in results.iter().enumerate() {
+            let which = || match results {
+                [_] => format!("the one {side}"),
+                _ => format!("number {} {side}", at + 1),
+            };
+            if let Some(differs) = differing_plan(first, &result.facts) {
+                return Err(NotCompared::DifferentPlans { which: which(), differs });
+            }
+            if result.runs.is_empty() {
+                let (name, target) = (result.facts.name.clone(), result.facts.target.clone());
+                return Err(NotCompared::NoRuns { name, target, which: which() });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The difference between the plans, not counting repeats and order.
@@ -280,135 +362,196 @@ fn differing(before: &str, after: &str) -> Vec<host::Difference> {
 }
 
 /// The differences between the hosts and guests, and in how both were measured.
-fn unlike(before: &Collected, after: &Collected) -> Vec<Unlike> {
-    let (one, other) = (&before.facts, &after.facts);
+fn unlike(before: &Side<'_>, after: &Side<'_>) -> Vec<Unlike> {
+    let mut unlike = fingerprints::between(before.runs, after.runs);
+    unlike.extend(measured_unlike(before.facts, after.facts));
+    unlike
+}
+
+/// The differences in how two results were measured, and between the names of machines, files and CPUs.
+fn measured_unlike(one: &StudyFacts, other: &StudyFacts) -> Vec<Unlike> {
     let warm_up = [one.warm_up, other.warm_up].map(|runs| runs.to_string());
     let plain = [("exitless", [one.version.clone(), other.version.clone()]), ("order.warm_up", warm_up)];
-    let plain = plain
-        .into_iter()
-        .filter(|(_, [before, after])| before != after)
-        .map(|(field, values)| Unlike { field: field.to_owned(), values: values.map(Some).to_vec() });
+    let plain = plain.into_iter().filter_map(|(field, values)| of_values(field, values));
     let of_table = |table: &'static str, before: &str, after: &str| {
         differing(before, after).into_iter().map(move |(field, before, after)| Unlike {
             field: format!("{table}.{field}"),
             values: vec![before, after],
         })
     };
-    let of_hosts = fingerprints::between(&before.runs, &after.runs).into_iter();
-    of_hosts
-        .chain(plain)
+    plain
         .chain(of_table("samples", &one.samples, &other.samples))
         .chain(of_table("guests", &one.guests, &other.guests))
         .collect()
 }
 
-/// The doubts about a study, with the arms of both.
+/// A field whose values differ.
+fn of_values(field: &str, values: [String; 2]) -> Option<Unlike> {
+    (values[0] != values[1]).then(|| Unlike { field: field.to_owned(), values: values.map(Some).to_vec() })
+}
+
+/// Differences between the results of one side, which are repeats of each other: each field once.
+fn unlike_within(side: &Side<'_>, both: &[Arm]) -> Vec<Unlike> {
+    let mut fields = likeness(side.runs, both).unlike;
+    for other in side.results.iter().skip(1).map(|result| &result.facts) {
+        let target = of_values("target", [side.facts.target.clone(), other.target.clone()]);
+        for unlike in target.into_iter().chain(measured_unlike(side.facts, other)) {
+            if fields.iter().all(|known| known.field != unlike.field) {
+                fields.push(unlike);
+            }
+        }
+    }
+    fields
+}
+
+/// The doubts about the runs of a side, with the arms of both.
 ///
 /// # Errors
 /// [`NotCompared::Unlike`], unless `allow_unlike` is set.
 fn warnings(
-    side: &Collected,
+    side: &Side<'_>,
     both: &[Arm],
     workloads: &[String],
     allow_unlike: bool,
 ) -> Result<Vec<Warning>, NotCompared> {
-    let fields = likeness(&side.runs, both).unlike;
+    let fields = unlike_within(side, both);
     let mut warnings = Vec::new();
     if !fields.is_empty() {
         if !allow_unlike {
             let (name, target) = (side.facts.name.clone(), side.facts.target.clone());
-            return Err(NotCompared::Unlike { name, target, fields });
+            return Err(NotCompared::Unlike { name, target, side: side.name, fields });
         }
         warnings.push(Warning::Unlike { fields });
     }
-    if !has_baseline(&side.facts, &arms(&side.facts, &side.runs)) {
+    if !has_baseline(side.facts, &arms(side.facts, side.runs)) {
         warnings.push(Warning::NoBaseline);
     }
-    let (series, unused) = series(&side.runs, both, workloads);
-    warnings.extend(doubts(side, &series, unused));
+    let (series, unused) = series(side.runs, both, workloads);
+    warnings.extend(doubts(side.facts, side.runs, &series, unused));
     Ok(warnings)
 }
 
-fn compare(
-    [one, other]: &[Series; 2],
-    rules: &Rules<'_>,
-    rows: &mut Vec<DifferenceRow>,
-    effects: &mut Vec<EffectRow>,
-) {
-    let (arms, gates, seed) = (rules.arms.len(), rules.gates, rules.seed);
-    let all = one.values.values().chain(other.values.values()).flat_map(|blocks| blocks.values().copied());
-    let are_few = one.is_of_few || other.is_of_few;
-    let scale = if are_few { Scale::Difference } else { super::values::scale_of(one.unit, all) };
-    for &guests in rules.counts {
-        let figure = ComparedFigure {
+/// A figure on both sides.
+#[derive(Clone, Copy)]
+struct Pair<'a> {
+    both: &'a [Series; 2],
+    scale: Scale,
+    are_few: bool,
+    repeats: Repeats<'a>,
+}
+
+fn are_few(both: &[Series; 2]) -> bool {
+    both.iter().any(|series| series.is_of_few)
+}
+
+fn scale_of_both(both: &[Series; 2]) -> Scale {
+    let all = both.iter().flat_map(|series| series.values.values());
+    let all = all.flat_map(|blocks| blocks.values().copied());
+    if are_few(both) { Scale::Difference } else { super::values::scale_of(both[0].unit, all) }
+}
+
+impl Pair<'_> {
+    fn figure(&self, guests: u32) -> ComparedFigure {
+        let one = &self.both[0];
+        ComparedFigure {
             workload: one.workload.clone(),
             metric: one.metric.clone(),
             source: one.source,
             unit: one.unit,
             better: one.better,
             guests,
+        }
+    }
+
+    /// The figure in each arm, before and after.
+    fn rows(self, rules: &Rules<'_>) -> Vec<DifferenceRow> {
+        let places =
+            rules.counts.iter().flat_map(|&guests| (0..rules.arms.len()).map(move |arm| (guests, arm)));
+        places.filter_map(|(guests, arm)| self.row(guests, arm, rules)).collect()
+    }
+
+    fn row(self, guests: u32, arm: usize, rules: &Rules<'_>) -> Option<DifferenceRow> {
+        let [one, other] = self.both;
+        let values = [one.of(guests, arm)?, other.of(guests, arm)?].map(|values| self.repeats.of(values));
+        let entered = values.each_ref().map(|side| means(side, |value| self.scale.enter(value)));
+        let plain = values.each_ref().map(|side| mean(&means(side, |value| value)));
+        let counts = |series: &Series| Some(self.sums(&series.counts(guests, arm).filter(|_| self.are_few)?));
+        let (change, levels) = match counts(one).zip(counts(other)) {
+            Some((before, after)) => {
+                let levels = [&before, &after]
+                    .map(|side| mean(&side.iter().map(|count| count.rate()).collect::<Vec<_>>()));
+                (counted(&before, &after, false, rules.seed), levels)
+            }
+            None => (
+                unpaired(&entered[0], &entered[1], self.scale, rules.seed),
+                entered.each_ref().map(|side| self.scale.leave(mean(side))),
+            ),
         };
-        for arm in 0..arms {
-            let (Some(before), Some(after)) = (one.of(guests, arm), other.of(guests, arm)) else { continue };
-            let entered = [before, after]
-                .map(|values| values.values().map(|&value| scale.enter(value)).collect::<Vec<_>>());
-            let means = [before, after].map(|values| mean(&values.values().copied().collect::<Vec<_>>()));
-            let counts = |series: &Series| -> Option<Vec<Count>> {
-                Some(series.counts(guests, arm).filter(|_| are_few)?.into_values().collect())
-            };
-            let (change, levels) = match counts(one).zip(counts(other)) {
-                Some((before, after)) => (counted(&before, &after, false, seed), means),
-                None => (
-                    unpaired(&entered[0], &entered[1], scale, seed),
-                    entered.each_ref().map(|side| scale.leave(mean(side))),
-                ),
-            };
-            let repeats = entered[0].len().min(entered[1].len());
-            let noise = noise::floor([&entered[0], &entered[1]], repeats, scale);
-            let finding = gates.judge(change, one.unit, means, noise);
-            rows.push(DifferenceRow { figure: figure.clone(), arm, means, levels, change, finding });
-        }
-        let Some(&baseline) = rules.baselines.get(&guests) else { continue };
-        for arm in (1..arms).filter(|arm| *arm != baseline) {
-            let of = |series: &Series| {
-                let (before, after) = (series.of(guests, baseline)?, series.of(guests, arm)?);
-                Some(steps(before, after, scale)).filter(|steps| !steps.is_empty())
-            };
-            let (Some(before), Some(after)) = (of(one), of(other)) else { continue };
-            let of_few = |series: &Series| {
-                let of = |arm: usize| series.counts(guests, arm).filter(|_| are_few);
-                let [before, after] = in_both(&of(baseline)?, &of(arm)?);
-                counted(&before, &after, true, seed)
-            };
-            let (effects_of_both, change) = match of_few(one).zip(of_few(other)) {
-                Some((first, second)) => {
-                    ([Some(first), Some(second)], Some(between_counted(&first, &second)))
-                }
-                None => (
-                    [&before, &after].map(|steps| paired(steps, scale, seed)),
-                    unpaired(&before, &after, scale, seed),
-                ),
-            };
-            let means = one
-                .of(guests, baseline)
-                .map_or(0.0, |values| mean(&values.values().copied().collect::<Vec<_>>()));
-            let noise = noise::floor([&before, &after], before.len().min(after.len()), scale);
-            effects.push(EffectRow {
-                figure: figure.clone(),
-                arm,
-                baseline,
-                effects: effects_of_both,
-                change,
-                finding: gates.judge(change, one.unit, [means; 2], noise),
+        let repeats = entered[0].len().min(entered[1].len());
+        let noise = noise::floor([&entered[0], &entered[1]], repeats, self.scale);
+        let finding = rules.gates.judge(change, one.unit, plain, noise);
+        Some(DifferenceRow { figure: self.figure(guests), arm, means: plain, levels, change, finding })
+    }
+
+    /// The effects of the arms on the figure, before and after.
+    fn effects(self, rules: &Rules<'_>) -> Vec<EffectRow> {
+        let places = rules.baselines.iter().flat_map(|(&guests, &baseline)| {
+            let arms = (1..rules.arms.len()).filter(move |&arm| arm != baseline);
+            arms.map(move |arm| (guests, baseline, arm))
+        });
+        places.filter_map(|(guests, baseline, arm)| self.effect(guests, [baseline, arm], rules)).collect()
+    }
+
+    fn effect(self, guests: u32, [baseline, arm]: [usize; 2], rules: &Rules<'_>) -> Option<EffectRow> {
+        let (scale, seed) = (self.scale, rules.seed);
+        let [one, other] = self.both;
+        let steps = |series: &Series| {
+            let both = in_both(series.of(guests, baseline)?, series.of(guests, arm)?);
+            let step = |[before, after]: [f64; 2]| scale.enter(after) - scale.enter(before);
+            let steps: BTreeMap<Repeat, f64> =
+                both.into_iter().map(|(block, pair)| (block, step(pair))).collect();
+            Some(means(&self.repeats.of(&steps), |step| step)).filter(|steps| !steps.is_empty())
+        };
+        let (before, after) = (steps(one)?, steps(other)?);
+        let of_few = |series: &Series| {
+            let of = |arm: usize| series.counts(guests, arm).filter(|_| self.are_few);
+            let both = in_both(&of(baseline)?, &of(arm)?);
+            let [before, after] = [0, 1].map(|side: usize| {
+                self.sums(&both.iter().map(|(&block, pair)| (block, pair[side])).collect())
             });
-        }
+            counted(&before, &after, true, seed)
+        };
+        let (effects, change) = match of_few(one).zip(of_few(other)) {
+            Some((first, second)) => ([Some(first), Some(second)], Some(between_counted(&first, &second))),
+            None => (
+                [&before, &after].map(|steps| paired(steps, scale, seed)),
+                unpaired(&before, &after, scale, seed),
+            ),
+        };
+        let level = one
+            .of(guests, baseline)
+            .map_or(0.0, |values| mean(&means(&self.repeats.of(values), |value| value)));
+        let noise = noise::floor([&before, &after], before.len().min(after.len()), scale);
+        Some(EffectRow {
+            figure: self.figure(guests),
+            arm,
+            baseline,
+            effects,
+            change,
+            finding: rules.gates.judge(change, one.unit, [level; 2], noise),
+        })
+    }
+
+    /// The events of each repeat.
+    fn sums(self, counts: &BTreeMap<Repeat, Count>) -> Vec<Count> {
+        self.repeats.of(counts).iter().map(|counts| Count::sum(counts)).collect()
     }
 }
 
-/// The change from the baseline to the arm in each block that has both.
-fn steps(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Vec<f64> {
-    let both = baseline.iter().filter_map(|(block, &before)| Some((before, *arm.get(block)?)));
-    both.map(|(before, after)| scale.enter(after) - scale.enter(before)).collect()
+/// The mean of each repeat's values, each entered by `enter`.
+fn means(repeats: &[Vec<f64>], enter: impl Fn(f64) -> f64) -> Vec<f64> {
+    let mean_of = |values: &Vec<f64>| mean(&values.iter().map(|&value| enter(value)).collect::<Vec<_>>());
+    repeats.iter().map(mean_of).collect()
 }
 
 fn count(judged: &[Judged<'_>], level: f64) -> Multiplicity {
@@ -434,11 +577,11 @@ fn count(judged: &[Judged<'_>], level: f64) -> Multiplicity {
 /// An arm, a number of guests and a workload.
 type Point = (BTreeMap<String, String>, u32, String);
 
-/// Cells that only one study has ("apicv on, 4 guests, pread (before only)"), and figures that only one study has in
+/// Cells that only one side has ("apicv on, 4 guests, pread (before only)"), and figures that only one side has in
 /// common cells ("VM exits in all during pread (before only)").
-fn only_one(before: &Collected, after: &Collected, arms: &[Arm], both: &[[Series; 2]]) -> Vec<String> {
-    let points = |side: &Collected| -> BTreeSet<Point> {
-        let cells = side.runs.iter().map(|stored| &stored.run.cell);
+fn only_one([before, after]: [&[StoredRun]; 2], arms: &[Arm], both: &[[Series; 2]]) -> Vec<String> {
+    let points = |runs: &[StoredRun]| -> BTreeSet<Point> {
+        let cells = runs.iter().map(|stored| &stored.run.cell);
         cells.map(|cell| (cell.arm.clone(), cell.guests, cell.workload.clone())).collect()
     };
     let (first, second) = (points(before), points(after));

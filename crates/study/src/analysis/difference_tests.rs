@@ -2,6 +2,15 @@ use super::super::synthetic::{Made, study};
 use super::*;
 use crate::{Combine, Metric};
 
+/// The comparison of one result on each side.
+fn difference(
+    before: &Collected,
+    after: &Collected,
+    allow_unlike: bool,
+) -> Result<StudyDifference, NotCompared> {
+    super::difference(std::slice::from_ref(before), std::slice::from_ref(after), allow_unlike)
+}
+
 fn two() -> (Collected, Collected) {
     let before = study(&Made { shared: 0.01, ..Made::default() });
     let mut after = study(&Made { shared: 0.01, seed: 2, ..Made::default() });
@@ -124,10 +133,133 @@ fn a_comparison_says_that_each_side_is_one_session() {
     let (before, after) = two();
     let found = difference(&before, &after, false).unwrap();
     assert_eq!(found.doubts, [Warning::BetweenSessions]);
-    // Results of earlier versions lack this field.
+    // Results of earlier versions lack these fields.
     let mut value = serde_json::to_value(StudyDifference { rows: vec![], effects: vec![], ..found }).unwrap();
-    value.as_object_mut().unwrap().remove("doubts").unwrap();
-    assert_eq!(serde_json::from_value::<StudyDifference>(value).unwrap().doubts, []);
+    for field in ["doubts", "results"] {
+        value.as_object_mut().unwrap().remove(field).unwrap();
+    }
+    let earlier = serde_json::from_value::<StudyDifference>(value).unwrap();
+    assert_eq!((earlier.doubts, earlier.results), (vec![], [1, 1]));
+}
+
+/// Results of boots by whose factors their throughputs differ. Runs of one boot scatter by 0.3 %.
+fn boots(factors: [f64; 3], seed: u64) -> Vec<Collected> {
+    let boot = |(seed, factor): (u64, f64)| {
+        let (counts, workloads) = (vec![1], vec!["pread"]);
+        let mut collected =
+            study(&Made { counts, workloads, scatter: 0.003, shared: 0.0, seed, ..Made::default() });
+        for metric in collected.runs.iter_mut().flat_map(|stored| stored.run.guests.iter_mut().flatten()) {
+            if metric.name == "throughput" {
+                metric.value *= factor;
+            }
+        }
+        collected
+    };
+    (seed..).zip(factors).map(boot).collect()
+}
+
+/// The throughput of both arms.
+fn throughput(found: &StudyDifference) -> [&DifferenceRow; 2] {
+    let rows: Vec<_> = found.rows.iter().filter(|row| row.figure.metric == "throughput").collect();
+    rows.try_into().unwrap()
+}
+
+#[test]
+fn differences_between_boots_are_in_the_intervals_of_three_results_a_side() {
+    let before = boots([1.0, 1.02, 0.98], 1);
+    let of = |factor: f64| boots([1.02 * factor, 0.98 * factor, factor], 11);
+    // Two boots of the same differ, and their blocks are no repeats of that.
+    let of_boots = difference(&before[0], &of(1.0)[0], false).unwrap();
+    assert_eq!((of_boots.results, &of_boots.doubts[..]), ([1, 1], &[Warning::BetweenSessions][..]));
+    let three = super::difference(&before, &of(1.0), false).unwrap();
+    assert_eq!((three.results, three.runs, three.doubts.len()), ([3, 3], [48, 48], 0));
+    for (one, three) in throughput(&of_boots).into_iter().zip(throughput(&three)) {
+        assert_eq!((one.finding, one.change.unwrap().repeats), (Finding::Raised, 8), "{one:?}");
+        assert_eq!((three.finding, three.change.unwrap().repeats), (Finding::NotSeen, 3), "{three:?}");
+        let width = |row: &DifferenceRow| row.change.unwrap().interval.unwrap().width();
+        assert!(width(three) > 5.0 * width(one), "{three:?}, {one:?}");
+    }
+    for effect in three.effects.iter().filter(|effect| effect.figure.metric == "throughput") {
+        assert_eq!(effect.effects.map(|effect| effect.unwrap().repeats), [3, 3], "{effect:?}");
+        assert_eq!(effect.change.unwrap().repeats, 3, "{effect:?}");
+    }
+    for row in throughput(&super::difference(&before, &of(1.1), false).unwrap()) {
+        assert_eq!(row.finding, Finding::Raised, "{row:?}");
+        assert!((row.change.unwrap().estimate - 10.0).abs() < 1.0, "{row:?}");
+        assert!((row.levels[1] / row.levels[0] - 1.1).abs() < 0.01, "{row:?}");
+    }
+}
+
+#[test]
+fn with_two_results_on_a_side_the_blocks_are_the_repeats() {
+    let (before, after) = (boots([1.0; 3], 1), boots([1.0; 3], 11));
+    let found = super::difference(&before[..2], &after, false).unwrap();
+    assert_eq!((found.results, &found.doubts[..]), ([2, 3], &[Warning::BetweenSessions][..]));
+    for row in throughput(&found) {
+        assert_eq!(row.change.unwrap().repeats, 16, "{row:?}");
+    }
+}
+
+#[test]
+fn a_result_without_a_cell_is_no_repeat_of_it() {
+    let (before, mut after) = (boots([1.0; 3], 1), boots([1.0; 3], 11));
+    after[1].runs.retain(|stored| stored.run.cell.arm["apicv"] == "off");
+    let found = super::difference(&before, &after, false).unwrap();
+    let [off, on] = throughput(&found);
+    assert_eq!((off.change.unwrap().repeats, on.change.unwrap().repeats), (3, 2));
+    assert_eq!(on.finding, Finding::TooFew, "{on:?}");
+    let of_throughput = |effect: &&EffectRow| effect.figure.metric == "throughput";
+    assert_eq!(found.effects.iter().find(of_throughput).unwrap().finding, Finding::TooFew);
+}
+
+#[test]
+fn events_of_a_result_are_added_up() {
+    let [before, after] = [20.0, 0.0].map(|rate| [1.0; 3].map(|seconds| with_accesses(rate, seconds)));
+    let found = super::difference(&before, &after, false).unwrap();
+    let row = found.rows.iter().find(|row| row.figure.metric == "accesses.port").unwrap();
+    let change = row.change.unwrap();
+    assert_eq!((row.finding, change.repeats, change.scale), (Finding::Lowered, 3, Scale::Difference));
+    assert!((change.estimate + 20.0).abs() < 1e-9 && (row.levels[0] - 20.0).abs() < 1e-9, "{row:?}");
+    let effect = found.effects.iter().find(|row| row.figure.metric == "accesses.port").unwrap();
+    assert_eq!((effect.finding, effect.effects[0].unwrap().repeats), (Finding::Raised, 3), "{effect:?}");
+}
+
+#[test]
+fn results_of_one_side_are_of_like_hosts_and_measured_alike() {
+    let (before, mut after) = (boots([1.0; 3], 1), boots([1.0; 3], 11));
+    after[1].facts.version = "0.3.0".to_owned();
+    after[2].facts.target = "ssh://other".to_owned();
+    for stored in &mut after[2].runs {
+        stored.run.fingerprint.kernel_release = Some("6.18.0-example".to_owned());
+    }
+    let refused = super::difference(&before, &after, false).unwrap_err().to_string();
+    let differing = [
+        "(after)",
+        "kernel_release (6.12.0-example or 6.18.0-example)",
+        "exitless (0.1.0 or 0.3.0)",
+        "target (local or ssh://other)",
+        "--allow-unlike compares them anyway",
+    ];
+    assert!(differing.iter().all(|one| refused.contains(one)), "{refused}");
+    let found = super::difference(&before, &after, true).unwrap();
+    assert_eq!(found.warnings[0], []);
+    assert!(
+        matches!(&found.warnings[1][..], [Warning::Unlike { fields }] if fields.len() == 3),
+        "{:?}",
+        found.warnings
+    );
+}
+
+#[test]
+fn a_result_that_cannot_be_compared_is_named() {
+    let (before, mut after) = (boots([1.0; 3], 1), boots([1.0; 3], 11));
+    let refused = |after: &[Collected]| super::difference(&before, after, false).unwrap_err().to_string();
+    after[2].runs.clear();
+    assert!(refused(&after).contains("on local (number 3 after) has no valid run"), "{}", refused(&after));
+    after[1].facts.workloads[0].settings = "{}".to_owned();
+    let told = refused(&after);
+    assert!(told.contains("different plans, the first and number 2 after: their workloads"), "{told}");
+    assert!(refused(&[]).contains("no result after"), "{}", refused(&[]));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stats::mean;
 
-use super::facts::{Collected, StoredRun};
+use super::facts::{StoredRun, StudyFacts};
 use super::finding::Source;
 use super::method;
 use super::values::{Series, Unused};
@@ -16,30 +16,35 @@ pub const ATTAINED: &str = "attained";
 const ENOUGH_PERCENT: f64 = 99.0;
 
 /// The doubts about the runs of a study, whose figures are `series` and `unused`.
-pub(super) fn doubts(collected: &Collected, series: &[Series], unused: Unused) -> Vec<Warning> {
+pub(super) fn doubts(
+    facts: &StudyFacts,
+    runs: &[StoredRun],
+    series: &[Series],
+    unused: Unused,
+) -> Vec<Warning> {
     let mut doubts = Vec::new();
     if !unused.not_numbers.is_empty() {
         doubts.push(Warning::NotNumbers { figures: unused.not_numbers.into_iter().collect() });
     }
-    let split = split(&collected.runs).len();
+    let split = split(runs).len();
     if split > 0 {
         doubts.push(Warning::SplitBlocks { blocks: split });
     }
     if unused.repeated > 0 {
         doubts.push(Warning::Repeated { runs: unused.repeated });
     }
-    if let Some(skew) = method::skew(&collected.runs).filter(|skew| skew.large_in > 0) {
+    if let Some(skew) = method::skew(runs).filter(|skew| skew.large_in > 0) {
         doubts.push(Warning::Skew { runs: skew.large_in, largest: skew.largest });
     }
     doubts.extend(behind(series));
-    let below = || method::first(&collected.runs)?.fingerprint.virtualization.clone();
-    if let Some(emulator) = &collected.facts.emulated {
+    let below = || method::first(runs)?.fingerprint.virtualization.clone();
+    if let Some(emulator) = &facts.emulated {
         doubts.push(Warning::Emulated { emulator: emulator.clone() });
     } else if let Some(below) = below() {
         doubts.push(Warning::Nested { below });
     }
     let mut texts: BTreeMap<&str, usize> = BTreeMap::new();
-    for text in collected.runs.iter().flat_map(|stored| &stored.run.warnings) {
+    for text in runs.iter().flat_map(|stored| &stored.run.warnings) {
         *texts.entry(text).or_default() += 1;
     }
     doubts.extend(texts.into_iter().map(|(text, runs)| Warning::OfRuns { text: text.to_owned(), runs }));

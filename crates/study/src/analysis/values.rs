@@ -123,18 +123,52 @@ pub(super) struct Unused {
     pub(super) repeated: usize,
 }
 
-/// The runs of two studies of one plan, those of the second in blocks after all of the first, and the first of these blocks.
-pub(super) fn runs_of_both([first, second]: [&[StoredRun]; 2]) -> (Vec<StoredRun>, u32) {
-    let own = first.iter().map(|stored| stored.run.cell.block.saturating_add(1)).max().unwrap_or(0);
-    let moved = second.iter().cloned().map(|mut stored| {
-        stored.run.cell.block = stored.run.cell.block.saturating_add(own);
-        stored
-    });
-    (first.iter().cloned().chain(moved).collect(), own)
+/// The runs of several results of one plan, those of each in blocks after all of the one before, and the first block of
+/// each result.
+pub(super) fn runs_of_all<'a>(
+    results: impl IntoIterator<Item = &'a [StoredRun]>,
+) -> (Vec<StoredRun>, Vec<u32>) {
+    let (mut all, mut firsts, mut next) = (Vec::new(), Vec::new(), 0_u32);
+    for runs in results {
+        let first = next;
+        firsts.push(first);
+        for stored in runs {
+            let mut stored = stored.clone();
+            let block = stored.run.cell.block.saturating_add(first);
+            stored.run.cell.block = block;
+            next = next.max(block.saturating_add(1));
+            all.push(stored);
+        }
+    }
+    (all, firsts)
 }
 
-/// The figures of [`runs_of_both`]. A reason of exits that only one study has seen gets the value 0 in the runs of the
-/// other, as within a study.
+/// What counts as a repeat of a figure.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Repeats<'a> {
+    /// Each block.
+    Blocks,
+    /// Each result, by the first block of each.
+    Results(&'a [u32]),
+}
+
+impl Repeats<'_> {
+    /// The values of each repeat. A result without any is no repeat.
+    pub(super) fn of<T: Copy>(self, values: &BTreeMap<Repeat, T>) -> Vec<Vec<T>> {
+        let mut of_each: BTreeMap<usize, Vec<T>> = BTreeMap::new();
+        for (number, (repeat, &value)) in values.iter().enumerate() {
+            let number = match self {
+                Self::Blocks => number,
+                Self::Results(firsts) => firsts.partition_point(|&first| first <= repeat.block),
+            };
+            of_each.entry(number).or_default().push(value);
+        }
+        of_each.into_values().collect()
+    }
+}
+
+/// The figures of [`runs_of_all`] on both sides, of which the second begins with the block `own`. A reason of exits that
+/// only one result has seen gets the value 0 in the runs of the others, as within a study.
 pub(super) fn series_of_both(
     runs: &[StoredRun],
     own: u32,

@@ -46,8 +46,8 @@ pub enum Warning {
         /// The number of blocks.
         blocks: usize,
     },
-    /// Two results are compared, each made in one session or a few. The changes include differences between sessions;
-    /// the intervals do not cover them.
+    /// A side of a comparison has fewer than three results, each made in one session or a few. The changes include
+    /// differences between sessions; the intervals do not cover them.
     BetweenSessions,
     /// Too few repeats for intervals.
     TooFewRepeats {
@@ -180,7 +180,8 @@ impl fmt::Display for Warning {
             Self::BetweenSessions => write!(
                 f,
                 "The intervals of changes from before to after do not cover differences from boot to boot and from day to \
-                 day, because the repeats of one result share them. Changes of the arms' effects are not affected"
+                 day, because the repeats of one result share them. Three results or more on each side of `exitless \
+                 experiment diff` cover them. Changes of the arms' effects are not affected"
             ),
             Self::TooFewRepeats { blocks } => {
                 write!(f, "{} no interval and no verdict; repeat at least three times", whole(*blocks))

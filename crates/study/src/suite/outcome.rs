@@ -187,8 +187,8 @@ fn compared(study: &SuiteStudy, made: &MadeStudy, folder: &SuiteFolder) -> Resul
         Some(Err(error)) => return Err(error.clone()),
         Some(Ok(before)) => before,
     };
-    let difference = difference(&before.collected, &made.collected, made.allow_unlike)
-        .map_err(|error| error.to_string())?;
+    let [one, other] = [before, made].map(|study| std::slice::from_ref(&study.collected));
+    let difference = difference(one, other, made.allow_unlike).map_err(|error| error.to_string())?;
     let between = |published: &Published| {
         let row = difference.rows.iter().find(|row| {
             row.figure.workload == published.workload
