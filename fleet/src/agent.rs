@@ -319,7 +319,7 @@ mod tests {
         let error = deliver(&store, &mut spool).await.unwrap_err();
         assert_eq!(error.to_string(), format!("Reading {} failed", first.display()));
         let left: Vec<_> = spool.files().unwrap().into_iter().map(|file| file.path).collect();
-        assert_eq!(left, [first.clone()]);
+        assert_eq!(left, std::slice::from_ref(&first));
         let stored = async || store.files("vms", &Days::default()).await.unwrap().len();
         assert_eq!(stored().await, 1);
         let [lost] = spool.tell().try_into().unwrap();
