@@ -107,7 +107,7 @@ impl SamplePlan {
 
     /// The samples of the repetition that counts exits, if they are counted apart.
     pub(crate) fn of_repetition(&self) -> Option<Self> {
-        self.exits.is_apart().then(|| Self {
+        self.exits.is_apart().then_some(Self {
             interval: self.interval,
             cpu: false,
             per_core: false,
