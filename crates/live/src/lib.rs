@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod aside;
 mod changes;
 mod clock;
 mod collector;
@@ -43,6 +44,7 @@ mod xentrace;
 mod xentrace_following;
 
 #[doc(hidden)]
+pub use aside::{Aside, PATIENCE};
 pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use clock::monotonic_ns;
 pub use collector::{

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
@@ -14,7 +12,7 @@ use exits::Profile;
 use host::scheduling::ThreadId;
 use host::vms::{Vm, Vms};
 use live::pause;
-use live::{Collector, Error, Mechanism, Recorder, Watch, in_first_pid_namespace};
+use live::{Aside, Collector, Error, Mechanism, PATIENCE, Recorder, Watch, in_first_pid_namespace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -308,17 +306,9 @@ impl VmNames {
     }
 }
 
-/// The time for which the end of a recording waits for names. A search takes longer only if processes block it.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// [`VmNames`] for recorders: a thread of its own looks them up. Processes of the host can delay that without limit, and
-/// the kernel's buffers overflow while their reader waits.
+/// [`VmNames`] for recorders: a thread of its own looks them up.
 #[derive(Debug)]
-pub(crate) struct NamesAside {
-    asked: Sender<BTreeSet<u32>>,
-    found: Receiver<BTreeMap<u32, String>>,
-    thread: JoinHandle<()>,
-}
+pub(crate) struct NamesAside(Aside<BTreeSet<u32>, BTreeMap<u32, String>>);
 
 impl NamesAside {
     /// Starts the thread.
@@ -330,30 +320,21 @@ impl NamesAside {
     fn with(
         mut names_of: impl FnMut(&BTreeSet<u32>) -> BTreeMap<u32, String> + Send + 'static,
     ) -> anyhow::Result<Self> {
-        let (asked, questions) = channel::<BTreeSet<u32>>();
-        let (answers, found) = channel();
-        let answer = move || {
-            while let Ok(mut vms) = questions.recv() {
-                // With those that were asked for during the last search.
-                vms.extend(questions.try_iter().flatten());
-                if answers.send(names_of(&vms)).is_err() {
-                    break;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("names".to_owned()).spawn(answer);
-        let thread = thread.context("Could not start a thread that looks for the names of VMs")?;
-        Ok(Self { asked, found, thread })
+        let names = Aside::start("names", move |mut vms: BTreeSet<u32>, waiting| {
+            // With those that were asked for during the last search.
+            vms.extend(waiting.flatten());
+            names_of(&vms)
+        });
+        names.map(Self).context("Could not start a thread that looks for the names of VMs")
     }
 
     /// Asks for the names of VMs that had exits since the last call, and returns those that were found since.
     pub(crate) fn of(&self, vms: impl IntoIterator<Item = u32>) -> BTreeMap<u32, String> {
         let vms: BTreeSet<u32> = vms.into_iter().collect();
         if !vms.is_empty() {
-            // Fails only if the thread has ended.
-            let _ = self.asked.send(vms);
+            self.0.ask(vms);
         }
-        self.found.try_iter().flatten().collect()
+        self.0.answers().flatten().collect()
     }
 
     /// Like [`Self::of`] after the last exit: waits for the names, but not for long.
@@ -362,24 +343,13 @@ impl NamesAside {
     }
 
     fn last_within(self, patience: Duration, vms: impl IntoIterator<Item = u32>) -> BTreeMap<u32, String> {
-        let end = Instant::now() + patience;
         let mut names = self.of(vms);
-        drop(self.asked);
-        loop {
-            match self.found.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(found) => names.extend(found),
-                Err(RecvTimeoutError::Disconnected) => {
-                    let _ = self.thread.join();
-                    return names;
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    tracing::warn!(
-                        "Names of VMs may be missing, because processes delay the search for them"
-                    );
-                    return names;
-                }
-            }
+        let (found, are_all) = self.0.finish(patience);
+        names.extend(found.into_iter().flatten());
+        if !are_all {
+            tracing::warn!("Names of VMs may be missing, because processes delay the search for them");
         }
+        names
     }
 }
 
@@ -414,6 +384,7 @@ impl LiveSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
 
     #[test]
     fn without_kvm_a_command_that_can_wait_for_it_says_so() {

@@ -3,26 +3,19 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tracing::warn;
 
 use super::LongOccurrence;
+use crate::aside::{Aside, PATIENCE};
 use crate::trace::owner::{Owner, Owners};
 
-/// The time for which the end of a trace waits for VMs. Looking them up takes longer only if processes block it.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Exits whose VMs are looked up in a separate thread: processes of the host can delay that without limit, and the kernel's
-/// buffers overflow while their reader waits.
+/// Exits whose VMs are looked up in a separate thread.
 #[derive(Debug)]
 pub(super) struct Owned {
-    processes: Sender<Vec<Option<i32>>>,
-    /// The owners of `processes`, in the same order.
-    owners: Receiver<Vec<Option<Owner>>>,
-    thread: JoinHandle<()>,
+    /// The owners of processes, in the same order.
+    owners: Aside<Vec<Option<i32>>, Vec<Option<Owner>>>,
     /// The exits whose VMs are being looked up.
     waiting: VecDeque<LongOccurrence>,
 }
@@ -35,18 +28,10 @@ impl Owned {
     }
 
     fn with(mut owner: impl FnMut(i32) -> Option<Owner> + Send + 'static) -> io::Result<Self> {
-        let (processes, received) = channel::<Vec<Option<i32>>>();
-        let (found, owners) = channel::<Vec<Option<Owner>>>();
-        let look = move || {
-            for processes in received {
-                let of_each = processes.into_iter().map(|process| process.and_then(&mut owner));
-                if found.send(of_each.collect()).is_err() {
-                    break;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("owners".to_owned()).spawn(look)?;
-        Ok(Self { processes, owners, thread, waiting: VecDeque::new() })
+        let owners = Aside::start("owners", move |processes: Vec<Option<i32>>, _| {
+            processes.into_iter().map(|process| process.and_then(&mut owner)).collect()
+        })?;
+        Ok(Self { owners, waiting: VecDeque::new() })
     }
 
     /// The number of exits that were added and not taken yet.
@@ -59,14 +44,13 @@ impl Owned {
             return;
         }
         let process = |one: &LongOccurrence| one.exit.vcpu.vm.and_then(|vm| i32::try_from(vm).ok());
-        // Fails only if the thread has ended.
-        let _ = self.processes.send(exits.iter().map(process).collect());
+        self.owners.ask(exits.iter().map(process).collect());
         self.waiting.extend(exits);
     }
 
     /// The exits whose VMs were looked up, in the order in which they were added.
     pub(super) fn take(&mut self) -> Vec<LongOccurrence> {
-        let owners: Vec<_> = self.owners.try_iter().flatten().collect();
+        let owners: Vec<_> = self.owners.answers().flatten().collect();
         let exits = self.waiting.drain(..owners.len());
         exits.zip(owners).map(|(exit, owner)| LongOccurrence { owner, ..exit }).collect()
     }
@@ -77,26 +61,12 @@ impl Owned {
     }
 
     fn finish_within(self, patience: Duration) -> Vec<LongOccurrence> {
-        let end = Instant::now() + patience;
-        let Self { processes, owners: found, thread, waiting } = self;
-        drop(processes);
-        let mut owners = Vec::with_capacity(waiting.len());
-        loop {
-            match found.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(more) => owners.extend(more),
-                Err(RecvTimeoutError::Disconnected) => {
-                    let _ = thread.join();
-                    break;
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    warn!(
-                        "The VMs of the last exits are not known, because processes delayed the search for them"
-                    );
-                    break;
-                }
-            }
+        let Self { owners, waiting } = self;
+        let (owners, are_all) = owners.finish(patience);
+        if !are_all {
+            warn!("The VMs of the last exits are not known, because processes delayed the search for them");
         }
-        let owners = owners.into_iter().chain(std::iter::repeat(None));
+        let owners = owners.into_iter().flatten().chain(std::iter::repeat(None));
         waiting.into_iter().zip(owners).map(|(exit, owner)| LongOccurrence { owner, ..exit }).collect()
     }
 }
@@ -105,6 +75,7 @@ impl Owned {
 mod tests {
     use super::*;
     use exits::{ExitReason, LongExit, Vcpu};
+    use std::sync::mpsc::channel;
     use std::time::SystemTime;
 
     fn of_vm(vm: u32) -> LongOccurrence {
