@@ -7,7 +7,8 @@ mod filter;
 
 use crate::accounts::{Account, AccountError, user_of};
 use crate::config::{SafetyConfig, Seccomp};
-use rustix::process::{Gid, Uid};
+use crate::worker::scheduling::MOST_STEPS;
+use rustix::process::{Gid, Resource, Rlimit, Uid, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::io;
 
@@ -88,6 +89,7 @@ impl Safety {
         if threads > 1 {
             return Err(SafetyError::Threads(threads));
         }
+        let_workers_have_weight();
         self.drop_capabilities_of_children()?;
         if let Some(account) = &self.account {
             and_end_with_parent(|| become_user(account, !self.keep.is_empty()))?;
@@ -118,6 +120,23 @@ impl Safety {
             }
         }
         Ok(())
+    }
+}
+
+/// Raises the limit on `nice` values (RLIMIT_NICE), as long as this process may do so: workers lower theirs later, without
+/// privileges (see [`worker::scheduling`](crate::worker::scheduling)).
+fn let_workers_have_weight() {
+    let lowest = rustix::process::getpriority_process(None).unwrap_or(0) - MOST_STEPS;
+    // The limit of a `nice` value of -20 is 40, that of 19 is 1 (getrlimit(2)).
+    let wanted = Some(u64::from((20 - lowest.max(-20)).unsigned_abs()));
+    let limit = getrlimit(Resource::Nice);
+    // `None` is no limit, and below all others here.
+    let is_enough = |limit: Option<u64>| limit.is_none() || limit >= wanted;
+    if !is_enough(limit.current) {
+        let maximum = if is_enough(limit.maximum) { limit.maximum } else { wanted };
+        if let Err(error) = setrlimit(Resource::Nice, Rlimit { current: wanted, maximum }) {
+            tracing::debug!("Each I/O worker keeps the share of one thread: {error}");
+        }
     }
 }
 

@@ -6,9 +6,9 @@ mod entry;
 pub(crate) mod mailbox;
 mod rest;
 pub(crate) mod run;
+pub(crate) mod scheduling;
 mod share;
 mod signals;
-mod slice;
 mod threads;
 mod uring;
 
@@ -130,6 +130,13 @@ impl Worker {
     #[must_use]
     pub fn thread_id(&self) -> i32 {
         self.thread_id.load(Ordering::Acquire)
+    }
+
+    /// The `nice` value of its thread; `None` if the thread has ended.
+    #[must_use]
+    pub fn nice(&self) -> Option<i32> {
+        let thread = rustix::process::Pid::from_raw(self.thread_id())?;
+        rustix::process::getpriority_process(Some(thread)).ok()
     }
 
     /// Its counters.

@@ -47,6 +47,7 @@ impl FactSource for Daemon {
         Some(WorkerFacts {
             cpus: worker.cpus(),
             thread: worker.thread_id(),
+            nice: worker.nice(),
             polling: worker.polling(),
             load,
             awake,

@@ -62,6 +62,8 @@ pub struct WorkerFacts {
     pub cpus: CpuSet,
     /// The ID of its thread.
     pub thread: i32,
+    /// The `nice` value of its thread; `None` if the thread has ended.
+    pub nice: Option<i32>,
     /// Polling when it finds nothing to do.
     pub polling: Polling,
     /// The share of time that it spent on requests in the last second or more, percent.

@@ -166,6 +166,11 @@ pub trait Handler: Send {
     /// The number of requests that were submitted and have not completed.
     fn in_flight(&self) -> usize;
 
+    /// Tests whether the worker itself carries out requests for which the kernel would take a thread.
+    fn needs_no_thread(&self) -> bool {
+        false
+    }
+
     /// Drops at most `budget` requests of a disabled queue; `None` if they wait until it is enabled.
     ///
     /// Packets to be transmitted must not wait (vhost-user, "Ring states"): the guest would run out of buffers.

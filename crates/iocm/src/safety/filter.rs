@@ -114,6 +114,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_geteuid,
     libc::SYS_getgid,
     libc::SYS_getegid,
+    libc::SYS_getpriority,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_setaffinity,
@@ -199,7 +200,7 @@ fn allowed(interfaces: bool) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_clone, vec![with(0, of(libc::CLONE_THREAD))?]);
     // For abort(3): signals to this process only.
     rules.insert(libc::SYS_tgkill, vec![is(0, std::process::id().into())?]);
-    // The slice of the calling thread.
+    // The slice and the weight of the calling thread.
     rules.insert(libc::SYS_sched_getattr, vec![is(0, 0)?]);
     rules.insert(libc::SYS_sched_setattr, vec![is(0, 0)?]);
     rules.insert(libc::SYS_prctl, OF_THREADS.iter().map(|what| is(0, of(*what))).collect::<Result<_, _>>()?);

@@ -59,6 +59,7 @@ impl FactSource for MadeUpDaemon {
         self.workers().contains(&number).then(|| WorkerFacts {
             cpus: [0, 1, 2, 5].into_iter().collect(),
             thread: 42,
+            nice: Some(-3),
             polling: Polling::default(),
             load: 12.34,
             awake: 50.0,

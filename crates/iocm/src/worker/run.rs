@@ -4,6 +4,7 @@ use super::backoff::{Backoff, Idle, Polling};
 use super::entry::{NextLook, QueueEntry, resume, serve};
 use super::mailbox::{Command, Mailbox, Reply, Routes};
 use super::rest::{REST_NS, Rests};
+use super::scheduling::{COUNTED_NS, Scheduling};
 use super::signals::Signals;
 use super::uring::Uring;
 use super::{WorkerError, WorkerOptions, pin_thread};
@@ -72,6 +73,8 @@ pub(crate) struct Run {
     first: usize,
     backoff: Backoff,
     rests: Rests,
+    /// `None` if the kernel does not tell how it schedules this thread.
+    scheduling: Option<Scheduling>,
     /// The time of the last check for kicks, nanoseconds.
     kicks_checked: u64,
     /// The time of the last look at queues that are not polled, nanoseconds.
@@ -100,9 +103,11 @@ impl Run {
             tracing::debug!("Naps may last too long: {error}");
         }
         // Before the threads that do its I/O are started.
-        if let Err(error) = super::slice::shorten() {
-            tracing::debug!("An I/O worker may get its CPU late after a wake-up: {error}");
-        }
+        let scheduling = Scheduling::of_this_thread()
+            .inspect_err(|error| {
+                tracing::debug!("An I/O worker may get its CPU late after a wake-up: {error}")
+            })
+            .ok();
         let no_events = |error: rustix::io::Errno| cannot("no epoll instance", error.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(no_events)?;
         let uring = match options.without_uring {
@@ -128,6 +133,7 @@ impl Run {
             first: 0,
             backoff: Backoff::default(),
             rests: Rests::default(),
+            scheduling,
             kicks_checked: 0,
             looked: 0,
             touched: Vec::new(),
@@ -166,6 +172,15 @@ impl Run {
             }
             let now = now_ns();
             let (found, is_told) = self.round(now);
+            if let Some(scheduling) = self.scheduling.as_mut().filter(|scheduling| scheduling.is_due(now)) {
+                let has_work = |entry: &&QueueEntry| now.saturating_sub(entry.last_found) < COUNTED_NS;
+                let threads_of = |entry: &QueueEntry| {
+                    let device = Arc::as_ptr(&entry.queue.state().eventfds);
+                    let saved = entry.queue.handler.needs_no_thread();
+                    std::iter::once((device, false)).chain(saved.then_some((device, true)))
+                };
+                scheduling.set_weight(now, self.entries.iter().filter(has_work).flat_map(threads_of));
+            }
             // Requests with further steps are resumed at once.
             let goes_on = |entry: &QueueEntry| {
                 let is_free = entry.draining.is_some() && entry.queue.in_flight() == 0;

@@ -541,3 +541,31 @@ fn no_command_is_left_unread_while_kicks_are_looked_for() {
     });
     assert!(heard.recv_timeout(Duration::from_secs(30)).is_ok(), "a command was not read");
 }
+
+/// The thread gets the weight of three threads, if the user may give it that, and then loses it again.
+#[test]
+fn a_worker_has_the_weight_of_its_busy_devices() {
+    if !scheduling::tests::may_lower() {
+        return;
+    }
+    let worker = Worker::start(0, &WorkerOptions::default(), &Routes::new()).unwrap();
+    let began = worker.nice().unwrap();
+    let mut guests = [null(), null(), null()].map(|device| {
+        let (guest, queue) = Guest::new(&device, FEATURES);
+        worker.add(queue);
+        guest
+    });
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut wait_for = |steps, busy: usize| {
+        while worker.nice() != Some(began - steps) {
+            assert!(Instant::now() < end, "{:?} instead of {}", worker.nice(), began - steps);
+            for guest in &mut guests[..busy] {
+                guest.submit(0, 0, &[], 512).unwrap();
+                guest.ended();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait_for(5, 3);
+    wait_for(0, 1);
+}

@@ -110,6 +110,14 @@ pub(crate) fn given_away() {
         threads += 1;
     }
     assert!(threads >= 4, "the main one, a worker, a front-end's and the control socket's: {threads}");
+    let own = rustix::thread::capabilities(None).unwrap().effective;
+    if own.contains(rustix::thread::CapabilitySet::SYS_RESOURCE) {
+        let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.0.id())).unwrap();
+        let limit = limits.lines().find_map(|line| line.strip_prefix("Max nice priority")).unwrap();
+        let soft = limit.split_whitespace().next().unwrap().parse::<i32>().unwrap();
+        let nice = rustix::process::getpriority_process(None).unwrap();
+        assert!(soft >= (29 - nice).min(40), "workers may have the weight of eight threads: {limit}");
+    }
 }
 
 pub(crate) fn changes() {
@@ -154,6 +162,8 @@ pub(crate) fn changes() {
     assert_eq!(client.create("workers", "{ cpus = \"0\" }").unwrap(), "w.1");
     client.set("w.1/cpu", "all").unwrap();
     client.set("w.1/pace/polling", "never").unwrap();
+    let nice = rustix::process::getpriority_process(None).unwrap();
+    assert_eq!(client.get("w.1/nice").unwrap(), nice.to_string());
     client.move_to(&["d.0"], "w.1").unwrap();
     client.set("d.1/size", "2097152").unwrap();
     client.set("d.0/size", "2097152").unwrap();

@@ -71,6 +71,14 @@ pub(super) fn attributes() -> Vec<Attribute> {
             Reader::Worker(|worker| Value::Number(worker.thread.unsigned_abs().into())),
         ),
         attribute(
+            "nice",
+            "nice value",
+            "The `nice` value of its thread. It is lower while several devices have requests, so that their worker has the \
+             weight of a thread for each of them, up to eight."
+                .to_owned(),
+            Reader::Worker(|worker| Value::Text(worker.nice.map_or_else(String::new, |nice| nice.to_string()))),
+        ),
+        attribute(
             "load",
             "%",
             "Share of the time since the previous read (before one, since it began) that it spent on requests. Reads that are \

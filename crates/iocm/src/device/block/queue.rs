@@ -405,6 +405,10 @@ impl Handler for BlockQueue {
         work
     }
 
+    fn needs_no_thread(&self) -> bool {
+        self.device.storage.is_in_memory()
+    }
+
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -631,6 +635,7 @@ mod tests {
         assert_eq!(serve(&mut queue, &mut made, false).requests, 200);
         queue.publish();
         let is_swapping = rustix::system::sysinfo().totalswap > 0;
+        assert_eq!(queue.handler.needs_no_thread(), !is_swapping);
         assert_eq!((made.len(), queue.in_flight()), if is_swapping { (200, 200) } else { (0, 0) });
         end_all(&mut queue, &mut made);
         queue.publish();
