@@ -150,7 +150,7 @@ fn measure(peer: Peer, disks: Disks<'_>, load: Load) -> Outcome<Seen> {
     let drivers: Vec<_> = (0..load.devices)
         .map(|number| {
             let (socket, load) = (disks.socket(number), load.of_device(number));
-            std::thread::spawn(move || drive(&socket, load).map_err(|error| error.to_string()))
+            std::thread::spawn(move || drive(&socket, load, number).map_err(|error| error.to_string()))
         })
         .collect();
     let (mut latencies, mut connections) = (Vec::new(), Vec::new());

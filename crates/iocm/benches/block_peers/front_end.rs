@@ -37,8 +37,25 @@ fn take_precedence(pace: Pace) {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
-/// Sends requests to random offsets. Returns the latencies, microseconds, and the connection, which is still open.
-pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<(Vec<u32>, Blkio)> {
+/// The time at which a device begins. The bursts of all devices follow each other at equal distances: otherwise the time
+/// that each back-end takes to connect would decide how many of them come together.
+fn begin(load: Load, number: usize) -> Instant {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let wait = match load.pace {
+        Pace::Bursts(_, every) => {
+            let every = every.as_nanos() as u64;
+            let own = every * number as u64 / load.devices as u64;
+            let clock = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
+            every - (clock - own) % every
+        }
+        _ => 0,
+    };
+    Instant::now() + Duration::from_nanos(wait)
+}
+
+/// Sends requests to random offsets, as the device with this number. Returns the latencies, microseconds, and the
+/// connection, which is still open.
+pub(crate) fn drive(socket: &Path, load: Load, number: usize) -> Outcome<(Vec<u32>, Blkio)> {
     let Load { depth, pace, requests, .. } = load;
     take_precedence(pace);
     // With the default timer slack of 50 us, requests that are due one after another would come in bursts.
@@ -54,7 +71,7 @@ pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<(Vec<u32>, Blkio)> {
     // SAFETY: the region has this size, is mapped for writing, and nobody else uses it yet.
     unsafe { std::ptr::with_exposed_provenance_mut::<u8>(memory.addr).write_bytes(1, memory.len) };
     blkio.map_mem_region(&memory)?;
-    let begin = Instant::now();
+    let begin = begin(load, number);
     let end = begin + Duration::from_secs(SECONDS);
     // For each slot of the queue: when its request was due, or when its next one will be.
     let (mut due, mut free) = (vec![begin; depth], (0..depth).collect::<Vec<_>>());

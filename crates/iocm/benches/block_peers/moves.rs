@@ -20,7 +20,7 @@ pub(crate) fn print(directory: &Path, image: &Path) -> Outcome<()> {
     );
     let daemon = Daemon::start(&Config::parse(&text)?)?;
     let driver = std::thread::spawn(move || {
-        drive(&socket, Load::even(1, 32, Pace::Closed)).map_err(|error| error.to_string())
+        drive(&socket, Load::even(1, 32, Pace::Closed), 0).map_err(|error| error.to_string())
     });
     let endpoints = daemon.endpoints();
     let queue = &endpoints.first().and_then(|endpoint| endpoint.backend.queues.first()).ok_or("no queue")?;
@@ -71,7 +71,7 @@ pub(crate) fn print_many(directory: &Path) -> Outcome<()> {
         .map(socket)
         .map(|socket| {
             std::thread::spawn(move || {
-                drive(&socket, Load::even(1, 8, Pace::Rate(300.0))).map_err(|error| error.to_string())
+                drive(&socket, Load::even(1, 8, Pace::Rate(300.0)), 0).map_err(|error| error.to_string())
             })
         })
         .collect();
