@@ -15,7 +15,8 @@ const CALIBRATION_NS: u64 = 20_000_000;
 /// The marks from which the loads of workers are computed. Nothing is measured unless somebody reads them.
 #[derive(Debug)]
 pub(crate) struct Loads {
-    began: Moment,
+    /// The start, in ticks of the TSC.
+    began: u64,
     ticks_per_second: OnceLock<u64>,
     marks: Mutex<HashMap<u32, [Mark; 2]>>,
 }
@@ -30,7 +31,7 @@ struct Mark {
 
 impl Default for Loads {
     fn default() -> Self {
-        Self { began: Moment::now(), ticks_per_second: OnceLock::new(), marks: Mutex::default() }
+        Self { began: ticks(), ticks_per_second: OnceLock::new(), marks: Mutex::default() }
     }
 }
 
@@ -55,13 +56,14 @@ impl Moment {
 
 impl Loads {
     /// Ticks of the TSC per second. Measured once, because times that are computed with it must never decrease. The
-    /// first call waits until the daemon has run for [`CALIBRATION_NS`].
+    /// first call takes [`CALIBRATION_NS`]. The time since the start would be no measure: while the host is suspended, the
+    /// monotonic clock does not run, but the TSC may run on, or begin anew.
     pub(crate) fn ticks_per_second(&self) -> u64 {
         *self.ticks_per_second.get_or_init(|| {
-            let passed = now_ns().saturating_sub(self.began.ns);
-            std::thread::sleep(Duration::from_nanos(CALIBRATION_NS.saturating_sub(passed)));
+            let from = Moment::now();
+            std::thread::sleep(Duration::from_nanos(CALIBRATION_NS));
             let now = Moment::now();
-            let (ns, counted) = (now.ns - self.began.ns, now.ticks.wrapping_sub(self.began.ticks));
+            let (ns, counted) = (now.ns - from.ns, now.ticks.wrapping_sub(from.ticks));
             u64::try_from(u128::from(counted) * 1_000_000_000 / u128::from(ns.max(1))).unwrap_or(u64::MAX)
         })
     }
@@ -72,7 +74,7 @@ impl Loads {
         let window = u128::from(self.ticks_per_second()) * u128::from(WINDOW_NS) / 1_000_000_000;
         let now = Mark { at: ticks(), useful: figures.useful_ticks, awake: figures.awake_ticks };
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = Mark { at: self.began.ticks, ..Mark::default() };
+        let first = Mark { at: self.began, ..Mark::default() };
         let kept = marks.entry(worker).or_insert([first; 2]);
         // Another reader may have made a mark since `now`.
         if now.at > kept[1].at && u128::from(now.at - kept[1].at) >= window {
@@ -133,5 +135,13 @@ mod tests {
         assert_eq!(loads.ticks_per_second(), first);
         let longer = (now.ticks - began.ticks) as f64 * 1e9 / (now.ns - began.ns) as f64;
         assert!((first as f64 / longer - 1.0).abs() < 1e-3, "{first} and {longer} ticks a second");
+        // The TSC counted on while the host was suspended, or began anew.
+        for began in [ticks().wrapping_sub(1 << 50), ticks() + (1 << 50)] {
+            let suspended = Loads { began, ..Loads::default() }.ticks_per_second();
+            assert!(
+                (suspended as f64 / longer - 1.0).abs() < 1e-3,
+                "{suspended} and {longer} ticks a second"
+            );
+        }
     }
 }
