@@ -1,6 +1,7 @@
 //! The workers of a daemon, and the assignment of queues to them.
 
 use crate::queue::{Queue, QueueKey};
+use crate::statistics::WorkerFigures;
 use crate::worker::{Routes, Worker, WorkerError, WorkerOptions};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,8 @@ struct Inner {
     /// The worker of each queue.
     assigned: HashMap<QueueKey, u32>,
     next: u32,
+    /// The sums of the counters of the workers that were removed.
+    removed: WorkerFigures,
 }
 
 /// A failure of the pool.
@@ -99,6 +102,11 @@ impl Pool {
     #[must_use]
     pub fn workers(&self) -> Vec<Arc<Worker>> {
         self.inner().workers.values().cloned().collect()
+    }
+
+    /// The sums of the counters of the workers that were removed.
+    pub(crate) fn removed(&self) -> WorkerFigures {
+        self.inner().removed
     }
 
     /// Tests whether every worker takes commands, each within this time.
@@ -232,6 +240,7 @@ impl Inner {
         self.move_queues(&moves)?;
         // Its thread ends after the last reference is dropped, which may wait for a disk: do not wait for that.
         if let Some(gone) = self.workers.remove(&number) {
+            self.removed += gone.counters().read();
             gone.leave_behind();
         }
         Ok(())
@@ -380,6 +389,20 @@ mod tests {
             end.store(true, Ordering::Relaxed);
             found.unwrap();
         });
+    }
+
+    #[test]
+    fn what_workers_did_is_known_after_they_were_removed() {
+        let pool = Pool::new();
+        let add = || pool.add_worker(&WorkerOptions::default()).unwrap();
+        add();
+        for (useful, sum) in [(7, 7), (5, 12)] {
+            let number = add();
+            // It has no queues, so its own thread does not add to this counter.
+            pool.worker(number).unwrap().counters().useful_ticks.add(useful);
+            pool.remove_worker(number).unwrap();
+            assert_eq!(pool.removed().useful_ticks, sum);
+        }
     }
 
     #[test]

@@ -111,6 +111,12 @@ macro_rules! counters {
                 vec![$((stringify!($name), self.$name),)*]
             }
         }
+
+        impl std::ops::AddAssign for $read {
+            fn add_assign(&mut self, more: Self) {
+                $(self.$name = self.$name.wrapping_add(more.$name);)*
+            }
+        }
     };
 }
 

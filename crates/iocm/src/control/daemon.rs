@@ -23,6 +23,7 @@ impl FactSource for Daemon {
         DaemonFacts {
             pid: std::process::id(),
             ticks_per_second: self.loads.ticks_per_second(),
+            removed: self.pool().removed(),
             refused: self.refused().iter().map(|one| format!("{}: {}", one.config.name, one.why)).collect(),
             configuration: self.configuration_text(),
         }

@@ -49,6 +49,8 @@ pub struct DaemonFacts {
     pub pid: u32,
     /// Ticks of the TSC in a second.
     pub ticks_per_second: u64,
+    /// The sums of the counters of the workers that were removed.
+    pub removed: WorkerFigures,
     /// The devices of its file that are not served, each with the reason.
     pub refused: Vec<String>,
     /// The configuration that would start it in its present state.

@@ -117,6 +117,24 @@ fn root() -> Vec<Attribute> {
             Reader::Daemon(|daemon| Value::Number(daemon.ticks_per_second)),
         ),
         attribute(
+            "removed_workers/sleeps",
+            "",
+            "Times that the I/O workers that have been removed slept until an event.".to_owned(),
+            Reader::Daemon(|daemon| Value::Number(daemon.removed.sleeps)),
+        ),
+        attribute(
+            "removed_workers/useful_ticks",
+            unit("useful_ticks"),
+            "Ticks of the TSC that these workers spent on requests.".to_owned(),
+            Reader::Daemon(|daemon| Value::Number(daemon.removed.useful_ticks)),
+        ),
+        attribute(
+            "removed_workers/awake_ticks",
+            unit("awake_ticks"),
+            "Ticks of the TSC in which these workers were awake.".to_owned(),
+            Reader::Daemon(|daemon| Value::Number(daemon.removed.awake_ticks)),
+        ),
+        attribute(
             "refused",
             "devices",
             "The devices of the daemon's file that are not served because their disks cannot be used, one per line, each with \

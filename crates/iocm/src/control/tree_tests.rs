@@ -45,6 +45,7 @@ fn reading_gives_one_value_a_line() {
         ("vq.1.0/poll", "auto\n"),
         ("vq.1.0/moves/longest_pause_ns", "5000\n"),
         ("pid", "7\n"),
+        ("removed_workers/sleeps", "3\n"),
         ("refused", "web: its file is gone\n"),
         ("configuration", "[workers]\n"),
     ] {

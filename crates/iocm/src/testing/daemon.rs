@@ -46,6 +46,7 @@ impl FactSource for MadeUpDaemon {
         DaemonFacts {
             pid: 7,
             ticks_per_second: 2_000_000_000,
+            removed: WorkerFigures { sleeps: 3, ..WorkerFigures::default() },
             refused: vec!["web: its file is gone".to_owned()],
             configuration: "[workers]\n".to_owned(),
         }

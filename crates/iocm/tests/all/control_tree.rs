@@ -362,7 +362,17 @@ fn the_tree_is_files() {
     names.sort();
     assert_eq!(
         names,
-        ["configuration", "devices", "pid", "queues", "refused", "ticks_per_second", "version", "workers"]
+        [
+            "configuration",
+            "devices",
+            "pid",
+            "queues",
+            "refused",
+            "removed_workers",
+            "ticks_per_second",
+            "version",
+            "workers"
+        ]
     );
     assert_eq!(read("devices/d.0/serial").unwrap(), "s-1\n");
     assert_eq!(read("devices/d.0/size").unwrap(), format!("{DISK}\n"));
