@@ -12,7 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge, Histogram, Info};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::io_workers::{Device, IoWorkers, Worker};
+use crate::io_workers::{Cpu, Device, IoWorkers};
 use crate::named::Names;
 use crate::totals::{BOUNDS_NS, Totals, VmIdentity};
 
@@ -275,16 +275,16 @@ impl Out<'_> {
     }
 
     fn io_workers(&mut self, daemon: &IoWorkers) -> fmt::Result {
-        let workers = |value: fn(&Worker) -> f64| {
-            daemon.workers.iter().map(move |one| (vec![("worker", one.name.as_str())], value(one)))
+        let workers = |value: fn(&Cpu) -> f64| {
+            daemon.cpus.iter().map(move |(cpu, one)| (vec![("cpu", cpu.as_str())], value(one)))
         };
         let help = "Time of I/O workers on requests";
-        let busy = workers(|one| one.busy_seconds);
+        let busy = workers(|one| one.counts.busy_seconds);
         self.values(Counter, "exitless_iocm_worker_busy", help, Some(&Unit::Seconds), busy)?;
         let help = "Time in which I/O workers were awake";
-        let awake = workers(|one| one.awake_seconds);
+        let awake = workers(|one| one.counts.awake_seconds);
         self.values(Counter, "exitless_iocm_worker_awake", help, Some(&Unit::Seconds), awake)?;
-        let sleeps = workers(|one| one.sleeps);
+        let sleeps = workers(|one| one.counts.sleeps);
         self.values(Counter, "exitless_iocm_worker_sleeps", "Sleeps of I/O workers", None, sleeps)?;
         let queues = workers(|one| one.queues);
         self.values(Gauge, "exitless_iocm_worker_queues", "Virtqueues of I/O workers", None, queues)?;
@@ -323,6 +323,9 @@ impl Out<'_> {
         let alone = |value: f64| [(Labels::new(), value)].into_iter();
         let help = "Running VMs without series of their own";
         self.values(Gauge, "exitless_other_vms", help, None, alone(host.other_vms as f64))?;
+        let help = "Devices of I/O workers without series of their own";
+        let others = host.io_workers.iter().map(|daemon| (Labels::new(), daemon.other_devices as f64));
+        self.values(Gauge, "exitless_iocm_other_devices", help, None, others)?;
         let help = "CPU time of the exporter";
         self.values(Counter, "process_cpu", help, Some(&Unit::Seconds), alone(host.own.cpu_seconds))?;
         let help = "Resident memory of the exporter";
@@ -380,6 +383,7 @@ mod tests {
         let daemon = json!({
             "ticks_per_second": 1000,
             "workers": { "w.0": {
+                "cpu": "2",
                 "queues": ["vq.0.0"],
                 "statistics": { "useful_ticks": 1500, "awake_ticks": 2500, "sleeps": 3 },
             } },
@@ -387,11 +391,15 @@ mod tests {
                 "requests": 9, "bytes": 36864, "errors": 1, "kicks": 5, "calls": 6, "in_flight": 2,
             } } },
         });
+        let mut io_workers = IoWorkers::default();
+        // Without workers, so that those of the next answer are new.
+        io_workers.add(&json!({}));
+        io_workers.add(&daemon);
         Host {
             totals: Arc::new(totals),
             vms: [(web, facts)].into(),
             other_vms: 0,
-            io_workers: Some(IoWorkers::of_tree(&daemon)),
+            io_workers: Some(io_workers),
             findings: Some(Tally { fail: 1, warn: 2, pass: 3, skip: 4 }),
             own: OwnCost { cpu_seconds: 0.25, resident_bytes: 1 << 20, collection_seconds: 0.001 },
             version: "0.0.0",

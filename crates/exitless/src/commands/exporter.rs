@@ -226,14 +226,16 @@ fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
     let connect = || Client::connect_within(socket, IO_WORKERS);
     let mut client = None;
     let mut warned = false;
+    let mut counters = IoWorkers::default();
     loop {
         let next = Instant::now() + IO_WORKERS;
         let asked = client.take().map_or_else(connect, Ok);
         let answered = asked.and_then(|mut client| Ok((client.get("")?, client)));
         match answered {
             Ok((tree, again)) => {
-                let counters = (Instant::now(), IoWorkers::of_tree(&tree));
-                *daemon.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
+                counters.add(&tree);
+                let answer = (Instant::now(), counters.clone());
+                *daemon.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
                 client = Some(again);
                 warned = false;
             }
