@@ -144,6 +144,15 @@ fn plan(host: &Host, wish: Wish) -> Plan {
     Plan::new(host.root(), &host.inspection(), wish)
 }
 
+/// The name of the first refusal, if there is one. The page for users explains each name.
+fn refusal(host: &Host, wish: Wish) -> Option<String> {
+    let name = plan(host, wish).refusals.first()?.name.clone();
+    let page = include_str!("../../../../docs/enable.md");
+    let item = format!("\n- `{name}`");
+    assert!(page.contains(&item), "docs/enable.md, When it refuses: there is no item {name}");
+    Some(name)
+}
+
 fn make(host: &Host, wish: Wish) -> Applied {
     let mut changes = Changes::begin(host.root(), Machine::new(host), vec!["exitless".to_owned()]).unwrap();
     apply(&plan(host, wish), &mut changes, &|| false)
@@ -538,16 +547,15 @@ fn what_is_not_asked_for_is_shown_and_not_made() {
 #[test]
 fn contradictions_are_refused_by_name() {
     let lacking = machine::AMD.replace(" avic", "");
-    let name = |host: &Host, wish| plan(host, wish).refusals.first().map(|one| one.name.clone());
     let host = Host::amd(&[("/proc/cpuinfo", &lacking)]);
-    assert_eq!(name(&host, ALL).as_deref(), Some("cpu"));
-    assert_eq!(name(&host, OFF), None);
+    assert_eq!(refusal(&host, ALL).as_deref(), Some("cpu"));
+    assert_eq!(refusal(&host, OFF), None);
     host.module("kvm_amd", &[("avic", "Y"), ("force_avic", "Y")]);
-    assert_eq!(name(&host, ALL).as_deref(), Some("contradiction"));
+    assert_eq!(refusal(&host, ALL).as_deref(), Some("contradiction"));
     assert!(plan(&host, ALL).refusals[0].why.ends_with("force_avic overrules the CPU"));
     let host = Host::amd(&[("/run/.containerenv", "")]);
-    assert_eq!(name(&host, ALL).as_deref(), Some("container"));
-    assert_eq!(name(&host, OFF).as_deref(), Some("container"));
+    assert_eq!(refusal(&host, ALL).as_deref(), Some("container"));
+    assert_eq!(refusal(&host, OFF).as_deref(), Some("container"));
     let without_pi = machine::INTEL.replace(" posted_intr apicv", "");
     let host = Host::intel(&[("/proc/cpuinfo", &without_pi)]);
     assert!(
@@ -722,7 +730,8 @@ fn below_xen_its_own_command_line_is_changed() {
     assert!(matches!(unseen.steps[0].standing, Standing::Blocked { .. }), "{unseen:?}");
 
     host.write("/proc/cpuinfo", machine::AMD);
-    assert_eq!(plan(&host, ALL).refusals[0].name, "xen");
+    assert_eq!(refusal(&host, ALL).as_deref(), Some("xen"));
+    assert_eq!(refusal(&host, OFF).as_deref(), Some("xen"), "`disable` too");
     assert!(plan(&host, ALL).refusals[0].why.contains("no AVIC"));
     host.write("/proc/cpuinfo", "processor : 0\n");
     assert!(plan(&host, ALL).refusals[0].why.starts_with("the processor's vendor is unknown"));
