@@ -2,7 +2,7 @@
 
 use crate::cpuinfo::Cpu;
 use crate::interrupt_virtualization::InterruptVirtualization;
-use crate::root::kind_of;
+use crate::root::{NO_DEVICE, kind_of};
 use crate::{AbsenceKind, Root};
 use exits::Isa;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ pub struct Kvm {
     pub device: PathBuf,
     /// `Ok` if it could be opened for reading and writing.
     pub access: Result<(), Obstacle>,
+    /// True if there is no device that could be opened, for lack of its file or of a driver.
+    pub is_missing: bool,
     /// The loaded vendor module: [`INTEL`] or [`AMD`].
     pub vendor_module: Option<&'static str>,
     /// APICv or AVIC; `None` if the CPU has no virtualization.
@@ -84,10 +86,17 @@ pub fn usable(root: &Path) -> Kvm {
     let root = &Root::directory(root);
     let cpu = cpu(root);
     let vendor_module = vendor_module_of(root, &cpu);
-    let (device, access) =
-        (root.place(DEVICE), access(root, &cpu, vendor_module).map_err(|(_, obstacle)| obstacle));
+    let (device, opened) = (root.place(DEVICE), root.open_device(DEVICE));
+    let is_missing = opened.as_ref().is_err_and(is_missing);
+    let access = opened.map_err(|error| obstacle(&device, &error, &cpu, vendor_module));
     let interrupt_virtualization = InterruptVirtualization::read(root, &cpu);
-    Kvm { device, access, vendor_module, interrupt_virtualization }
+    Kvm { device, access, is_missing, vendor_module, interrupt_virtualization }
+}
+
+/// Tests whether there is nothing to open. Udev makes the file before the module is loaded, also where the module
+/// cannot be loaded; then there is no driver for it.
+fn is_missing(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(NO_DEVICE)
 }
 
 /// Opens the device and closes it again.
@@ -187,6 +196,16 @@ mod tests {
         let hidden = "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu\n";
         assert_eq!((found(hidden, both), found(hidden, &[INTEL])), (Some(AMD), None));
         assert_eq!(found("", &[AMD]), Some(AMD), "an unknown CPU");
+    }
+
+    #[test]
+    fn a_device_that_may_not_be_opened_is_not_missing() {
+        assert!(usable(host("", &[], false).path()).is_missing);
+        assert!(!usable(host("", &[], true).path()).is_missing);
+        assert!(is_missing(&std::io::Error::from_raw_os_error(NO_DEVICE)));
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::ResourceBusy] {
+            assert!(!is_missing(&kind.into()), "{kind}");
+        }
     }
 
     #[test]

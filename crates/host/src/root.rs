@@ -419,7 +419,7 @@ const TIMED_OUT: i32 = 110;
 /// The number of KVM's device: major 10 and minor 232 (include/linux/miscdevice.h, `KVM_MINOR`).
 const KVM: u64 = (10 << 8) | 232;
 /// `ENODEV`.
-const NO_DEVICE: i32 = 19;
+pub(crate) const NO_DEVICE: i32 = 19;
 /// `ENOENT`.
 const NOT_THERE: i32 = 2;
 /// `EIO`, for errors without a number.

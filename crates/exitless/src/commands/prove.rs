@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use files::Replacement;
+use host::kvm::Kvm;
 use lab::{Happening, Lab, Laboratory, Request};
 use prove::{EPYC_SWITCH_CYCLES, Judgement, Plan, Proof, Recording, analyse, collect, write_samples};
 
@@ -24,7 +25,7 @@ use crate::{interrupt, status};
 /// Arguments of `prove`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Measure in this lab instead of on this host.
+    /// Measure in this lab instead of on this host. Default on a host without KVM: intel-apicv.
     #[arg(long, value_name = "NAME", conflicts_with = "recording")]
     lab: Option<String>,
     /// Analyse this recording instead of measuring.
@@ -97,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<Recording> {
     let chosen = match &arguments.lab {
         Some(name) => Some(Lab::find(name)?),
-        None => laboratory_for_want_of_kvm()?,
+        None => laboratory_for_want_of(&host::kvm::usable(Path::new("/")))?,
     };
     let Some(lab) = chosen else {
         need_place(folder)?;
@@ -141,18 +142,21 @@ fn curve_plan(plan: &Plan) -> Plan {
     Plan { measures, warm_up: 2, samples: 16, counted_samples: 1, blocks: 2, ..plan.clone() }
 }
 
-/// A laboratory, if this host has no hardware KVM.
-fn laboratory_for_want_of_kvm() -> anyhow::Result<Option<&'static Lab>> {
-    let kvm = host::kvm::usable(Path::new("/"));
+/// A laboratory, if this host has no hardware KVM. One that this user may not open is an error: figures of an emulator
+/// are not what was asked for.
+fn laboratory_for_want_of(kvm: &Kvm) -> anyhow::Result<Option<&'static Lab>> {
+    let lab = Lab::find("intel-apicv")?;
     let why = match (&kvm.access, kvm.vendor_module) {
         (Ok(()), Some(_)) => return Ok(None),
-        (Err(obstacle), _) => obstacle.to_string(),
-        (Ok(()), None) => format!(
+        (Err(obstacle), _) if kvm.is_missing => obstacle.to_string(),
+        (Err(obstacle), Some(_)) => {
+            bail!("Could not measure on this host: {obstacle}; or measure in a lab: --lab {}", lab.name)
+        }
+        (_, None) => format!(
             "{} is served by neither kvm_intel nor kvm_amd, so it says nothing about the hardware",
             kvm.device.display()
         ),
     };
-    let lab = Lab::find("intel-apicv")?;
     console::say(format_args!("This host has no KVM to measure ({why}). Measuring in the lab {}.", lab.name));
     Ok(Some(lab))
 }
@@ -286,6 +290,27 @@ fn exit_code(judgement: Judgement) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use host::kvm::{INTEL, Obstacle};
+
+    #[test]
+    fn only_a_host_without_kvm_is_measured_in_a_lab() {
+        let device = PathBuf::from("/dev/kvm");
+        let obstacle = Obstacle { why: "it cannot be opened".to_owned(), next: "become root".to_owned() };
+        let open = |access, is_missing, vendor_module| Kvm {
+            device: device.clone(),
+            access,
+            is_missing,
+            vendor_module,
+            interrupt_virtualization: None,
+        };
+        let lab = |kvm: &Kvm| laboratory_for_want_of(kvm).map(|lab| lab.map(|lab| lab.name));
+        assert_eq!(lab(&open(Ok(()), false, Some(INTEL))).unwrap(), None);
+        assert_eq!(lab(&open(Ok(()), false, None)).unwrap(), Some("intel-apicv"), "another hypervisor's");
+        assert_eq!(lab(&open(Err(obstacle.clone()), true, None)).unwrap(), Some("intel-apicv"));
+        assert_eq!(lab(&open(Err(obstacle.clone()), false, None)).unwrap(), Some("intel-apicv"), "no module");
+        let denied = lab(&open(Err(obstacle), false, Some(INTEL))).unwrap_err().to_string();
+        assert!(denied.contains("become root") && denied.contains("--lab intel-apicv"), "{denied}");
+    }
 
     #[test]
     fn an_emulator_without_a_clock_is_charged_nothing() {

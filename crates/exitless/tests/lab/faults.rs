@@ -84,7 +84,7 @@ fn unknown_names_list_the_known_ones() {
     let lab = run(&["lab", "run", "intel", "--", "true"]);
     assert_eq!(lab.status, 2);
     assert!(lab.err.contains("intel-apicv, amd-svm"), "{}", lab.err);
-    let measure = run(&["prove", "--measure", "ipi"]);
+    let measure = run(&["prove", "--lab", "intel-apicv", "--measure", "ipi"]);
     assert_eq!(measure.status, 2);
     assert!(measure.err.contains("ipi-running") && measure.err.contains("msr-write"), "{}", measure.err);
 }
