@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{Progress, Step};
+use terminal_size::{Height, Width, terminal_size, terminal_size_of};
 use tracing::Level;
 
 use crate::background_log::Log;
@@ -94,11 +95,18 @@ impl Drop for BuildProgress {
     }
 }
 
-/// The width of tables on standard output, in columns: that of the terminal, or else COLUMNS.
+/// The width of tables on standard output, in columns.
 pub(crate) fn width() -> usize {
-    let said = || std::env::var("COLUMNS").ok()?.parse().ok();
-    let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    terminal.or_else(said).unwrap_or(80)
+    let columns = |size: Option<(Width, Height)>| size.map(|(width, _)| usize::from(width.0));
+    let own = columns(terminal_size_of(std::io::stdout()));
+    let said = std::env::var("COLUMNS").ok().and_then(|value| value.parse().ok());
+    width_of(own, said, || columns(terminal_size()))
+}
+
+/// The width of standard output if it is a terminal, else COLUMNS, else that of another stream's terminal: a pager may
+/// show the table there.
+fn width_of(own: Option<usize>, said: Option<usize>, others: impl FnOnce() -> Option<usize>) -> usize {
+    own.or(said).or_else(others).unwrap_or(80)
 }
 
 /// Tests whether standard output may be coloured: on a terminal that knows escape sequences, unless NO_COLOR is set.
@@ -225,6 +233,15 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_decides_unless_standard_output_is_a_terminal() {
+        let (terminal, said, other) = (Some(200), Some(120), || Some(90));
+        assert_eq!(width_of(terminal, said, other), 200);
+        assert_eq!(width_of(None, said, other), 120);
+        assert_eq!(width_of(None, None, other), 90, "`exitless report | less`");
+        assert_eq!(width_of(None, None, || None), 80);
+    }
 
     #[test]
     fn a_terminal_without_escape_sequences_gets_no_colour() {
