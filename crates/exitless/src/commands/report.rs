@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     rows: TableArguments,
     /// Instead of the table, the longest single exits that took this long or longer: 50us, 1ms. --top is their
-    /// number, or 100.
+    /// number, or 100. Not with --vm, --vcpu, --by, --sort, --threshold, --csv, --html or --parquet.
     #[arg(long, value_name = "TIME", value_parser = quantity::bound,
         conflicts_with_all = ["csv", "html", "parquet", "vms", "vcpus", "by", "sort", "threshold"])]
     longer_than: Option<u64>,
@@ -45,7 +45,8 @@ pub(crate) struct Arguments {
     /// Also write a page with tables and charts to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Also write every exit to this file, as a Parquet table. It contains those of all VMs.
+    /// Also write every exit to this file, as a Parquet table. It contains those of all VMs. Not with --vm, --vcpu
+    /// or --longer-than.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["vms", "vcpus"])]
     parquet: Option<PathBuf>,
 }

@@ -257,6 +257,55 @@ fn what_cannot_be_is_said_before_anything_is_read() {
     assert!(err(&other).contains("perf.data is not a recording of exits"), "{}", err(&other));
 }
 
+/// The words of a command's help about one option.
+fn help_of(command: &str, option: &str) -> String {
+    let is_option = |line: &str| {
+        let text = line.trim_start();
+        text.starts_with('-') && line.len() - text.len() < 8
+    };
+    let help = out(&run(&[command, "--help"]));
+    let mut lines = help.lines().skip_while(|line| !(is_option(line) && line.contains(option)));
+    let first = lines.next().unwrap_or_else(|| panic!("{command} has no {option}"));
+    let words = [first].into_iter().chain(lines.take_while(|line| !is_option(line)));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn options_that_are_refused_together_are_in_the_page_and_in_the_help() {
+    let page = include_str!("../../../../docs/report.md");
+    let others = [
+        ("--vm", Some("mix")),
+        ("--vcpu", Some("0")),
+        ("--by", Some("reason")),
+        ("--sort", Some("name")),
+        ("--threshold", Some("1us")),
+        ("--from", Some("1ms")),
+        ("--to", Some("2s")),
+        ("--top", Some("3")),
+        ("--tsc-hz", Some("2G")),
+        ("--json", None),
+        ("--csv", None),
+        ("--html", Some("page")),
+        ("--parquet", Some("table")),
+        ("--longer-than", Some("1ms")),
+    ];
+    for (option, own) in [("--longer-than", "1ms"), ("--parquet", "table")] {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{option} "))).unwrap();
+        let (_, not_with) = row.split_once("; not with ").unwrap();
+        let help = help_of("report", option);
+        for (other, value) in others.iter().filter(|(other, _)| *other != option) {
+            let mut arguments = vec!["report", "no-such-file", option, own, *other];
+            arguments.extend(value);
+            let said = err(&run(&arguments));
+            let is_refused = said.contains("cannot be used with");
+            assert!(is_refused || said.contains("no such recording"), "{arguments:?}: {said}");
+            assert_eq!(is_refused, not_with.contains(&format!("`{other}`")), "docs/report.md: {arguments:?}");
+            let is_in_help = help.split([' ', ',', '.', ';']).any(|word| word == *other);
+            assert!(is_in_help || !is_refused, "help of {option}: {other}");
+        }
+    }
+}
+
 #[test]
 fn a_full_standard_output_is_named() {
     for form in [&["report"][..], &["report", "--json"]] {
