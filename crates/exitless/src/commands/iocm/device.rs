@@ -19,7 +19,7 @@ use crate::{background_log, interrupt};
 
 /// Arguments of `iocm device`.
 ///
-/// Which belong together is checked later: with `--print-capabilities` all others are to be ignored.
+/// Which belong together is checked later: with `--print-capabilities` only the type counts.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceArguments {
     /// Wait for the front-end on this socket, which is made.
@@ -28,7 +28,7 @@ pub(crate) struct DeviceArguments {
     /// Take the vhost-user socket from this file descriptor: one that listens, or is connected to the front-end.
     #[arg(long, value_name = "FDNUM", allow_negative_numbers = true)]
     fd: Option<i32>,
-    /// Print what the back-end supports as JSON, and exit.
+    /// Print what the back-end supports for the type of the device as JSON, and exit.
     #[arg(long)]
     print_capabilities: bool,
     /// The type of the device; by default, that of its other options.
@@ -190,6 +190,21 @@ mod tests {
 
     fn line(words: &str) -> Vec<OsString> {
         words.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn each_option_has_a_row_in_the_page() {
+        let rows =
+            include_str!("../../../../../docs/iocm-host.md").lines().filter(|line| line.starts_with("| `--"));
+        let code = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+        let explained: Vec<&str> =
+            code.filter_map(|text| text.split(' ').next()?.strip_prefix("--")).collect();
+        let command = DeviceArguments::augment_args(clap::Command::new("device"));
+        let options: Vec<&str> = command.get_arguments().filter_map(|one| one.get_long()).collect();
+        assert!(options.len() > 7, "{options:?}");
+        for option in options {
+            assert!(explained.contains(&option), "docs/iocm-host.md has no row of --{option}");
+        }
     }
 
     #[test]
