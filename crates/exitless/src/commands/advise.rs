@@ -21,7 +21,7 @@ use super::profile::{kept, sampled};
 use super::quantity;
 use super::recordings::{PartArguments, add, check_file, exit_code, hypervisor};
 use super::vm::subject::Subject;
-use super::watching::{HOST, LiveSource, for_a_time, wait_until};
+use super::watching::{HOST, LiveSource, for_a_time, processes_of, wait_until};
 use crate::console::StatusLine;
 use crate::status::{ABOVE_BUDGET, Usage};
 use crate::{console, interrupt};
@@ -42,7 +42,8 @@ pub(crate) struct Arguments {
     files: Vec<PathBuf>,
     #[command(flatten)]
     part: PartArguments,
-    /// The time to observe this host: 10s, 2min.
+    /// The time to observe this host: 10s, 2min. Without recordings, --vm also takes a VMID of Proxmox VE, an ID of
+    /// libvirt, a UUID, or NAMESPACE/NAME.
     #[arg(
         long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s",
         conflicts_with_all = ["files", "from", "to"]
@@ -145,11 +146,7 @@ fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
 fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     super::xen::refuse_live(&Root::live(), "advise")?;
     let stop = interrupt::flag()?;
-    let found = Vms::discover(Path::new(HOST))?;
-    let wanted = arguments.part.selection(&[]).vms;
-    let chosen = found.select(&wanted)?;
-    let numbers = || chosen.iter().filter_map(|vm| u32::try_from(vm.pid).ok());
-    let processes = (!wanted.is_empty()).then(|| numbers().collect());
+    let processes = processes_of(&arguments.part.selection(&[]).vms)?;
     let watch = Watch { processes, accesses: true, ..Watch::default() };
     let duration = Duration::from_nanos(arguments.duration);
     if arguments.profile == Some(None) {

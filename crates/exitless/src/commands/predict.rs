@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use conclusions::prediction::{Assumption, Avic, Prediction, predict};
 use doctor::examination;
-use exits::{Hypervisor, Isa};
+use exits::{Hypervisor, Isa, Selection};
 use host::{Fingerprint, Root};
 use live::{Collector, Watch};
 use traces::{Recording, Recordings};
 
 use super::quantity;
 use super::recordings::{RecordingArguments, exit_code, hypervisor};
-use super::watching::{HOST, LiveSource, VmNames, for_a_time, wait_until};
+use super::watching::{HOST, LiveSource, VmNames, for_a_time, processes_of, wait_until};
 use crate::console::StatusLine;
 use crate::status::Usage;
 use crate::{console, interrupt};
@@ -24,7 +24,8 @@ use crate::{console, interrupt};
 pub(crate) struct Arguments {
     #[command(flatten)]
     recordings: RecordingArguments,
-    /// Observe this host for this time instead of reading a recording: 10s.
+    /// Observe this host for this time instead of reading a recording: 10s. --vm then also takes a VMID of Proxmox VE,
+    /// an ID of libvirt, a UUID, or NAMESPACE/NAME.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, conflicts_with_all = ["files", "from", "to"])]
     duration: Option<u64>,
     #[command(flatten)]
@@ -67,15 +68,15 @@ enum Technology {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let selection = arguments.recordings.selection(&[]);
     let recordings = match arguments.duration {
-        Some(ns) => watched(Duration::from_nanos(ns))?,
+        Some(ns) => watched(Duration::from_nanos(ns), selection)?,
         None => {
             arguments.recordings.check([])?;
-            arguments.recordings.read(&mut ())?
+            arguments.recordings.read(&mut ())?.select(selection)?
         }
     };
     let hypervisor = hypervisor(&recordings)?;
-    let recordings = recordings.select(arguments.recordings.selection(&[]))?;
     let build = arguments.duration.and_then(|_| Fingerprint::read(Path::new(HOST)).ok()?.kernel_version);
     let mut assumption = arguments.assumed.assumption(hypervisor)?;
     if hypervisor == Hypervisor::Kvm {
@@ -104,12 +105,14 @@ fn known(recordings: &Recordings, build: Option<&str>, test: KernelTest) -> Opti
     (!told.is_empty() && !told.contains(&None)).then_some(true)
 }
 
-/// The exits of this host during `duration`.
-fn watched(duration: Duration) -> anyhow::Result<Recordings> {
+/// The exits of the selected VMs of this host during `duration`. Only running VMs have all the names by which users
+/// may select them, so the selection comes first.
+fn watched(duration: Duration, selection: Selection) -> anyhow::Result<Recordings> {
     super::xen::refuse_live(&Root::live(), "predict")?;
+    let processes = processes_of(&selection.vms)?;
     let stop = interrupt::flag()?;
     // Predictions depend on the MSRs.
-    let watch = Watch { accesses: true, ..Watch::default() };
+    let watch = Watch { processes, accesses: true, ..Watch::default() };
     let mut collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
     line.step(for_a_time("Watching", duration));
@@ -119,7 +122,7 @@ fn watched(duration: Duration) -> anyhow::Result<Recordings> {
     let source = LiveSource::of(&collector);
     let mut profile = collector.finish()?;
     VmNames::default().name(&mut profile);
-    Ok(source.recordings(profile))
+    Ok(Recordings { selection, ..source.recordings(profile) })
 }
 
 impl AssumedArguments {

@@ -75,14 +75,8 @@ impl WatchArguments {
         Watch { no_raw_tracepoints, ..Watch::default() }
     }
 
-    /// The processes of the requested VMs; `None` for all.
     fn processes(&self) -> anyhow::Result<Option<Vec<u32>>> {
-        if self.vms.is_empty() {
-            return Ok(None);
-        }
-        let found = Vms::discover(Path::new(HOST))?;
-        let chosen = found.select(&self.vms)?;
-        Ok(Some(chosen.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect()))
+        processes_of(&self.vms)
     }
 
     /// The requested VMs, by name or process.
@@ -123,6 +117,16 @@ impl WatchArguments {
             }
         }
     }
+}
+
+/// The processes of the requested VMs; `None` for all.
+pub(crate) fn processes_of(wanted: &[String]) -> anyhow::Result<Option<Vec<u32>>> {
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let found = Vms::discover(Path::new(HOST))?;
+    let chosen = found.select(wanted)?;
+    Ok(Some(chosen.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect()))
 }
 
 /// The longest time between two calls of [`Collector::keep`].

@@ -123,6 +123,13 @@ fn the_vms_are_chosen_as_in_report() {
 }
 
 #[test]
+fn vms_of_this_host_are_selected_before_it_is_watched() {
+    let said = run(&["predict", "--duration", "10ms", "--vm", "00000000-0000-4000-8000-000000000000"]);
+    assert_eq!(said.status.code(), Some(2), "{}", err(&said));
+    assert!(err(&said).contains("No VM is called"), "{}", err(&said));
+}
+
+#[test]
 fn the_table_fits_80_columns_and_keeps_the_range() {
     for name in ["vmx", "small", "qemu", "several-vms", "exit-only"] {
         let text = out(&run(&["predict", &recording(name)]));
