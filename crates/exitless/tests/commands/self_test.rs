@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use readiness::{COMMANDS, Part};
 use serde_json::Value;
 
 use crate::command::run;
@@ -15,6 +16,23 @@ fn capabilities_go_to_the_program_that_runs() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let setcap = document["commands"][0]["setcap"].as_str().unwrap();
     assert!(setcap.ends_with(&format!("=ep {}", env!("CARGO_BIN_EXE_exitless"))), "{setcap}");
+}
+
+#[test]
+fn the_page_names_the_commands_that_use_a_part_with_capabilities() {
+    let page = include_str!("../../../../docs/install.md");
+    let row =
+        |about: &str| page.lines().find(|line| line.starts_with("| `") && line.contains(about)).unwrap();
+    let (programs, events) = (row(": eBPF programs |"), row(": perf events, and tracefs"));
+    for (part, row) in [(Part::Programs, programs), (Part::Sampling, programs), (Part::PerfEvents, events)] {
+        let users = COMMANDS.iter().filter(|one| one.needed.contains(&part) || one.wanted.contains(&part));
+        // A row of its own has the commands that need root.
+        let users: Vec<_> = users.filter(|one| !one.needed.contains(&Part::Root)).collect();
+        assert!(!users.is_empty(), "{part:?}");
+        for one in users {
+            assert!(row.contains(&format!("`{}`", one.command)), "docs/install.md: {}: {row}", one.command);
+        }
+    }
 }
 
 /// The parts of a host as seen by an unprivileged user with these capabilities.
