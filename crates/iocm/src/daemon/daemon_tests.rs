@@ -133,6 +133,24 @@ fn a_disk_that_a_guest_made_look_like_an_image_is_left_out_and_the_others_are_se
 }
 
 #[test]
+fn a_network_device_or_a_socket_that_cannot_be_used_is_not_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = directory.path().join("nowhere");
+    let usable = config(directory.path(), "shared");
+    let beside = |kind: &str, socket: &std::path::Path, more: &str| {
+        let text = format!("[[device]]\nname = \"other\"\ntype = {kind:?}\nsocket = {socket:?}\n{more}\n");
+        let mut config = usable.clone();
+        config.devices.extend(Config::parse(&text).unwrap().devices);
+        Daemon::start(&config).unwrap_err()
+    };
+    let tap = format!("backend = {{ tap = \"tap\", netns = {nowhere:?} }}");
+    let error = beside("net", &directory.path().join("net.sock"), &tap);
+    assert!(matches!(&error, DaemonError::Net { name, .. } if name == "other"), "{error}");
+    let error = beside("block", &nowhere.join("other.sock"), "");
+    assert!(error.to_string().contains("nowhere/other.sock"), "{error}");
+}
+
+#[test]
 fn the_descriptors_of_a_tap_are_those_that_the_daemon_inherited() {
     let directory = tempfile::tempdir().unwrap();
     let text = |device: &str, more: &str| {

@@ -139,6 +139,14 @@ fn a_guest_that_waits_for_its_answers_is_not_made_to_wait_for_naps() {
 }
 
 #[test]
+fn the_pages_name_the_bound_below_which_there_are_no_naps() {
+    let said = format!("below {} there are no naps", SHORTEST_NAP_NS / 1000);
+    let pages =
+        [include_str!("../../../../docs/iocm.md"), include_str!("../../../../docs/man/exitless-iocm.7")];
+    assert!(pages.iter().all(|page| page.contains(&said)), "{said}");
+}
+
+#[test]
 fn a_nap_is_no_longer_than_the_longest_and_is_worth_its_timer() {
     let load = Load::Open { every: 25_000, burst: 1 };
     let mut played = play(ADAPTIVE, load, Backoff::default());

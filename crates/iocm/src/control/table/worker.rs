@@ -111,8 +111,8 @@ pub(super) fn attributes() -> Vec<Attribute> {
             attribute(
                 "pace/longest_nap_us",
                 "us",
-                "The longest time that a request waits for a nap to end. Empty unless `pace/polling` is `adaptive`; writing it \
-                 makes it so."
+                "The longest time that a request waits for a nap to end; below 20 there are no naps. Empty unless \
+                 `pace/polling` is `adaptive`; writing it makes it so."
                     .to_owned(),
                 Reader::Worker(|worker| match worker.polling {
                     Polling::Adaptive { nap_ns } => Value::Number(nap_ns / 1000),
