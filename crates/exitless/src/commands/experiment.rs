@@ -15,6 +15,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+/// The help of --target.
+pub(super) const TARGET: &str = "The target: local, `ssh://[user@]host[:port]`, or lab:NAME. After lab:NAME, +cpus=N, \
+    +memory=MIB, +speed=MIPS, +switch-cycles=N, +device=DEVICE and +kernel=VERSION set its machine as `lab run` does; \
+    any other +ARGUMENT goes to its Xen or, without Xen, to its kernel [default: local]";
 /// The name of a result's page in its folder.
 pub(super) const PAGE: &str = "report.html";
 /// The arguments with which this program is started on the machine that makes a study's runs.
@@ -26,8 +30,8 @@ pub(crate) enum Command {
     /// Check a plan without running it: unknown names, invalid values, missing requirements of the host, its
     /// size.
     ///
-    /// Exit status: 0; 1 when the plan is valid and this host lacks a program or a permission; 2 for a wrong
-    /// command line or an invalid plan.
+    /// Exit status: 0; 1 when the plan is valid and this host lacks a program or a permission, or something else
+    /// stands in the way; 2 for a wrong command line or an invalid plan.
     Check(check::Arguments),
     /// List the plans that come with exitless.
     ///

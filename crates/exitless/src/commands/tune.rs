@@ -17,10 +17,10 @@ use study::tuning::{
     TuningPlan, carried, preview, recorded, tune,
 };
 
-use super::experiment::PAGE;
 use super::experiment::given::Given;
 use super::experiment::report::read;
 use super::experiment::runs::{chance, make_runs, tell_damage, tell_not_undone};
+use super::experiment::{PAGE, TARGET};
 use super::recordings::write_page;
 use super::vm::subject::Subject;
 use crate::status::Usage;
@@ -45,10 +45,7 @@ pub(crate) struct Arguments {
     /// The result's folder; the tuning in it is continued if it is the same [default: NAME of the plan].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// The target: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its
-    /// Xen or, without Xen, of its kernel; +device=DEVICE gives it a device to assign to guests,
-    /// +kernel=VERSION another kernel.
-    #[arg(long, value_name = "TARGET", default_value = "local")]
+    #[arg(long, value_name = "TARGET", default_value = "local", hide_default_value = true, help = TARGET)]
     target: Target,
     /// Measure with guests that resemble the VM of this definition, and write the kept changes into a copy of
     /// it: a file with libvirt's XML or a QEMU command line, a process, a running VM by its name, or a domain

@@ -29,11 +29,7 @@ pub(crate) struct Arguments {
     /// The result's folder; the study in it is continued if it is the same [default: study-NAME].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// The target: local, `ssh://[user@]host[:port]`, or lab:NAME. After lab:NAME, +cpus=N, +memory=MIB,
-    /// +speed=MIPS, +switch-cycles=N, +device=DEVICE and +kernel=VERSION set its machine as `lab run` does; any other
-    /// +ARGUMENT goes to its Xen or, without Xen, to its kernel.
-    /// Default: local.
-    #[arg(long, value_name = "TARGET")]
+    #[arg(long, value_name = "TARGET", help = super::TARGET)]
     target: Option<Target>,
     /// Make only this study of a suite; may be repeated.
     #[arg(long, value_name = "STUDY")]
