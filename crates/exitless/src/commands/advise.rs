@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// libvirt, a UUID, or NAMESPACE/NAME.
     #[arg(
         long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s",
-        conflicts_with_all = ["files", "from", "to"]
+        conflicts_with_all = ["files", "from", "to", "tsc_hz", "isa"]
     )]
     duration: u64,
     /// The definition of the recorded VM: a file with QEMU's arguments or libvirt's XML, a process, a running
@@ -144,6 +144,7 @@ fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
 /// Observes this host: the exits, the facts from its VMs' command lines, and the addresses of their PCI
 /// devices.
 fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
+    arguments.part.check_live()?;
     super::xen::refuse_live(&Root::live(), "advise")?;
     let stop = interrupt::flag()?;
     let processes = processes_of(&arguments.part.selection(&[]).vms)?;

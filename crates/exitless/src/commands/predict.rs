@@ -26,7 +26,8 @@ pub(crate) struct Arguments {
     recordings: RecordingArguments,
     /// Observe this host for this time instead of reading a recording: 10s. --vm then also takes a VMID of Proxmox VE,
     /// an ID of libvirt, a UUID, or NAMESPACE/NAME.
-    #[arg(long, value_name = "TIME", value_parser = quantity::wait, conflicts_with_all = ["files", "from", "to"])]
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait,
+        conflicts_with_all = ["files", "from", "to", "tsc_hz", "isa"])]
     duration: Option<u64>,
     #[command(flatten)]
     assumed: AssumedArguments,

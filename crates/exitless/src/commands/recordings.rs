@@ -107,6 +107,20 @@ impl PartArguments {
         }
     }
 
+    /// Refuses the options about recordings, for commands that observe this host.
+    pub(crate) fn check_live(&self) -> Result<(), Usage> {
+        let given = [
+            ("--from", self.from.is_some()),
+            ("--to", self.to.is_some()),
+            ("--tsc-hz", self.tsc_hz.is_some()),
+            ("--isa", self.isa.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(Usage(format!("{option} is for recordings; name one, or leave it out"))),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn options(&self) -> Options {
         Options {
             from_ns: self.from,

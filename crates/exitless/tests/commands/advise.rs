@@ -158,6 +158,20 @@ fn the_text_fits_80_columns_and_says_what_was_lost() {
 }
 
 #[test]
+fn options_about_recordings_are_refused_without_one() {
+    for option in [["--from", "1s"], ["--to", "1s"], ["--tsc-hz", "2G"], ["--isa", "vmx"]] {
+        let said = run(&[&["advise"][..], &option].concat());
+        assert_eq!(said.status.code(), Some(2), "{}", err(&said));
+        assert!(err(&said).contains(&format!("{} is for recordings", option[0])), "{}", err(&said));
+        for command in ["advise", "predict"] {
+            let said = run(&[&[command, "--duration", "10ms"][..], &option].concat());
+            assert_eq!(said.status.code(), Some(2), "{}", err(&said));
+            assert!(err(&said).contains("cannot be used with"), "{}", err(&said));
+        }
+    }
+}
+
+#[test]
 fn statuses_are_those_of_report() {
     for name in ["killed", "killed-zstd", "sched-only", "vmx"] {
         let [advise, report] =
