@@ -4,13 +4,19 @@
 //! writes the same format to a pipe as to a file (`tools/xentrace/xentrace.c`).
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::{process_time, thread_time};
@@ -23,11 +29,14 @@ const POLL: &str = "50";
 /// The size of each CPU's buffer in pages: 1 MiB, which a busy guest fills in 100 ms or more. Xen keeps the size that
 /// the first caller after its boot sets.
 const BUFFER_PAGES: &str = "256";
+/// The sizes of xentrace's pipe: two full buffers of a CPU, each of which is one write, or else what any user may ask for
+/// (`pipe-max-size`).
+const PIPES: [usize; 2] = [2 << 20, 1 << 20];
 /// A read returns `WouldBlock` if nothing arrives for this time.
 const QUIET: Duration = Duration::from_millis(50);
 /// The time for the first records, which come with the first event on any CPU, also of the control domain.
 const FIRST: Duration = Duration::from_secs(2);
-/// The time that xentrace has to end after it was asked to.
+/// The longest wait for a pause of xentrace in which it is asked to end, and then for its end.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PIECE: usize = 64 << 10;
 /// The most pieces that wait for the reader: 16 MiB. A slower reader blocks xentrace, and Xen counts the records that
@@ -46,14 +55,14 @@ pub enum XentraceError {
         /// The cause.
         source: io::Error,
     },
-    /// xentrace ended by itself.
-    #[error("{program} ended by itself ({status}): {said}", program = program.display())]
+    /// xentrace ended before it was asked to.
+    #[error("{program} ended early ({status}): {said}", program = program.display())]
     Ended {
         /// The program.
         program: PathBuf,
         /// Its exit status as text.
         status: String,
-        /// The last line of its standard error.
+        /// The last line of its standard error, or the cause if it succeeded.
         said: String,
     },
     /// Waiting for its end failed.
@@ -78,8 +87,12 @@ fn package(program: &Path) -> String {
 pub struct Xentrace {
     program: PathBuf,
     child: Child,
+    /// The reading end of its standard output.
+    output: Option<Arc<File>>,
     passing: Option<JoinHandle<()>>,
     said: Option<JoinHandle<String>>,
+    /// It has made Xen trace.
+    traces: bool,
     asked: bool,
 }
 
@@ -103,25 +116,29 @@ impl Xentrace {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A Ctrl-C must not reach it in the middle of a write; see `stop`.
+            .process_group(0)
             .spawn()
             .map_err(failed)?;
         let (sender, pieces) = sync_channel(MOST_WAITING);
-        let passing = child
-            .stdout
-            .take()
-            .map(|output| std::thread::spawn(move || pass_on(output, |piece| sender.send(piece).is_ok())));
+        let output = child.stdout.take().map(|output| Arc::new(File::from(OwnedFd::from(output))));
+        let passing = output.clone().map(|output| {
+            // Without a larger pipe, more writes wait for room, and `stop` waits for them.
+            let _ = PIPES.iter().any(|&size| fcntl_setpipe_size(&output, size).is_ok());
+            std::thread::spawn(move || pass_on(output, &sender))
+        });
         let said = child
             .stderr
             .take()
             .map(|errors| std::thread::spawn(move || String::from_utf8_lossy(&last_of(errors)).into_owned()));
-        let mut running = Self { program: program.to_owned(), child, passing, said, asked: false };
+        let program = program.to_owned();
+        let mut running = Self { program, child, output, passing, said, traces: false, asked: false };
         let first = pieces.recv_timeout(FIRST);
         if first == Err(RecvTimeoutError::Disconnected) {
             let status = running.wait()?;
-            if !status.success() {
-                return Err(running.ended(status));
-            }
+            return Err(running.ended(status));
         }
+        running.traces = true;
         Ok((running, XentraceOutput { pieces, rest: first.unwrap_or_default().into() }))
     }
 
@@ -131,40 +148,55 @@ impl Xentrace {
         process_time(&self.child) + self.passing.as_ref().map(thread_time).unwrap_or_default()
     }
 
-    /// Asks xentrace to write the rest and to end; Xen stops tracing.
+    /// Asks xentrace to write the rest and to end; Xen stops tracing. Does nothing if it has ended or closed its output.
+    ///
+    /// A signal cuts a write that waits for room in the pipe, and after that xentrace exits without making Xen stop
+    /// (`write_buffer`). So it is asked when the pipe is empty: what it writes then fits in.
     pub fn stop(&mut self) {
-        self.asked = true;
-        // Fails if it has already ended, which `wait` finds out.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let begun = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            let pipe = self.pipe();
+            if pipe.contains(PollFlags::HUP) {
+                return;
+            }
+            if !pipe.contains(PollFlags::IN) || begun.elapsed() > PATIENCE {
+                self.asked = true;
+                // Fails if it has just ended, which `wait` finds out.
+                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The state of the pipe: `IN` if it has records that were not read yet, `HUP` if nothing more can come.
+    fn pipe(&self) -> PollFlags {
+        let Some(output) = &self.output else { return PollFlags::empty() };
+        let mut polled = [PollFd::new(output, PollFlags::IN)];
+        let found = poll(&mut polled, Some(&Timespec::default()));
+        found.map_or(PollFlags::empty(), |_| polled[0].revents())
     }
 
     /// Waits for xentrace to end, and kills it after [`PATIENCE`]. Its output can be read meanwhile and afterwards.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus, XentraceError> {
         let wait = |source| XentraceError::Wait { program: self.program.clone(), source };
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().map_err(wait)? {
-                return Ok(status);
-            }
-            if begun.elapsed() > PATIENCE {
-                self.child.kill().map_err(wait)?;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        end_of(&mut self.child).map_err(wait)
     }
 
     /// Waits for xentrace to end. Call it when the output has ended or is not needed any more.
     ///
     /// # Errors
-    /// [`XentraceError::Ended`] if it failed without having been asked to end, [`XentraceError::Wait`].
+    /// [`XentraceError::Ended`] if it ended without having been asked to, [`XentraceError::Wait`].
     pub fn finish(mut self) -> Result<(), XentraceError> {
         let status = self.wait()?;
-        if self.asked || status.success() { Ok(()) } else { Err(self.ended(status)) }
+        if self.asked { Ok(()) } else { Err(self.ended(status)) }
     }
 
     fn ended(&mut self, status: ExitStatus) -> XentraceError {
         let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
-        let said = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let last = || said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        // It prints what it sets, and nothing when a signal ends it.
+        let said = if status.success() { "another program stopped it" } else { last() };
         XentraceError::Ended {
             program: self.program.clone(),
             status: status.to_string(),
@@ -175,25 +207,57 @@ impl Xentrace {
 
 impl Drop for Xentrace {
     fn drop(&mut self) {
-        let begun = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if begun.elapsed() > PATIENCE {
-                let _ = self.child.kill();
-            } else if !self.asked {
-                self.stop();
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        if !self.asked {
+            self.stop();
+        }
+        let orderly = end_of(&mut self.child).is_ok_and(|status| status.success());
+        if self.traces && !orderly {
+            switch_off(&self.program);
         }
     }
 }
 
-fn pass_on(mut output: ChildStdout, mut take: impl FnMut(Vec<u8>) -> bool) {
+/// Waits for a program to end, and kills it after [`PATIENCE`].
+fn end_of(child: &mut Child) -> io::Result<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill()?;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Makes Xen stop tracing after an xentrace that failed, which only one that ends in order does: this one, after a
+/// second.
+fn switch_off(program: &Path) {
+    let mut xentrace = Command::new(program);
+    xentrace.args(["-D", "-T", "1"]).process_group(0);
+    let started = xentrace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let why = match started.and_then(|mut child| end_of(&mut child)) {
+        Ok(status) if status.success() => return,
+        Ok(status) => status.to_string(),
+        Err(error) => error.to_string(),
+    };
+    tracing::warn!(
+        "Could not make Xen stop tracing, which costs CPU time until then ({why}); `{} -D -T 1 /dev/null` does it",
+        program.display()
+    );
+}
+
+/// Passes the output on, and reads all of it even if nobody takes it: xentrace must not wait for room when it is
+/// stopped.
+fn pass_on(mut output: impl Read, pieces: &SyncSender<Vec<u8>>) {
     let mut piece = vec![0; PIECE];
     loop {
         match output.read(&mut piece) {
             Ok(0) => return,
-            Ok(count) if !take(piece[..count].to_vec()) => return,
-            Ok(_) => {}
+            Ok(count) => {
+                let _ = pieces.send(piece[..count].to_vec());
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }

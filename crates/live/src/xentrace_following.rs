@@ -71,15 +71,14 @@ impl<T> Following<T> {
     /// Stops xentrace, and returns the reader's result; `None` if it panicked.
     ///
     /// # Errors
-    /// [`XentraceError::Ended`] with xentrace's message, which explains why the reader found nothing, and
-    /// [`XentraceError::Wait`].
+    /// [`XentraceError::Ended`] if xentrace ended before that, with its message, which explains why the reader found
+    /// nothing or less than expected, and [`XentraceError::Wait`].
     pub fn finish(mut self) -> Result<Option<T>, XentraceError> {
-        if !self.has_ended() {
-            self.xentrace.stop();
-            // The output ends with xentrace. `wait` kills it if it does not end, so that joining the reader cannot
-            // block forever.
-            self.xentrace.wait()?;
-        }
+        // Also if the reader has returned: it may have failed while xentrace goes on.
+        self.xentrace.stop();
+        // The output ends with xentrace. `wait` kills it if it does not end, so that joining the reader cannot block
+        // forever.
+        self.xentrace.wait()?;
         let read = self.reader.join().ok();
         self.xentrace.finish()?;
         Ok(read)
@@ -99,6 +98,9 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
+
+    /// The end of a script that is called to make Xen stop tracing.
+    const SWITCHED_OFF: &str = r#"[ "x$2" != x-T ] || exit 0"#;
 
     #[test]
     fn the_program_of_the_running_version_is_taken_else_that_on_the_path() {
@@ -125,7 +127,8 @@ mod tests {
     #[test]
     fn the_reader_gives_what_it_made_of_the_records_and_a_failure_explains_their_absence() {
         let folder = tempfile::tempdir().unwrap();
-        let program = |name: &str, script: &str| program(folder.path(), name, script);
+        let program =
+            |name: &str, script: &str| program(folder.path(), name, &format!("{SWITCHED_OFF}; {script}"));
         let read = |mut output: XentraceOutput| {
             let mut text = String::new();
             while let Err(error) = output.read_to_string(&mut text) {
@@ -133,10 +136,17 @@ mod tests {
             }
             text
         };
-        let good = program("good", "sleep 60 & trap 'printf more; kill $!; exit' TERM; printf records; wait");
+        let good =
+            program("good", "sleep 60 & trap 'printf more; kill $!; exit 0' TERM; printf records; wait");
         let following = Following::start(&good, read).unwrap();
         assert!(!following.has_ended());
         assert_eq!(following.finish().unwrap().as_deref(), Some("recordsmore"));
+        // A reader that returns early does not make it fail.
+        let following = Following::start(&good, drop).unwrap();
+        while !following.has_ended() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(following.finish().unwrap(), Some(()));
         let busy = program("busy", "until [ -e over ]; do :; done; printf records");
         let following = Following::start(&busy, read).unwrap();
         // The CPU time grows with that of the program, which is busy until it is killed.
@@ -154,12 +164,20 @@ mod tests {
         }
         let error = following.finish().unwrap_err().to_string();
         assert!(error.contains("failed to write"), "{error}");
+        let stopped = program("stopped", "printf records; echo 'change evtmask to 0xaf000' >&2; exit 0");
+        let following = Following::start(&stopped, read).unwrap();
+        while !following.has_ended() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let error = following.finish().unwrap_err().to_string();
+        assert!(error.contains("ended early (exit status: 0)"), "{error}");
     }
 
     #[test]
     fn one_that_does_not_end_when_it_is_asked_is_ended() {
         let folder = tempfile::tempdir().unwrap();
-        let deaf = program(folder.path(), "deaf", "trap '' TERM; printf records; exec sleep 1000");
+        let script = format!("{SWITCHED_OFF}; trap '' TERM; printf records; exec sleep 1000");
+        let deaf = program(folder.path(), "deaf", &script);
         let (sender, begun) = std::sync::mpsc::channel();
         let read = move |mut output: XentraceOutput| {
             let (mut all, mut piece) = (Vec::new(), [0; 64]);

@@ -88,3 +88,36 @@ impl Traced {
         ExitsSeen { metrics: figures, warnings, profile, seconds: None, cost_ns: None }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_xentrace_that_ends_early_makes_the_exits_of_the_run_doubtful() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("xentrace");
+        std::fs::write(&program, "#!/bin/sh\nprintf records\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let sums = Sums::default();
+        let mut sink = sums.clone();
+        let following = Following::start(&program, move |output| {
+            traces::follow_xentrace(Box::new(output), "xentrace", &Options::default(), &mut sink)
+        });
+        let traced = Traced {
+            root: Root::directory(folder.path()),
+            control: XenControl::default(),
+            following: following.unwrap(),
+            sums,
+            profile: Profile::new(),
+            accesses: false,
+        };
+        while !traced.following.has_ended() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let warnings = traced.finish(1_000_000_000).warnings;
+        assert!(warnings.iter().any(|warning| warning.contains("ended early")), "{warnings:?}");
+    }
+}
