@@ -110,18 +110,45 @@ fn a_program_that_fails_is_told_with_its_words() {
 }
 
 #[test]
-fn totals_of_a_xentrace_that_ends_by_itself_are_kept() {
+fn what_is_recorded_of_a_xentrace_that_ends_early_is_kept() {
     let host = Host::new("qemu10-a-all");
     let expected = host.rows(&["report", "--tsc-hz", "2.4G", "trace"]);
-    host.program("cat \"$(dirname \"$0\")/trace\"; echo 'ERROR: the buffers are gone' >&2; exit 1");
-    let output = host.run(&[&["record", "--profile", "-o", "own.profile"][..], &XENTRACE].concat());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the buffers are gone"), "{said}");
     let exits = |rows: &Value| -> u64 {
         rows.as_array().unwrap().iter().map(|row| row["exits"].as_u64().unwrap()).sum()
     };
-    assert_eq!(exits(&host.rows(&["report", "own.profile"])), exits(&expected));
+    // An orderly end is that of a signal of another program.
+    for (end, words) in [("exit 1", "the buffers are gone"), ("exit 0", "another program stopped it")] {
+        host.program(&format!(
+            "cat \"$(dirname \"$0\")/trace\"; echo 'ERROR: the buffers are gone' >&2; {end}"
+        ));
+        for arguments in [&["record", "-o", "own"][..], &["record", "--profile", "-o", "own"]] {
+            let output = host.run(&[arguments, &XENTRACE].concat());
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+            assert!(said.contains(words), "{arguments:?}: {said}");
+            // A report of a damaged recording has another status.
+            assert_eq!(exits(&host.rows(&["report", "own"])), exits(&expected), "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn a_command_outlasts_a_xentrace_that_ends_early() {
+    let host = Host::new("qemu10-a-all");
+    host.program("cat \"$(dirname \"$0\")/trace\"; exit 0");
+    for (arguments, status) in [(&["stat", "--json"][..], 125), (&["record", "-o", "own"][..], 1)] {
+        let command = ["--", "sh", "-c", "sleep 0.5; touch done; exit 7"];
+        let output = host.run(&[arguments, &XENTRACE, &command].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("the command goes on"), "{arguments:?}: {said}");
+        assert!(said.contains("another program stopped it"), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+        fs::remove_file(host.path("done")).expect("the command ended");
+        if arguments[0] == "stat" {
+            let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(shown["totals"]["exits"].as_u64().unwrap() > 0, "{shown}");
+        }
+    }
 }
 
 #[test]

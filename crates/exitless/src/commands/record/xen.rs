@@ -86,25 +86,34 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
         }
         failure.is_none()
     })?;
-    let (reading, _) = following.finish()?;
+    // Without the sink, which holds the writer.
+    let outcome = following.finish().map(|(reading, _)| reading);
     let kept = Arc::into_inner(keeper.0).context("Xentrace's records are still being read")?;
-    let Kept { writer, domains, .. } = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-    warn(&reading.warnings);
-    let losses = reading.profile.losses;
+    let Kept { writer, domains, losses } = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
     host.forget_unnamed();
-    let summary = Summary {
-        losses,
-        names: host.names_of(&domains),
-        events: reading.profile.events,
-        last_ns: reading.profile.span.map(|span| span.last_ns),
+    let mut summary = Summary { losses, names: host.names_of(&domains), ..Summary::default() };
+    let mut whole = match outcome {
+        Ok(reading) => {
+            warn(&reading.warnings);
+            summary.losses = reading.profile.losses;
+            summary.events = reading.profile.events;
+            summary.last_ns = reading.profile.span.map(|span| span.last_ns);
+            reading.damage.is_none()
+        }
+        // xentrace has ended early: what was recorded until then is kept.
+        Err(error) => {
+            tracing::error!("{error:#}");
+            false
+        }
     };
+    let losses = summary.losses;
     let so_far = writer.written();
     let (written, failure) = match writer.finish(summary) {
         Ok(written) => (written, failure),
         Err(error) => (so_far, Some(error)),
     };
-    let mut whole = failure.is_none() && reading.damage.is_none();
     if let Some(error) = failure {
+        whole = false;
         // Ignore an error: readers skip an incomplete record at the end.
         let _ = file.set_len(written.bytes);
         tracing::error!("{:#}", anyhow::Error::new(error));
@@ -151,7 +160,7 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
             reading.damage.is_none()
         }
         Err(error) if profile.total() == 0 => return Err(error),
-        // xentrace has ended by itself: what was counted until then is kept.
+        // xentrace has ended early: what was counted until then is kept.
         Err(error) => {
             tracing::error!("{error:#}");
             false

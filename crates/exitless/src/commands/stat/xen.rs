@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use exits::{Grouping, Profile, Span};
 use live::pause;
@@ -33,17 +32,15 @@ pub(super) fn run(
         show(host, profile, warnings, arguments, grouping)
     };
     let mut status = None;
-    if let Some(mut workload) = Workload::start(&arguments.command)? {
-        loop {
-            if let Some(ended) = workload.ended(stop)? {
-                status = Some(ended);
-                break;
+    if let Some(workload) = Workload::start(&arguments.command)? {
+        // The end of xentrace must not end the command.
+        let mut counts = true;
+        status = Some(workload.wait(stop, || {
+            if counts && following.has_ended() {
+                counts = false;
+                tracing::warn!("xentrace has ended, and nothing is counted any more; the command goes on");
             }
-            if following.has_ended() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        })?);
     } else {
         let mut pace = Pace::begin(arguments);
         while pause(pace.next(), stop) && !pace.is_over() && !following.has_ended() {
@@ -54,8 +51,13 @@ pub(super) fn run(
             }
         }
     }
-    let warnings = end(following)?;
+    // What was counted until xentrace ended early is shown, too.
+    let (warnings, failure) = match end(following) {
+        Ok(warnings) => (warnings, None),
+        Err(error) => (vec!["Exits are missing, because counting failed".to_owned()], Some(error)),
+    };
     show(&mut host, warnings)?;
+    failure.map_or(Ok(()), Err)?;
     let ended = watched.status();
     Ok(status.unwrap_or(ExitCode::from(ended)))
 }
