@@ -26,9 +26,11 @@ use crate::clock::{process_time, thread_time};
 const EVENTS: &str = "0xaf000";
 /// The interval at which xentrace polls for new records, in milliseconds.
 const POLL: &str = "50";
-/// The size of each CPU's buffer in pages: 1 MiB, which a busy guest fills in 100 ms or more. Xen keeps the size that
-/// the first caller after its boot sets.
-const BUFFER_PAGES: &str = "256";
+/// The sizes to try for each CPU's buffer, in pages. A busy guest fills the first, 1 MiB, in 100 ms or more; the others
+/// are for hosts whose memory is given to domains. Xen keeps the first size that it has memory for.
+const BUFFER_PAGES: [&str; 3] = ["256", "64", "16"];
+/// xentrace's last words if Xen has no memory for the buffers (`get_tbufs`; Xen's `tb_control`, `-EINVAL`).
+const NO_BUFFERS: &str = "Couldn't enable trace buffers: Invalid argument";
 /// The sizes of xentrace's pipe: two full buffers of a CPU, each of which is one write, or else what any user may ask for
 /// (`pipe-max-size`).
 const PIPES: [usize; 2] = [2 << 20, 1 << 20];
@@ -64,6 +66,12 @@ pub enum XentraceError {
         status: String,
         /// The last line of its standard error, or the cause if it succeeded.
         said: String,
+    },
+    /// Xen has no memory for buffers of the smallest size.
+    #[error("Could not trace with {program}: Xen has too little free memory (`xl info`, free_memory) for a buffer of 64 KiB per CPU; free some with `xl mem-set 0 SIZE`, which shrinks dom0", program = program.display())]
+    Memory {
+        /// The program.
+        program: PathBuf,
     },
     /// Waiting for its end failed.
     #[error("Could not wait for {program}", program = program.display())]
@@ -108,11 +116,22 @@ impl Xentrace {
     /// Starts xentrace on all CPUs, discards older records, and waits for the first new ones: then Xen traces.
     ///
     /// # Errors
-    /// [`XentraceError::Start`], [`XentraceError::Ended`] if it fails at once, [`XentraceError::Wait`].
+    /// [`XentraceError::Start`], [`XentraceError::Ended`] if it fails at once, [`XentraceError::Memory`],
+    /// [`XentraceError::Wait`].
     pub fn start(program: &Path) -> Result<(Self, XentraceOutput), XentraceError> {
+        for pages in BUFFER_PAGES {
+            match Self::start_with(program, pages) {
+                Err(XentraceError::Ended { said, .. }) if said.contains(NO_BUFFERS) => {}
+                started => return started,
+            }
+        }
+        Err(XentraceError::Memory { program: program.to_owned() })
+    }
+
+    fn start_with(program: &Path, pages: &str) -> Result<(Self, XentraceOutput), XentraceError> {
         let failed = |source| XentraceError::Start { program: program.to_owned(), source };
         let mut child = Command::new(program)
-            .args(["-D", "-e", EVENTS, "-s", POLL, "-S", BUFFER_PAGES])
+            .args(["-D", "-e", EVENTS, "-s", POLL, "-S", pages])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

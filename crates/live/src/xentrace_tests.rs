@@ -128,6 +128,21 @@ fn one_that_ends_by_itself_is_an_error_with_its_words() {
 }
 
 #[test]
+fn xen_is_asked_for_smaller_buffers_if_it_has_little_memory() {
+    let fails = r#"echo "Couldn't enable trace buffers: Invalid argument" >&2; exit 1"#;
+    for (most, expected) in [(64, Some("-S 64\n")), (16, Some("-S 16\n")), (15, None)] {
+        let (_folder, path) = program(&format!("[ $7 -le {most} ] || {{ {fails}; }}; echo $6 $7"));
+        match (Xentrace::start(&path), expected) {
+            (Ok((_running, mut output)), Some(expected)) => {
+                assert_eq!(String::from_utf8(read(&mut output).0).unwrap(), expected);
+            }
+            (Err(error), None) => assert!(error.to_string().contains("free_memory"), "{error}"),
+            (started, _) => panic!("{most}: {started:?}"),
+        }
+    }
+}
+
+#[test]
 fn one_that_warns_all_the_time_goes_on_and_its_last_words_are_kept() {
     // More than the pipe and its reader can hold.
     let warnings = "i=0; while [ $i -lt 20000 ]; do echo 'a warning, and not the last' >&2; i=$((i+1)); done";
