@@ -47,14 +47,13 @@ impl XenLog {
         let mut found = Self::default();
         let mut in_features = false;
         for line in text.lines() {
-            // Timestamps may be before or after the mark.
-            let line = line.split_once("(XEN)").map_or(line, |(_, line)| line);
-            let line = line
-                .trim_start()
-                .strip_prefix('[')
-                .and_then(|line| line.split_once(']'))
-                .map_or(line, |(_, line)| line);
-            let line = line.trim();
+            // Times may be before or after the mark.
+            let line = without_time(line);
+            // A guest's own text (`guest_printk` of xen/drivers/char/console.c).
+            if line.starts_with("(d") {
+                continue;
+            }
+            let line = without_time(line.strip_prefix("(XEN)").unwrap_or(line)).trim_end();
             if let Some(feature) = line.strip_prefix("- ").filter(|_| in_features) {
                 if feature != "none" {
                     found.features.push(feature.to_owned());
@@ -87,6 +86,13 @@ impl XenLog {
     }
 }
 
+/// A line without blanks and a time in brackets at its start.
+fn without_time(line: &str) -> &str {
+    let line = line.trim_start();
+    let behind = line.strip_prefix('[').and_then(|line| line.split_once(']'));
+    behind.map_or(line, |(_, line)| line.trim_start())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +112,23 @@ mod tests {
             ];
             let text: String = lines.iter().map(|line| format!("{before}{line}\n")).collect();
             let log = XenLog::parse(&text);
+            // A guest can print anything.
+            for guest in [
+                "(d12) ",
+                "(d12) (XEN) ",
+                "(d12) [0000000fcbe6d1f6] (XEN) ",
+                "[2020-12-24 08:34:49] (d1) (XEN) ",
+            ] {
+                let said = [
+                    "Intel VT-d Posted Interrupt enabled.",
+                    "Interrupt remapping enabled",
+                    "SVM: Supported advanced features:",
+                    " - AVIC",
+                ];
+                let said: String = said.iter().map(|line| format!("{guest}{line}\n")).collect();
+                assert_eq!(XenLog::parse(&said), XenLog::default(), "{guest}");
+                assert_eq!(XenLog::parse(&format!("{text}{said}")), log, "{before}{guest}");
+            }
             assert_eq!(log.features.len(), 3, "{before}");
             assert!(log.has("Virtual Interrupt Delivery") && !log.has("APIC TPR shadow"));
             assert_eq!(log.posted_interrupts.as_deref(), Some("not enabled"));
