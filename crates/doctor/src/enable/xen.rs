@@ -5,7 +5,8 @@ use super::files::Files;
 use super::persist::title;
 use super::plan::{Arm, Effect, Plan, Refusal, Standing, Step, Wish, asked};
 use super::words::{self, WordChange};
-use host::{Inspection, switch};
+use crate::xen::apicv_by;
+use host::Inspection;
 
 const SOURCE: &str = "Xen docs/misc/xen-command-line.pandoc, apicv";
 
@@ -44,7 +45,7 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
     let on = wish.arm == Arm::On;
     let wrong = |line: &str| {
         let words = words::words(line).into_iter().map(|range| line[range].to_owned());
-        let wrong = words.filter(|word| says(word) == Some(!on));
+        let wrong = words.filter(|word| apicv_by(word) == Some(!on));
         wrong.map(|word| WordChange { old: Some(word), new: None }).collect::<Vec<_>>()
     };
     // Xen's present arguments count only if the configuration, which the next boot reads, is not known.
@@ -52,7 +53,7 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
     let mut changes: Vec<WordChange> = lines.iter().flat_map(|line| wrong(line)).collect();
     changes.dedup();
     let now =
-        words::words(line).into_iter().filter_map(|range| says(&line[range])).next_back().unwrap_or(true);
+        words::words(line).into_iter().filter_map(|range| apicv_by(&line[range])).next_back().unwrap_or(true);
     if !on {
         // APICv is on by default.
         changes.push(WordChange::add("apicv=0"));
@@ -82,16 +83,4 @@ pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wi
         module: String::new(),
         wanted: on,
     })
-}
-
-/// The value that a word of Xen's command line gives APICv, if any. Xen accepts `no-` before a boolean.
-fn says(word: &str) -> Option<bool> {
-    match word.split_once('=') {
-        Some(("apicv", "yes" | "true" | "enable")) => Some(true),
-        Some(("apicv", "no" | "false" | "disable")) => Some(false),
-        Some(("apicv", value)) => switch(value),
-        None if word == "apicv" => Some(true),
-        None if word == "no-apicv" => Some(false),
-        _ => None,
-    }
 }

@@ -228,6 +228,29 @@ fn what_root_alone_may_ask_xen_is_said_of_each_fact() {
 }
 
 #[test]
+fn of_the_words_on_apicv_in_xens_arguments_the_last_counts() {
+    const DISABLE: &str = "== /exitless/commands/xl-info\nvirt_caps : hvm\nxen_commandline : apicv=disable\n";
+    const NO: &str = "== /exitless/commands/xl-info\nvirt_caps : hvm\nxen_commandline : apicv no-apicv x=1\n";
+    const AGAIN: &str =
+        "== /exitless/commands/xl-info\nvirt_caps : hvm\nxen_commandline : no-apicv apicv=1\n";
+    for (info, word) in [(DISABLE, Some("apicv=disable")), (NO, Some("no-apicv")), (AGAIN, None)] {
+        let examination = examined(&with("xen-dom0", info));
+        let finding = said(&examination, "xen-apicv-argument")[0];
+        match word {
+            Some(word) => {
+                let advice = format!("{:?}", finding.fixes);
+                assert!(advice.contains(&format!("remove {word} from")), "{info}: {advice}");
+                assert_eq!(
+                    (&finding.state, examination.conclusion.outcome),
+                    (&State::Fail, HostState::SwitchedOff)
+                );
+            }
+            None => assert_eq!(finding.state, State::Pass, "{info}"),
+        }
+    }
+}
+
+#[test]
 fn xen_posts_interrupts_of_devices_only_with_apicv() {
     const POSTS: &str = "== /exitless/commands/xl-dmesg\n(XEN) Intel VT-d Posted Interrupt enabled.\n";
     const NOT: &str = "== /exitless/commands/xl-dmesg\n(XEN) Intel VT-d Posted Interrupt not enabled.\n";

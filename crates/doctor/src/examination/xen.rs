@@ -6,9 +6,9 @@ mod scheduling;
 
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
+use crate::xen::apicv_by;
 use exits::Isa;
 use host::inspection::{Xen, XenInfo};
-use host::switch;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -172,18 +172,13 @@ fn apicv_argument(subject: &Subject<'_>) -> Option<Verdict> {
     if subject.isa == Some(Isa::Svm) {
         return None;
     }
-    let arguments = info.arguments();
-    let off = match (arguments.last("apicv"), arguments.last("no-apicv")) {
-        (Some(value), _) => value.and_then(switch) == Some(false),
-        (None, said) => said.is_some(),
-    };
     let line = info.field("xen_commandline").unwrap_or_default();
-    Some(if off {
-        Verdict::fail("Xen's arguments disable APICv")
+    let last = line.split_whitespace().rfind(|word| apicv_by(word).is_some());
+    Some(match last.filter(|word| apicv_by(word) == Some(false)) {
+        Some(word) => Verdict::fail("Xen's arguments disable APICv")
             .seen("xl info, xen_commandline", line)
-            .advice("remove apicv=0 from Xen's arguments (GRUB_CMDLINE_XEN_DEFAULT) and reboot")
-    } else {
-        Verdict::pass("Xen's arguments do not disable APICv").seen("xl info, xen_commandline", line)
+            .advice(format!("remove {word} from Xen's arguments (GRUB_CMDLINE_XEN_DEFAULT) and reboot")),
+        None => Verdict::pass("Xen's arguments do not disable APICv").seen("xl info, xen_commandline", line),
     })
 }
 
