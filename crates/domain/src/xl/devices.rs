@@ -52,15 +52,18 @@ fn is_address(text: &str) -> bool {
     let hexadecimal = |part: &str, most: usize| {
         (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
+    // A bus has 32 devices.
+    let device_number =
+        |part: &str| hexadecimal(part, 2) && u8::from_str_radix(part, 16).is_ok_and(|number| number < 32);
     let Some((place, function)) = address.rsplit_once('.') else { return false };
     let parts: Vec<&str> = place.split(':').collect();
     let placed = match parts[..] {
-        [bus, device] => hexadecimal(bus, 2) && hexadecimal(device, 2),
-        [domain, bus, device] => hexadecimal(domain, 4) && hexadecimal(bus, 2) && hexadecimal(device, 2),
+        [bus, device] => hexadecimal(bus, 2) && device_number(device),
+        [domain, bus, device] => hexadecimal(domain, 4) && hexadecimal(bus, 2) && device_number(device),
         _ => false,
     };
     let functions = |part: &str| matches!(part.as_bytes(), [b'0'..=b'7'] | [b'0'..=b'7', b'-', b'0'..=b'7']);
-    placed && hexadecimal(slot, 2) && (function == "*" || function.split(',').all(functions))
+    placed && device_number(slot) && (function == "*" || function.split(',').all(functions))
 }
 
 /// The items of a list, or a single item.

@@ -101,11 +101,22 @@ fn prefixes_of_old_are_no_part_of_a_disks_path() {
 
 #[test]
 fn a_device_without_an_address_is_doubted() {
-    for good in ["03:10.0", "0000:3B:1f.*", "0000:03:10.2@6", "03:10.0-3", "03:10.0,permissive=1", "name=web"]
+    for good in
+        ["03:10.0", "0000:3B:1f.*", "0000:03:10.2@1f", "03:10.0-3", "03:10.0,permissive=1", "name=web"]
     {
         assert_eq!(of(&format!("name='a'\npci=['{good}']")).doubts, [""; 0], "{good}");
     }
-    for bad in ["not an address", "03:10", "3b:10.8", "0:0:0:0.0", "03:10.0@", ""] {
+    for bad in [
+        "not an address",
+        "03:10",
+        "3b:10.8",
+        "0:0:0:0.0",
+        "03:10.0@",
+        "03:20.0",
+        "0000:03:3f.0",
+        "03:10.0@20",
+        "",
+    ] {
         let doubts = of(&format!("name='a'\npci=['{bad}']")).doubts;
         assert!(doubts.len() == 1 && doubts[0].starts_with("Line 2: "), "{bad}: {doubts:?}");
     }
