@@ -18,7 +18,7 @@ use crate::{AccessRecord, ExitRecord, Options, Sink};
 /// The most events that wait (32 MiB); beyond that the older half is processed early.
 const MOST_WAITING: usize = 1 << 20;
 /// The most threads that are counted separately, each with a few kilobytes; further ones share one row.
-const MOST_THREADS: usize = 65_536;
+pub(crate) const MOST_THREADS: usize = 65_536;
 /// The number that no process reaches (`PID_MAX_LIMIT` in `include/linux/threads.h` of Linux 6.12).
 pub(crate) const PID_MAX_LIMIT: u32 = 1 << 22;
 /// The most characters of a name (`TASK_COMM_LEN` in `include/linux/sched.h`, without the zero).

@@ -10,12 +10,11 @@ use super::orders::Orders;
 use super::owner::{DomainVcpu, Owner, Processor, RunstateChange, unknown, unknown_key};
 use super::record::Window;
 use super::survey::Survey;
+use crate::assembly::MOST_THREADS;
 use crate::event::{Event, Kind};
 
 /// The most events that wait for their owner, for all CPUs together: 16 MiB.
 const MOST_HELD: usize = 1 << 19;
-/// The most vCPUs that are distinguished; a Xen host has at most a few thousand.
-const MOST_VCPUS: usize = 1 << 14;
 
 /// Counts of irregularities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -255,13 +254,10 @@ impl Placement {
         (processor.owner, processor.key) = (owner, key);
     }
 
-    /// The key of a vCPU, which is introduced to the assembly if it is new.
+    /// The key of a vCPU, which is introduced to the assembly if it is new. The assembly counts those beyond its limit
+    /// together, without times.
     fn key(&mut self, who: DomainVcpu) -> u32 {
-        if !self.known.contains(&who.key()) {
-            if self.known.len() >= MOST_VCPUS {
-                return unknown_key(self.cpu);
-            }
-            self.known.insert(who.key());
+        if self.known.len() < MOST_THREADS && self.known.insert(who.key()) {
             self.orders.introduce(who.key(), who.who());
         }
         who.key()

@@ -77,6 +77,32 @@ fn a_vcpu_that_changes_processors_is_followed() {
 }
 
 #[test]
+fn vcpus_beyond_the_limit_are_counted_together_and_end_no_exits_of_others() {
+    let mut written = Written::new().window(1).entry(5);
+    for number in 0..crate::assembly::MOST_THREADS as u32 {
+        if number % 4096 == 0 {
+            written = written.window(0);
+        }
+        written = written.change(10 + u64::from(number), 1 + number / 4, number % 4, 2, 1);
+    }
+    let further = (20_000, 0);
+    let written = written
+        .window(1)
+        .exit(100_000, 0x72)
+        .change(100_010, further.0, further.1, 2, 1)
+        .entry(100_030)
+        .window(0)
+        .switch(100_040, IDLE0, 1, further)
+        .exit(100_050, 0x78)
+        .entry(100_060);
+    let (reading, exits) = read_with(&written.bytes, Options { isa: Some(Isa::Svm), ..exact() }).unwrap();
+    assert_eq!(times(&exits), [(unknown_on(1), CPUID, Some(30)), (Vcpu::default(), HLT, None)]);
+    let warned = |words: &str| reading.warnings.iter().any(|warning| warning.contains(words));
+    assert!(warned("; 1 exit of further ones count for no VM"), "{:?}", reading.warnings);
+    assert!(warned("Of 2 exits 1 belong to unknown domains"), "{:?}", reading.warnings);
+}
+
+#[test]
 fn waiting_for_a_processor_is_not_handling() {
     let written = Written::new()
         .window(0)
