@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const MAX_PACKETS: usize = 1000;
 /// The most bytes that wait.
 const MAX_BYTES: usize = 4 << 20;
-/// The number of empty batches that are kept.
+/// The number of empty batches that are kept, and of batches that may wait in buffers larger than they need.
 const SPARE: usize = 8;
 
 /// Packets that wait for a guest's virtqueue.
@@ -84,7 +84,7 @@ impl PortBacklog {
     pub fn close(&self) {
         let mut waiting = self.waiting();
         self.open.store(false, Ordering::Release);
-        waiting.full.clear();
+        *waiting = Waiting::default();
         self.drop_packets(self.packets.swap(0, Ordering::Relaxed) as u64);
         self.bytes.store(0, Ordering::Relaxed);
     }
@@ -117,21 +117,24 @@ impl PortBacklog {
         }
     }
 
-    /// Adds packets. Returns an empty batch for the next ones.
-    pub fn add(&self, batch: Batch) -> Batch {
+    /// Adds packets. Returns an empty batch for other packets, if there is one and the sender wants it.
+    pub fn add(&self, mut batch: Batch, wants_spare: bool) -> Option<Batch> {
         let spare = {
             let mut waiting = self.waiting();
             if !self.is_open() {
                 drop(waiting);
                 self.drop_packets(batch.len() as u64);
-                let mut batch = batch;
                 batch.clear();
-                return batch;
+                return wants_spare.then_some(batch);
             }
             self.packets.fetch_add(batch.len(), Ordering::Relaxed);
             self.bytes.fetch_add(batch.bytes(), Ordering::Relaxed);
+            // Otherwise a thousand small packets could wait, each in a buffer that bulk data once needed.
+            if waiting.full.len() >= SPARE {
+                batch.trim();
+            }
             waiting.full.push_back(batch);
-            waiting.spare.pop().unwrap_or_default()
+            if wants_spare { waiting.spare.pop() } else { None }
         };
         // Pairs with the fence in `sleep`: the receiver announces its sleep before its last check.
         fence(Ordering::SeqCst);
@@ -191,7 +194,7 @@ mod tests {
     #[test]
     fn packets_wait_within_bounds_and_wake_once() {
         let backlog = PortBacklog::new().unwrap();
-        backlog.add(batch(3, 60));
+        backlog.add(batch(3, 60), true);
         assert!(backlog.take(None).is_none(), "nobody takes them");
         assert_eq!(backlog.take_dropped(), 3);
         backlog.open(Offloads::default());
@@ -199,11 +202,11 @@ mod tests {
         let mut wakes =
             || rustix::io::read(backlog.wake(), &mut count).map_or(0, |_| u64::from_ne_bytes(count));
         assert!(!backlog.sleep());
-        backlog.add(batch(3, 60));
-        backlog.add(batch(4, 60));
+        backlog.add(batch(3, 60), true);
+        backlog.add(batch(4, 60), true);
         assert_eq!(wakes(), 1);
         assert!(backlog.sleep(), "there is something");
-        backlog.add(batch(1, 60));
+        backlog.add(batch(1, 60), true);
         assert_eq!(wakes(), 0, "it was not asleep");
         let first = backlog.take(None).unwrap();
         assert_eq!(first.len(), 3);
@@ -215,6 +218,28 @@ mod tests {
         assert!(backlog.take(None).is_none());
         assert_eq!(backlog.take_dropped(), 1);
         assert!(backlog.has_room(&batch(MAX_PACKETS - 1, 0)), "nothing waits any more");
+    }
+
+    #[test]
+    fn packets_that_wait_hold_little_more_memory_than_they_need() {
+        const LARGE: usize = 200_000;
+        let backlog = PortBacklog::new().unwrap();
+        backlog.open(Offloads::default());
+        for _ in 0..100 {
+            let mut large = batch(1, LARGE);
+            large.clear();
+            large.add(NetHeader::NOTHING, &[1; 60], &[]);
+            assert!(large.capacity() >= LARGE);
+            backlog.add(large, false);
+        }
+        let held = backlog.waiting().full.iter().map(Batch::capacity).sum::<usize>();
+        assert!(held < (SPARE + 1) * LARGE, "{held} bytes");
+        let first = backlog.take(None);
+        let second = backlog.take(first);
+        assert_eq!(second.unwrap().len(), 1);
+        assert_eq!(backlog.waiting().spare.len(), 1);
+        backlog.close();
+        assert_eq!(backlog.waiting().spare.len(), 0, "a guest that is gone needs none");
     }
 
     #[test]

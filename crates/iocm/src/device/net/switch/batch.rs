@@ -22,8 +22,9 @@ pub struct Batch {
     packets: Vec<Packet>,
 }
 
-/// The memory that an empty batch keeps, bytes.
+/// The memory that an empty batch keeps: bytes, and room for the packets of a turn.
 const KEEP: usize = 1 << 18;
+const KEEP_PACKETS: usize = 256;
 
 impl Batch {
     /// Packets in it.
@@ -116,10 +117,22 @@ impl Batch {
         self.bytes.get_mut(start..).unwrap_or_default()
     }
 
+    /// The memory that it holds, bytes.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.packets.capacity() * size_of::<Packet>()
+    }
+
+    /// Gives back memory beyond twice what its packets need, as much as the growth of a new batch leaves unused.
+    pub(super) fn trim(&mut self) {
+        self.bytes.shrink_to(2 * self.bytes.len());
+        self.packets.shrink_to(2 * self.packets.len());
+    }
+
     /// Makes it empty.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.packets.clear();
         self.bytes.shrink_to(KEEP);
+        self.packets.shrink_to(KEEP_PACKETS);
     }
 }

@@ -52,11 +52,18 @@ pub struct Sender {
 /// Packets that are not delivered yet.
 #[derive(Debug, Default)]
 struct Outbox {
-    /// The batches for each receive queue of each port.
+    /// The batches for each receive queue of each port. An empty one holds no memory: there is one for each pair of a
+    /// transmit queue and a receive queue of the switch.
     batches: Vec<Vec<Batch>>,
     /// The batches that are not empty.
     filled: Vec<(usize, usize)>,
+    /// Empty batches for the next packets, and the memory that they hold, bytes.
+    spare: Vec<Batch>,
+    held: usize,
 }
+
+/// The memory that the empty batches of a sender hold, bytes; they take one more while it is less.
+const SPARE_BYTES: usize = 1 << 20;
 
 impl Outbox {
     /// The batch for a receive queue, or the fate of a packet that the queue does not take.
@@ -72,6 +79,10 @@ impl Outbox {
         }
         if batch.is_empty() {
             self.filled.push((index, pair));
+            if let Some(spare) = self.spare.pop() {
+                self.held -= spare.capacity();
+                *batch = spare;
+            }
         }
         Ok(batch)
     }
@@ -344,7 +355,7 @@ impl Sender {
     #[cold]
     pub fn discard(&mut self) {
         for (index, pair) in self.outbox.filled.drain(..) {
-            self.outbox.batches[index][pair].clear();
+            self.outbox.batches[index][pair] = Batch::default();
         }
     }
 
@@ -352,11 +363,16 @@ impl Sender {
     #[inline]
     pub fn flush(&mut self) {
         for (index, pair) in self.outbox.filled.drain(..) {
-            let batch = &mut self.outbox.batches[index][pair];
+            let batch = std::mem::take(&mut self.outbox.batches[index][pair]);
+            let wants_spare = self.outbox.held < SPARE_BYTES;
             // A batch is empty if its only packet was dropped.
-            if !batch.is_empty() {
-                let full = std::mem::take(batch);
-                *batch = self.ports[index].backlogs[pair].add(full);
+            let empty = match batch.is_empty() {
+                true => wants_spare.then_some(batch),
+                false => self.ports[index].backlogs[pair].add(batch, wants_spare),
+            };
+            if let Some(empty) = empty {
+                self.outbox.held += empty.capacity();
+                self.outbox.spare.push(empty);
             }
         }
     }
@@ -398,4 +414,44 @@ fn adapt(backlog: &PortBacklog, batch: &mut Batch, header: &NetHeader, frame: &m
 /// The same on a copy of the packet, for flooding.
 fn adapt_copy(backlog: &PortBacklog, batch: &mut Batch, header: &NetHeader, frame: &[u8]) {
     adapt(backlog, batch, header, &mut frame.to_vec());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Switch;
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_sender_does_not_grow_with_the_number_of_receivers() {
+        const PACKETS: usize = 4;
+        const SIZE: usize = 60_000;
+        let switch = Arc::<Switch>::default();
+        let ports: Vec<_> = (0..16).map(|_| switch.plug(1, None, false).unwrap()).collect();
+        ports.iter().for_each(|port| port.backlogs[0].open(Offloads::default()));
+        let mut senders: Vec<_> = ports.iter().map(|port| Sender::new(Arc::clone(port), 0)).collect();
+        for _ in 0..3 {
+            for sender in &mut senders {
+                sender.begin();
+                for _ in 0..PACKETS {
+                    sender.scratch.clear();
+                    sender.scratch.add(NetHeader::NOTHING, &[0xff; SIZE], &[]);
+                    assert_eq!(sender.flood(&NetHeader::NOTHING, 0), Forwarded::Sent);
+                }
+                sender.flush();
+                for port in &ports {
+                    let mut taken = port.backlogs[0].take(None);
+                    while taken.is_some() {
+                        taken = port.backlogs[0].take(taken);
+                    }
+                }
+            }
+        }
+        for Sender { outbox, .. } in &senders {
+            let slots = outbox.batches.iter().flatten().map(Batch::capacity).sum::<usize>();
+            let spare = outbox.spare.iter().map(Batch::capacity).sum::<usize>();
+            assert_eq!((slots, spare), (0, outbox.held));
+            // 15 receivers would hold 3.6 MB.
+            assert!((1..SPARE_BYTES + 2 * PACKETS * SIZE).contains(&spare), "{spare} bytes");
+        }
+    }
 }
