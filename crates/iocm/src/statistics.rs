@@ -129,7 +129,8 @@ counters! {
         bytes: Count,
         /// Requests that were answered with an error.
         errors: Count,
-        /// Packets that were dropped because there was no room for them, or the queue that should take them was closed.
+        /// Packets that were dropped because there was no room for them, because the queue that should take them was closed,
+        /// or because they are larger than the MTU of its device.
         dropped: Count,
         /// Packets that were dropped because they are larger than the other side takes.
         too_large: Count,

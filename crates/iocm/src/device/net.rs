@@ -135,10 +135,10 @@ impl NetDevice {
     }
 
     /// The largest packet without segmentation: with an Ethernet header and two VLAN tags.
-    fn largest(&self) -> u64 {
+    fn largest(&self) -> usize {
         match self.mtu() {
-            0 => LARGEST as u64,
-            mtu => u64::from(mtu) + packet::ETHERNET as u64 + 8,
+            0 => LARGEST,
+            mtu => usize::from(mtu) + packet::ETHERNET + 8,
         }
     }
 

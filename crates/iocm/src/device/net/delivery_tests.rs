@@ -170,6 +170,63 @@ fn limits_and_the_mtu_hold() {
 }
 
 #[test]
+fn segments_are_no_larger_than_the_mtu() {
+    for (mtu, delivered) in [(0, 5), (1500, 2)] {
+        let switches = Switches::default();
+        let options = NetOptions { mtu, ..NetOptions::default() };
+        let nothing = NetDevice::open(options.clone(), &switches).unwrap();
+        let mut to_nothing = Guest::new(&nothing, 64, MODERN, SPLIT);
+        let mut sender = Guest::new(&port(&switches, 1, options), 64, MODERN, SPLIT);
+        let mut receiver = Guest::new(&port(&switches, 2, NetOptions::default()), 64, MODERN, SPLIT);
+        receiver.offer(5, 9000);
+        // The second makes segments as large as packets with two VLAN tags; the last ones are larger than the data.
+        for segment in [1460_u16, 1468, 1469, 8500, 65_535] {
+            let (mut header, tcp) = large(2, 1, 8000);
+            header[4..6].copy_from_slice(&segment.to_le_bytes());
+            sender.send(header, &tcp);
+            to_nothing.send(header, &tcp);
+        }
+        let too_large = 5 - delivered;
+        assert_eq!(receiver.receive().len() as u64, delivered, "MTU {mtu}");
+        assert_eq!((sender.errors(), to_nothing.errors()), ((0, 0, too_large), (0, 0, too_large)));
+    }
+}
+
+#[test]
+fn a_guest_receives_nothing_larger_than_its_mtu() {
+    let switches = Switches::default();
+    let options = |mtu| NetOptions { mtu, ..NetOptions::default() };
+    let devices = [(1, 9000), (2, 0), (3, 9000)].map(|(last, mtu)| port(&switches, last, options(mtu)));
+    // The front-end's MTU counts as well.
+    Device::set_mtu(&devices[1], Some(1500)).unwrap();
+    let mut guests = devices.each_ref().map(|device| Guest::new(device, 64, MODERN, SPLIT));
+    guests[1].offer(20, 10_000);
+    guests[2].offer(20, 10_000);
+    let dropped = |guest: &Guest| guest.receive.queue.state().counters.read().dropped;
+    // In one piece, which is the usual case, and in two.
+    for (turn, cuts) in [(1, &[][..]), (2, &[20])] {
+        for size in [1514, 1522, 1523, 9014] {
+            guests[0].driver.send_cut(PLAIN, &frame(mac(2), mac(1), size), cuts).unwrap();
+        }
+        assert_eq!(serve(&mut guests[0].transmit, 32).requests, 4);
+        let sizes: Vec<_> = guests[1].receive().iter().map(|(_, frame)| frame.len()).collect();
+        assert_eq!((sizes, guests[0].errors()), (vec![1514, 1522], (0, 0, 2 * turn)));
+        assert_eq!(dropped(&guests[1]), 2 * turn, "who gets none sees it too");
+    }
+    // The other receiver gets a broadcast of that size.
+    guests[0].send(PLAIN, &frame([0xff; 6], mac(1), 9014));
+    assert_eq!((guests[1].receive().len(), guests[2].receive().len()), (0, 1));
+    assert_eq!((guests[0].errors(), dropped(&guests[1])), ((0, 0, 4), 5));
+    // A packet to be segmented may be larger, as its segments are not.
+    for (segment, arrives) in [(1460_u16, 1), (8500, 0)] {
+        let (mut header, tcp) = large(2, 1, 8500);
+        header[4..6].copy_from_slice(&segment.to_le_bytes());
+        guests[0].send(header, &tcp);
+        assert_eq!(guests[1].receive().len(), arrives, "segments of {segment} bytes");
+    }
+}
+
+#[test]
 fn drivers_of_before_virtio_1_have_a_shorter_header() {
     let switches = Switches::default();
     let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));

@@ -14,7 +14,7 @@ pub const LEGACY_SIZE: usize = 10;
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const NEEDS_CHECKSUM: u8 = 1;
 /// `VIRTIO_NET_HDR_GSO_ECN`.
-const ECN: u8 = 0x80;
+pub(super) const ECN: u8 = 0x80;
 
 /// The smallest segment that a guest may ask for, as Linux's `TCP_MIN_GSO_SIZE` (include/net/tcp.h): what 40 bytes of options
 /// leave of the smallest MSS. A packet that would be cut into thousands fills its receiver's queue alone.
@@ -124,6 +124,18 @@ impl NetHeader {
         match usize::from(self.segment) {
             0 => 1,
             segment => size.saturating_sub(usize::from(self.headers)).div_ceil(segment),
+        }
+    }
+
+    /// The size of the largest packet that one of `size` bytes becomes when it is segmented.
+    #[inline]
+    #[must_use]
+    pub fn largest_piece(&self, size: usize) -> usize {
+        // The UDP header is part of what is fragmented.
+        let fragmented = if self.segmentation == Segmentation::Fragments { 8 } else { 0 };
+        match usize::from(self.segment) {
+            0 => size,
+            segment => size.min(usize::from(self.headers).saturating_sub(fragmented) + segment),
         }
     }
 

@@ -68,6 +68,14 @@ fn work_that_was_agreed_on_goes_on_as_it_came() {
         assert_eq!(header.headers, if kind == 0 { 0 } else { headers });
         let pieces = if kind == 0 { 1 } else { 5000_usize.div_ceil(usize::from(segment)) };
         assert_eq!(header.segments(packet.len()), pieces);
+        let piece = match kind {
+            0 => packet.len(),
+            // A fragment has the headers of Ethernet and IP.
+            3 => 34 + usize::from(segment),
+            _ => usize::from(headers) + usize::from(segment),
+        };
+        assert_eq!(header.largest_piece(packet.len()), piece);
+        assert_eq!(header.largest_piece(60), 60);
         assert!(check(bytes(1, kind, segment, 34, offset), &packet, Offloads::default()).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::NetDevice;
 use super::buffers::{Buffers, Delivery};
-use super::header::{LEGACY_SIZE, NetHeader, SIZE};
+use super::header::{ECN, LEGACY_SIZE, NetHeader, SIZE};
 use super::offload::Offloads;
 use super::packet::LARGEST;
 use super::switch::{Batch, PortBacklog};
@@ -99,6 +99,11 @@ impl Receive {
                 let (head, frame) = self.packet.get(..size)?.split_first_chunk::<SIZE>()?;
                 let head = *head.first_chunk::<LEGACY_SIZE>()?;
                 let bytes = frame.len() as u64;
+                // The guest may rely on the MTU it was told, except for packets to be segmented (VIRTIO 1.3, 5.1.4.1).
+                if head[1] & !ECN == 0 && frame.len() > self.device.largest() {
+                    queue.count_too_large();
+                    return Some(0);
+                }
                 match self.buffers.deliver(queue, &NetHeader::of_kernel(head), frame) {
                     Delivery::Done => {}
                     Delivery::Short => {
@@ -197,7 +202,7 @@ impl Handler for Receive {
         match &self.source {
             // A tap's queue is attached by the device.
             Source::Nothing | Source::Tap(_) => {}
-            Source::Switch(backlog) if enabled => backlog.open(self.offloads),
+            Source::Switch(backlog) if enabled => backlog.open(self.offloads, self.device.largest()),
             Source::Switch(backlog) => {
                 close(backlog, self.batch.take(), self.next);
             }

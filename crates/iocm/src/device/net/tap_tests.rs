@@ -326,6 +326,26 @@ fn a_tap_is_looked_at_again_after_a_turn_without_a_budget() {
 }
 
 #[test]
+fn a_tap_with_a_larger_mtu_than_the_devices_gives_the_guest_nothing_larger() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    let device = NetDevice::open(options(&namespace, 1), &Switches::default()).unwrap();
+    namespace.ip(&["link", "set", "guest0", "mtu", "9000"]);
+    namespace.ip(&["address", "add", "10.77.0.1/24", "dev", "guest0"]);
+    namespace.ip(&["neigh", "add", "10.77.0.2", "lladdr", "52:54:00:00:00:07", "dev", "guest0"]);
+    let socket = namespace.within(|| UdpSocket::bind("10.77.0.1:0").unwrap());
+    let mut driver = NetDriver::new(64, RING);
+    let mut receive = ByHand::new(&driver.receive, Box::new(device.receive(0, VirtioFeatures(MODERN))));
+    while driver.offer(1600).is_some() {}
+    for data in [8000, 1472] {
+        socket.send_to(&vec![7; data], "10.77.0.2:9").unwrap();
+    }
+    while receive.serve(32).requests > 0 {}
+    let sizes: Vec<_> = std::iter::from_fn(|| driver.received()).map(|(_, frame, _)| frame.len()).collect();
+    assert!(sizes.contains(&1514) && sizes.iter().all(|size| *size <= 1522), "{sizes:?}");
+    assert_eq!(receive.queue.state().counters.read().too_large, 1);
+}
+
+#[test]
 fn a_packet_whose_page_is_lost_does_not_leave() {
     let Some(namespace) = Namespace::new(0) else { return };
     let device = NetDevice::open(options(&namespace, 1), &Switches::default()).unwrap();

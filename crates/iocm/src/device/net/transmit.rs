@@ -57,6 +57,7 @@ impl Transmitted {
             Forwarded::Sent => Self::Sent(size),
             Forwarded::Filtered => Self::Filtered,
             Forwarded::NoRoom => Self::NoRoom,
+            Forwarded::TooLarge => Self::TooLarge,
         }
     }
 }
@@ -71,8 +72,7 @@ impl Transmit {
     #[inline]
     fn send(&mut self, chain: &Chain, now: u64) -> Result<Transmitted, Malformed> {
         if let (Target::Switch(sender), [part]) = (&mut self.target, chain.parts(Side::Readable))
-            && let Some(sent) =
-                sender.send_usual(part, self.header, self.device.largest().min(LARGEST as u64), now)
+            && let Some(sent) = sender.send_usual(part, self.header, now)
         {
             return Ok(Transmitted::of(sent, u64::from(part.size) - self.header));
         }
@@ -90,10 +90,6 @@ impl Transmit {
             return Err(Malformed::Large(all));
         }
         let bytes = chain.array::<LEGACY_SIZE>(0);
-        // Packets to be segmented may be larger; others go over the network as they are.
-        if bytes[1] == 0 && size > self.device.largest() {
-            return Ok(Transmitted::TooLarge);
-        }
         match &mut self.target {
             Target::Switch(sender) => {
                 let sent = sender.send(chain, self.header, size as usize, bytes, self.negotiated, now)?;
@@ -108,6 +104,9 @@ impl Transmit {
                     _ => chain.read(self.header, &mut head),
                 };
                 let header = NetHeader::check(bytes, &head[..count], size as usize, self.negotiated)?;
+                if header.largest_piece(size as usize) > self.device.largest() {
+                    return Ok(Transmitted::TooLarge);
+                }
                 match target {
                     Target::Tap(tap) => {
                         let parts = chain.pieces(Side::Readable, self.header, size);
@@ -162,7 +161,7 @@ impl Handler for Transmit {
         // may arrive after that.
         let now = match &mut self.target {
             Target::Switch(sender) if taken > 0 => {
-                sender.begin();
+                sender.begin(self.device.largest());
                 now_ns()
             }
             _ => 0,

@@ -32,10 +32,11 @@ pub struct PortBacklog {
     /// The worker of that virtqueue sleeps and must be woken.
     asleep: AtomicBool,
     wake: OwnedFd,
-    /// Packets that were dropped because the queue was full, or closed.
+    /// Packets that were dropped because the queue was full or closed, or because they are larger than the MTU allows.
     dropped: AtomicU64,
-    /// The offloads of the guest.
+    /// The offloads of the guest, and the size of the largest packet that its MTU allows.
     offloads: AtomicU8,
+    largest: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +61,7 @@ impl PortBacklog {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             dropped: AtomicU64::new(0),
             offloads: AtomicU8::new(0),
+            largest: AtomicUsize::new(usize::MAX),
         })
     }
 
@@ -74,9 +76,10 @@ impl PortBacklog {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Opens it for a virtqueue with these offloads.
-    pub fn open(&self, offloads: Offloads) {
+    /// Opens it for a virtqueue with these offloads, which takes packets of up to `largest` bytes.
+    pub fn open(&self, offloads: Offloads, largest: usize) {
         self.offloads.store(offloads.bits(), Ordering::Relaxed);
+        self.largest.store(largest, Ordering::Relaxed);
         self.open.store(true, Ordering::Release);
     }
 
@@ -93,6 +96,12 @@ impl PortBacklog {
     #[must_use]
     pub(crate) fn offloads(&self) -> Offloads {
         Offloads::of_bits(self.offloads.load(Ordering::Relaxed))
+    }
+
+    /// The size of the largest packet that the guest's MTU allows. It holds while the queue is open.
+    #[inline]
+    pub(crate) fn largest(&self) -> usize {
+        self.largest.load(Ordering::Relaxed)
     }
 
     /// Tests whether there is room for one more packet, besides those of a batch that has not been added yet.
@@ -197,7 +206,7 @@ mod tests {
         backlog.add(batch(3, 60), true);
         assert!(backlog.take(None).is_none(), "nobody takes them");
         assert_eq!(backlog.take_dropped(), 3);
-        backlog.open(Offloads::default());
+        backlog.open(Offloads::default(), 2000);
         let mut count = [0; 8];
         let mut wakes =
             || rustix::io::read(backlog.wake(), &mut count).map_or(0, |_| u64::from_ne_bytes(count));
@@ -224,7 +233,7 @@ mod tests {
     fn packets_that_wait_hold_little_more_memory_than_they_need() {
         const LARGE: usize = 200_000;
         let backlog = PortBacklog::new().unwrap();
-        backlog.open(Offloads::default());
+        backlog.open(Offloads::default(), 2000);
         for _ in 0..100 {
             let mut large = batch(1, LARGE);
             large.clear();
