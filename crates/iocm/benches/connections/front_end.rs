@@ -103,7 +103,7 @@ pub(crate) fn pairs(taps: Vec<Arc<TapQueue>>, back_end: UnixStream) -> Outcome<V
     for (number, tap) in (0..).step_by(2).zip(taps) {
         let receive = Queue::start(number, &first, &mut front)?;
         let transmit = Queue::start(number + 1, &first, &mut front)?;
-        tap.attach(true);
+        tap.attach(true)?;
         started.push((tap, receive, transmit, front.another_call()?));
     }
     let front_end = Arc::new(front);

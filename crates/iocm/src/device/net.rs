@@ -265,16 +265,13 @@ impl Device for Arc<NetDevice> {
                 self.receive_by(if enabled { 1 } else { u16::MAX });
             }
             if let (Link::Tap(tap), true) = (&self.link, enabled) {
-                let others = (1..usize::from(self.options.pairs)).filter_map(|pair| tap.queue(pair));
-                others.for_each(|queue| queue.attach(false));
+                (1..usize::from(self.options.pairs)).for_each(|pair| tap.attach(pair, false));
             }
             return;
         }
         let pair = usize::from(index / 2);
-        if let (Link::Tap(tap), true) = (&self.link, index.is_multiple_of(2))
-            && let Some(queue) = tap.queue(pair)
-        {
-            queue.attach(enabled && (pair == 0 || !self.is_controlled.load(Ordering::Relaxed)));
+        if let (Link::Tap(tap), true) = (&self.link, index.is_multiple_of(2)) {
+            tap.attach(pair, enabled && (pair == 0 || !self.is_controlled.load(Ordering::Relaxed)));
         }
     }
 

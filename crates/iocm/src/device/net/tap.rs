@@ -118,12 +118,16 @@ impl TapQueue {
     }
 
     /// Attaches or detaches this queue, if the interface has others.
-    pub fn attach(&self, attached: bool) {
-        if self.has_others && self.attached.swap(attached, Ordering::AcqRel) != attached {
-            if let Err(error) = interface::attach(self.file.as_fd(), attached) {
-                tracing::warn!("A tap's queue cannot be used, or left out: {error}");
-            }
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, as for an interface that was deleted; nothing has changed then.
+    pub fn attach(&self, attached: bool) -> io::Result<()> {
+        if self.has_others && self.attached.load(Ordering::Acquire) != attached {
+            interface::attach(self.file.as_fd(), attached)?;
+            self.attached.store(attached, Ordering::Release);
         }
+        Ok(())
     }
 }
 
@@ -168,8 +172,23 @@ impl Tap {
         tap.datagrams = tap.try_offloads(both).is_ok();
         tap.set_offloads(Offloads::default());
         // The kernel would send packets to queues that no guest reads.
-        tap.queues.iter().skip(1).for_each(|queue| queue.attach(false));
+        (1..tap.queues.len()).for_each(|pair| tap.attach(pair, false));
         Ok(tap)
+    }
+
+    /// Has the kernel send packets to the queue of this pair, or to the others alone.
+    pub(crate) fn attach(&self, pair: usize, attached: bool) {
+        let Some(queue) = self.queues.get(pair) else { return };
+        if let Err(error) = queue.attach(attached) {
+            self.log.warn(|| {
+                format!(
+                    "Queue {pair} of the tap {} cannot be {}: {error}; if the interface was deleted, create it and then \
+                     the device again",
+                    self.name,
+                    if attached { "attached" } else { "detached" },
+                )
+            });
+        }
     }
 
     /// The name of the interface.

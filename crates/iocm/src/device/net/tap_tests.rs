@@ -472,6 +472,20 @@ fn a_tap_has_its_first_queue_alone_while_the_control_queue_is_served_here() {
     assert_eq!(attached(), [true, true], "for a front-end that serves it itself");
 }
 
+#[test]
+fn a_front_end_whose_tap_was_deleted_does_not_fill_the_log() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    let device = NetDevice::open(options(&namespace, 2), &Switches::default()).unwrap();
+    namespace.ip(&["link", "del", "guest0"]);
+    for _ in 0..500 {
+        [true, false].into_iter().for_each(|enabled| Device::enable(&device, 2, enabled));
+    }
+    match &device.link {
+        Link::Tap(tap) => assert_eq!(tap.log.lines(), 500, "one for each enabling, past the limit or not"),
+        link => panic!("{link:?}"),
+    }
+}
+
 /// Refuses IPv4 sockets to this thread, as the packaged unit does to the daemon.
 fn refuse_ipv4() {
     use seccompiler::{
