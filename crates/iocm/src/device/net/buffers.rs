@@ -1,6 +1,7 @@
 //! Delivery of packets to receive buffers, several for one packet with mergeable buffers (VIRTIO 1.3, 5.1.6.3).
 
 use super::header::SIZE;
+use super::packet::LARGEST;
 use crate::queue::Virtqueue;
 use crate::ring::{Chain, Side, units_of};
 
@@ -15,9 +16,9 @@ pub enum Delivery {
     TooLarge,
 }
 
-/// The most buffers for a packet: enough for the largest one in buffers of 256 bytes. The process keeps a list of
-/// pieces for each, so the guest must not choose the number.
-const MAX_MERGED: usize = 256;
+/// The most buffers for a packet: enough for the largest one and its header in buffers of 256 bytes. The process keeps a
+/// list of pieces for each, so the guest must not choose the number.
+const MAX_MERGED: usize = (SIZE + LARGEST).div_ceil(256);
 
 /// A packet gets no further buffer once this many descriptors have been read for it: a buffer may have a thousand
 /// descriptors without any room.
@@ -253,6 +254,18 @@ mod tests {
     use crate::ring::RingFeatures;
     use crate::testing::{DATA, Driver};
     use std::sync::Arc;
+
+    #[test]
+    fn the_largest_packet_fits_in_buffers_of_256_bytes() {
+        let features = RingFeatures { packed: false, event_index: true, indirect: true };
+        let mut driver = Driver::new(512, features);
+        for buffer in 0..300 {
+            driver.add(&[(DATA + buffer * 256, 256, true)]).unwrap();
+        }
+        let mut queue = Virtqueue::new(driver.ring().unwrap(), None, Arc::<QueueState>::default());
+        let mut buffers = Buffers::new(true, SIZE);
+        assert_eq!(buffers.deliver(&mut queue, &[0; SIZE], &vec![7; LARGEST]), Delivery::Done);
+    }
 
     #[test]
     fn buffers_of_empty_descriptors_are_not_all_read_for_each_packet() {
