@@ -74,6 +74,7 @@ impl Session {
                     // "disable all rings" (vhost-user, VHOST_USER_RESET_DEVICE).
                     self.vrings[index].enabled = false;
                 }
+                self.status = 0;
                 Ok(())
             }
             Request::SetMemTable(regions) => {

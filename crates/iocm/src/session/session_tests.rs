@@ -152,7 +152,7 @@ fn a_broken_ring_is_told_by_the_error_eventfd_that_was_set_last() {
 }
 
 #[test]
-fn a_reset_disables_all_rings() {
+fn a_reset_disables_all_rings_and_clears_the_status() {
     let (backend, pool) = (null(1), pool());
     let mut driver = BlockDriver::new(64, FEATURES);
     let (mut front, _outcome) = connect(&backend, &pool);
@@ -163,8 +163,11 @@ fn a_reset_disables_all_rings() {
         pool.with(key, |queue| queue.enabled).unwrap()
     };
     assert!(is_enabled());
+    // VHOST_USER_SET_STATUS and VHOST_USER_GET_STATUS.
+    assert!(front.tell(39, &0xf_u64.to_ne_bytes(), &[]).unwrap());
     // VHOST_USER_RESET_DEVICE, and VHOST_USER_SET_VRING_KICK without VHOST_USER_SET_VRING_ENABLE.
     assert!(front.tell(34, &[], &[]).unwrap());
+    assert_eq!(front.ask(40).unwrap(), 0, "the driver starts anew");
     let kick = front.kick.try_clone().unwrap();
     assert!(front.tell(12, &0_u64.to_ne_bytes(), &[kick.as_fd()]).unwrap());
     assert!(!is_enabled());
