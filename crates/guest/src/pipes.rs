@@ -58,9 +58,21 @@ enum Life {
 ///
 /// # Errors
 /// If it does not start.
-pub fn start(mut command: Command, sink: &Arc<impl Sink + 'static>) -> io::Result<Piped> {
+pub fn start(command: Command, sink: &Arc<impl Sink + 'static>) -> io::Result<Piped> {
+    start_by(command, sink, |mut command| command.spawn())
+}
+
+/// As [`start`], with a function that spawns the command.
+///
+/// # Errors
+/// If it does not start.
+pub fn start_by(
+    mut command: Command,
+    sink: &Arc<impl Sink + 'static>,
+    spawn: impl FnOnce(Command) -> io::Result<Child>,
+) -> io::Result<Piped> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn()?;
+    let mut child = spawn(command)?;
     let stdin = child.stdin.take();
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let outputs = Arc::new(Outputs::default());

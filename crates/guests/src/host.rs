@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use guest::{WAITING, pipes};
 
 use super::reception::Reception;
 use super::waiting::Waiting;
-use super::{Armed, Guest, GuestError};
+use super::{Armed, Guest, GuestError, process};
 
 /// The host: scripts run as processes of this machine, in a folder for each guest.
 #[derive(Debug)]
@@ -54,12 +53,15 @@ impl Guest for HostGuest {
     }
 
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
-        let mut command = Command::new("sh");
+        // A server that outlived this program would keep its port, and serve the clients of the next study.
+        let mut command = process::command("sh");
         command.args(["-c", WAITING, "sh", script]).current_dir(&self.folder);
         let reception = Reception::new();
-        let line = pipes::start(command, &reception).map_err(|error| GuestError::Unreachable {
-            name: self.name.clone(),
-            why: format!("starting sh: {error}"),
+        let line = pipes::start_by(command, &reception, process::spawn).map_err(|error| {
+            GuestError::Unreachable {
+                name: self.name.clone(),
+                why: format!("running setpriv: {error}; install util-linux"),
+            }
         })?;
         Ok(Box::new(Waiting::new(&self.name, limit, reception, Box::new(line))?))
     }

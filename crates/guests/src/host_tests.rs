@@ -67,6 +67,13 @@ fn a_server_is_ended_when_it_is_asked_to_stop() {
 }
 
 #[test]
+fn a_server_does_not_outlive_this_program() {
+    let (_folder, mut guest) = host();
+    let output = guest.run("exec setpriv --dump", LONG).unwrap();
+    assert!(output.stdout.contains("Parent death signal: KILL"), "{output:?}");
+}
+
+#[test]
 fn one_that_was_never_released_does_not_run() {
     let (folder, mut guest) = host();
     let armed = guest.arm("touch ran", LONG).unwrap();

@@ -13,6 +13,7 @@ mod manager;
 mod pass_through;
 mod patience;
 mod plan;
+mod process;
 mod qemu;
 mod qga;
 mod reception;

@@ -5,7 +5,6 @@ mod data_plane;
 mod devices;
 mod network;
 mod options;
-mod process;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,7 +24,7 @@ use super::connection::{AgentLine, Connection};
 use super::files::Keeper;
 use super::last_words::LastWords;
 use super::plan::{NetBackend, QemuPlan};
-use super::{Armed, Cut, Guest, GuestError, GuestFiles, Patience};
+use super::{Armed, Cut, Guest, GuestError, GuestFiles, Patience, process};
 use data_plane::DataPlane;
 
 pub use data_plane::DataPlanes;

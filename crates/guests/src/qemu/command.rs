@@ -12,6 +12,7 @@ use super::super::plan::{Accelerator, DiskBus, Irqchip, NetModel, Pit, QemuPlan}
 use super::devices;
 use super::network::Wiring;
 use super::options::{escaped, virtio_suffix};
+use crate::process;
 
 /// The monitor's socket, in the guest's folder.
 pub(super) const MONITOR: &str = "qmp.sock";
@@ -34,8 +35,7 @@ pub(super) fn program(plan: &QemuPlan) -> PathBuf {
 
 /// The command to run in the guest's folder.
 pub(super) fn command(plan: &QemuPlan, index: u32, files: &GuestFiles, wiring: &Wiring) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(program(plan));
+    let mut command = process::command(program(plan));
     command.args(arguments(plan, index, files, wiring));
     command
 }

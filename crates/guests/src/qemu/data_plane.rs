@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::super::plan::{IoArrangement, IoWorkers, QemuPlan};
 use super::options::tap_name;
-use super::process;
+use crate::process;
 
 /// The data plane's folder, next to the guests' folders.
 const FOLDER: &str = "iocm";
@@ -138,9 +138,8 @@ fn spawn(folder: &Path, arguments: &[&str], output: &str) -> Result<Child, Strin
     let path = folder.join(output);
     let file = File::create(&path).and_then(|file| Ok((file.try_clone()?, file)));
     let (out, err) = file.map_err(|error| format!("Could not write {}: {error}", path.display()))?;
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(&program).args(arguments);
-    command.current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(err);
+    let mut command = process::command(&program);
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(err);
     let words = arguments.join(" ");
     process::spawn(command).map_err(|error| format!("Could not run `{} {words}`: {error}", program.display()))
 }

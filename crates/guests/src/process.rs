@@ -1,5 +1,6 @@
 //! Child processes that end with this program, even if it is killed.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
@@ -8,13 +9,19 @@ use std::sync::mpsc::{Sender, channel};
 
 type Order = (Command, Sender<io::Result<Child>>);
 
-/// Starts a command that runs under `setpriv --pdeathsig`, so that the kernel kills it when this program ends. The
-/// signal is sent when the thread that started the process exits (PR_SET_PDEATHSIG), so all processes are started by
-/// one thread that never exits.
+/// The command for a program that the kernel kills when this program ends, if [`spawn`] starts it.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// Starts a [`command`]. Its signal is sent when the thread that started the process exits (PR_SET_PDEATHSIG), so all
+/// processes are started by one thread that never exits.
 ///
 /// The process has a group of its own, so that the terminal's signals reach only this program, which ends its guests in
 /// order, or goes on under nohup(1): QEMU ends on a hang-up even if that is ignored when it starts.
-pub(super) fn spawn(mut command: Command) -> io::Result<Child> {
+pub(crate) fn spawn(mut command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<Sender<Order>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
         let (sender, orders) = channel::<Order>();
