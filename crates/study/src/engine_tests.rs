@@ -11,7 +11,7 @@ use super::*;
 use crate::factor::InForce;
 use crate::record::Run;
 use crate::sampling::{SamplePlan, SampledGuest, Samples};
-use crate::workload::Output;
+use crate::workload::{Output, Tool};
 use crate::{Better, Combine, Metric, Unit};
 use guests::{Armed, Finished, GuestError, GuestPlan};
 
@@ -122,6 +122,20 @@ impl Armed for StandInArmed {
             while !stop.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(1));
             }
+        }
+        if let Some((_, server)) = self.script.split_once("serve-") {
+            let (status, ended_ns) = match server.trim_end() {
+                "badly" => (1, 1),
+                "aside" => (0, 1),
+                _ => {
+                    while !stop.load(Ordering::SeqCst) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    (143, live::monotonic_ns())
+                }
+            };
+            let output = Output { status, ..Output::default() };
+            return Ok(Finished { output, began_ns: 0, ended_ns });
         }
         let said = if self.script.contains("echo 1") { "1" } else { "2" };
         let said = if self.world.sevens.contains(&number) { "7" } else { said };
@@ -382,6 +396,24 @@ fn a_run_that_never_ends_fails_by_its_limit_and_is_made_again() {
     assert!(failed.iter().any(|run| why(run).starts_with("the measured step was still running at")));
     assert!(failed.len() == 2 && why(failed[1]).ends_with("(order.run_limit)"), "{failed:?}");
     assert_eq!(world.seen("start"), world.seen("stop"));
+}
+
+#[test]
+fn a_server_that_fails_before_its_clients_fails_the_run_and_one_that_was_told_to_end_does_not() {
+    let served = |how: &str| {
+        let mut plan = plan("attempts = 1");
+        let Tool::Command(command) = &mut plan.workloads[0].tool else { panic!("it is a command") };
+        command.serve = Some(format!("serve-{how}"));
+        go(&plan, Past::default(), World::default())
+    };
+    let (conclusion, kept, _) = served("badly");
+    assert_eq!((conclusion.made, conclusion.failed.len()), (8, 8));
+    let why = kept.iter().find_map(|run| run.failure.as_deref()).unwrap();
+    let expected = "a server ended before its clients: the step \"serve\" of guest 0 ended with status 1: ";
+    assert!(why.starts_with(expected), "{why}");
+    for how in ["aside", "on"] {
+        assert_eq!(served(how).0.made, 16, "{how}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::factor::Level;
 use crate::record::{Repetition, Run};
 use crate::sampling::{REPETITION, SamplePlan, SampledGuest, Samples, guest_processor_time, is_of_exits};
 use crate::schedule::{ArmRuns, Slot};
-use crate::workload::{Outputs, Step, Steps};
+use crate::workload::{Output, Outputs, Step, Steps};
 use guests::{Guest, GuestError};
 
 /// The time limit of a script that reads a kernel file.
@@ -204,7 +204,7 @@ impl Engine<'_> {
                 if output.status != 0 {
                     let outputs = Outputs { steps: [(step.name.to_owned(), output.clone())].into() };
                     let _ = write_guest(folder, number, &outputs);
-                    return Err(status(step, number, output.status, &output.stderr).into());
+                    return Err(status(step.name, number, &output).into());
                 }
             }
             self.running.prepared.insert((number, slot.workload));
@@ -328,13 +328,19 @@ impl Engine<'_> {
                 }
                 _ => None,
             };
+            let told_ns = live::monotonic_ns();
             serving.store(true, Ordering::Relaxed);
             let served = together::collect(&servers, interrupted, &serving);
             let mut times = Vec::new();
+            // Its clients may have reached another server on its port.
+            let failed = together::failed_before(&served, told_ns).map(|(step, guest, output)| {
+                format!("a server ended before its clients: {}", status(step, guest, output))
+            });
             // Check servers first: the failure of a server explains those of its clients.
             let serving = together::sort(served, outputs, &mut Vec::new());
             let running = together::sort(left, outputs, &mut times);
             released?;
+            failed.map_or(Ok(()), Err)?;
             running.map_err(|error| serving.err().unwrap_or(error))?;
             let Some((run, _)) = run else { return Ok(None) };
             // The times of an interrupted step mean nothing.
@@ -427,10 +433,10 @@ fn note_cpu(run: &mut Run, before: &[String], after: &[String]) {
     }
 }
 
-fn status(step: &Step, number: usize, status: i32, stderr: &str) -> String {
-    let said =
-        stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing on standard error");
-    format!("the step {:?} of guest {number} ended with status {status}: {said}", step.name)
+fn status(step: &str, number: usize, output: &Output) -> String {
+    let said = output.stderr.lines().rev().find(|line| !line.trim().is_empty());
+    let said = said.unwrap_or("nothing on standard error");
+    format!("the step {step:?} of guest {number} ended with status {}: {said}", output.status)
 }
 
 fn write_outputs(folder: &Path, outputs: &[Outputs], run: &mut Run) {

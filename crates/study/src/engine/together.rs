@@ -6,7 +6,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use super::scene;
-use crate::workload::{Outputs, Step};
+use crate::workload::{Output, Outputs, Step};
 use guests::{Armed, Finished, Guest, GuestError, release_together};
 
 /// The interval at which to check for a signal.
@@ -85,6 +85,16 @@ pub(super) fn collect(receiver: &Receiver<Left>, interrupted: &AtomicBool, endin
             Err(RecvTimeoutError::Disconnected) => return all,
         }
     }
+}
+
+/// The first server that ended by itself and failed: its step, its guest and its output. From `told_ns` on servers were
+/// told to end. Status 0 is no failure, because a server may put itself into the background.
+pub(super) fn failed_before(served: &[Left], told_ns: u64) -> Option<(&'static str, usize, &Output)> {
+    served.iter().find_map(|left| {
+        let finished = left.finished.as_ref().ok()?;
+        let failed = finished.output.status != 0 && finished.ended_ns < told_ns;
+        failed.then_some((left.step, left.guest, &finished.output))
+    })
 }
 
 /// The outputs of each guest's steps and the times of the completed ones, or the first error.

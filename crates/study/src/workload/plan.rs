@@ -119,7 +119,7 @@ impl WorkloadPlan {
     /// If an output does not have the tool's known format; the run has then failed, and the outputs are kept.
     pub fn parse(&self, outputs: &Outputs) -> Result<Vec<Metric>, NotUnderstood> {
         let adapter = self.tool.adapter();
-        // Ignore the status of servers: a signal ends them after the measured step.
+        // Ignore the status of servers: a signal ended them after the measured step.
         let served: Vec<&str> = self.steps(&Scene::default()).serve.iter().map(|step| step.name).collect();
         for (step, output) in &outputs.steps {
             if output.status != 0 && !served.contains(&step.as_str()) {
