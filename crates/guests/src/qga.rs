@@ -29,6 +29,9 @@ pub(super) use transport::Virsh;
 
 /// How long before its start a script is told the start time: it must read it and sleep until then.
 const LEAD: Duration = Duration::from_millis(1500);
+/// How long a script waits for its start time. Nothing in the guest tells it that this program was killed. Longer than
+/// the preparation of all scripts of a large study, which have to wait for the last one.
+const TOLD_WITHIN: Duration = Duration::from_secs(900);
 /// The shortest and the longest interval at which to ask whether a script has ended. Each request costs the guest an
 /// interrupt and some work.
 const POLL: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
@@ -40,13 +43,17 @@ const ENDED: &str = "exitless-ended ";
 /// written to.
 const MAKE_PLACE: &str = "mktemp -d /run/exitless-XXXXXX 2> /dev/null || mktemp -d";
 
-/// For `sh -c WAITING sh SCRIPT FILE`: waits for FILE, which contains the start time in nanoseconds of the guest's
+/// For `sh -c WAITING sh SCRIPT FILE SECONDS`: waits for FILE, which contains the start time in nanoseconds of the guest's
 /// clock, and the longest wait. Both must be numbers: in `$(( ))` a variable's value is an expression, and bash runs
-/// commands in it. Sleeps until shortly before that time and then polls the clock; if the clock was set back, the uptime
-/// (`cs`, in centiseconds) ends the wait.
+/// commands in it. If FILE does not come within SECONDS, removes its directory, unless another file is in it. Sleeps until
+/// shortly before the start time and then polls the clock; if the clock was set back, the uptime (`cs`, in centiseconds)
+/// ends the wait.
 const WAITING: &str = "exitless_read() { read -r up _ < /proc/uptime; real=$(date +%s%N); \
     read -r later _ < /proc/uptime; cs=$(( ${later%.*} * 100 + 1${later#*.} - 100 )); }; \
-    until [ -s \"$2\" ]; do sleep 0.02; done; read -r at most < \"$2\"; rm -f \"$2\"; \
+    read -r up _ < /proc/uptime; end=$(( ${up%.*} + $3 )); \
+    until [ -s \"$2\" ]; do read -r up _ < /proc/uptime; [ ${up%.*} -lt $end ] || { \
+    echo \"exitless: $2 did not come within $3 s\" >&2; rmdir \"${2%/*}\" 2> /dev/null; exit 125; }; \
+    sleep 0.02; done; read -r at most < \"$2\"; rm -f \"$2\"; \
     for word in \"$at\" \"$most\"; do case $word in '' | *[!0-9]*) \
     echo \"exitless: $2 held no start time\" >&2; exit 125 ;; esac; done; \
     exitless_read; echo \"exitless-told $up $real $later\" >&2; \
@@ -226,10 +233,11 @@ impl Guest for AgentGuest {
         })?;
         let file = format!("{}/{number}", place.path);
         // In a new session, so that a signal to its process group ends the script with its child processes.
-        let outer = "exec setsid sh -c \"$0\" sh \"$1\" \"$2\"";
+        let outer = "exec setsid sh -c \"$0\" sh \"$1\" \"$2\" \"$3\"";
+        let seconds = TOLD_WITHIN.as_secs().to_string();
         let pid = self
             .channel
-            .exec(&[outer, WAITING, script, &file])
+            .exec(&[outer, WAITING, script, &file, &seconds])
             .map_err(|why| self.channel.unreachable(format!("starting a script by guest-exec: {why}")))?;
         let channel = self.channel.clone();
         let (clock, sent_ns, released) = (None, 0, None);

@@ -228,7 +228,7 @@ fn a_start_time_is_a_number_and_never_run() {
         for text in [format!("{hostile} 0\n"), format!("0 {hostile}\n"), "5\n".to_owned()] {
             std::fs::write(&file, &text).unwrap();
             let script = format!("touch {}", mark.display());
-            let run = Command::new(shell).args(["-c", WAITING, "sh", &script]).arg(&file).output();
+            let run = Command::new(shell).args(["-c", WAITING, "sh", &script]).arg(&file).arg("60").output();
             let Ok(run) = run else {
                 println!("not tested: there is no {shell}");
                 break;
@@ -237,6 +237,22 @@ fn a_start_time_is_a_number_and_never_run() {
             assert!(!mark.exists(), "{shell}: {text}");
         }
     }
+}
+
+#[test]
+fn a_script_does_not_wait_for_ever_for_its_start_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("place");
+    std::fs::create_dir(&place).unwrap();
+    let run = Command::new("sh")
+        .args(["-c", WAITING, "sh", "echo ran"])
+        .arg(place.join("0"))
+        .arg("0")
+        .output()
+        .unwrap();
+    assert_eq!((run.status.code(), run.stdout.as_slice()), (Some(125), b"".as_slice()), "{run:?}");
+    assert!(String::from_utf8_lossy(&run.stderr).contains("did not come within 0 s"), "{run:?}");
+    assert!(!place.exists());
 }
 
 #[test]
