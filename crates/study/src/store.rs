@@ -74,7 +74,8 @@ impl Store {
         let place = Place::open(folder)?;
         let lock = lock(folder, &place)?;
         // Open it by the user's path, which appears in warnings and errors; this only reads.
-        let found = is_there(&place.path.join(STUDY)).then(|| StudyFolder::open(folder)).transpose()?;
+        let found =
+            is_there(&place.path.join(STUDY)).then(|| StudyFolder::open_to_continue(folder)).transpose()?;
         if found.is_none() {
             refuse_strangers(folder, &[PLAN, RUNS, FAILED, UNFINISHED, LOCK])?;
         }
@@ -128,8 +129,7 @@ impl Store {
         self.runs = found.runs.into_iter().map(|kept| kept.run).collect();
         self.failed = found.failed.into_iter().map(|kept| kept.run).collect();
         self.warnings = found.warnings;
-        // Move damaged runs away instead of deleting them; the runs that replace them need their names.
-        self.set_damaged_aside()
+        Ok(())
     }
 
     /// Moves all runs away except for the whole ones.
@@ -186,18 +186,20 @@ impl Store {
         self.study.is_some()
     }
 
-    /// Records the host of the coming runs. A study with attempts must be on the host and have the version of exitless
-    /// that it was started with; one without is started anew.
+    /// Records the host of the coming runs, and moves damaged runs away. A study with attempts must be on the host and have
+    /// the version of exitless that it was started with; one without is started anew.
     ///
     /// # Errors
-    /// [`StoreError::OtherHost`] unless `allow_unlike` is set; or if `study.json` cannot be written.
+    /// [`StoreError::OtherHost`] unless `allow_unlike` is set; or if `study.json` cannot be written or a run not be moved.
     pub fn begin(
         &mut self,
         fingerprint: &Fingerprint,
         emulated: Option<&str>,
         allow_unlike: bool,
     ) -> Result<(), StoreError> {
-        let has_attempts = !self.runs.is_empty() || !self.failed.is_empty();
+        // Those count that this version cannot read: a newer one may have made them.
+        let [runs, failed] = [RUNS, FAILED].map(|name| folder::names(&self.place.path.join(name)));
+        let has_attempts = !runs?.is_empty() || !failed?.is_empty();
         let earlier = self.study.clone().filter(|_| has_attempts);
         let continues = earlier.is_some();
         let mut study = match earlier {
@@ -229,7 +231,8 @@ impl Store {
         let text = serde_json::to_vec_pretty(&study).map_err(StoreError::json(&self.folder.join(STUDY)))?;
         durable::write(&self.place.path.join(STUDY), &text)?;
         self.study = Some(study);
-        Ok(())
+        // Move damaged runs away instead of deleting them; the runs that replace them need their names.
+        self.set_damaged_aside()
     }
 
     /// Checks that runs on this host can be added to the existing runs.

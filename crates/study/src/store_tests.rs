@@ -233,7 +233,7 @@ fn a_damaged_run_is_left_out_by_byte_and_its_place_is_free_again() {
     let read = StudyFolder::open(folder.path()).unwrap();
     assert_eq!(read.runs.len(), 1);
     assert!(read.warnings[0].contains("damaged at byte"), "{:?}", read.warnings);
-    let mut store = open(folder.path()).unwrap();
+    let mut store = began(folder.path());
     assert_eq!(store.warnings().len(), 1);
     keep(&mut store, 0, None);
     assert_eq!(store.runs().len(), 2);
@@ -241,6 +241,53 @@ fn a_damaged_run_is_left_out_by_byte_and_its_place_is_free_again() {
     let read = StudyFolder::open(folder.path()).unwrap();
     assert_eq!((read.runs.len(), read.failed.len(), read.warnings), (2, 0, Vec::new()));
     assert!(folder::names(&folder.path().join(FAILED)).unwrap()[0].ends_with(DAMAGED));
+}
+
+#[test]
+fn runs_that_only_a_newer_version_can_read_stay_where_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = began(folder.path());
+    for index in [0, 1] {
+        keep(&mut store, index, None);
+    }
+    let study = Study { version: "9.9.9".to_owned(), ..store.study.take().unwrap() };
+    drop(store);
+    let [path, runs] = [STUDY, RUNS].map(|name| folder.path().join(name));
+    let text = serde_json::to_vec(&study).unwrap();
+    fs::write(&path, &text).unwrap();
+    let names = folder::names(&runs).unwrap();
+    for name in &names {
+        let run = runs.join(name).join(RUN);
+        let mut value: serde_json::Value = serde_json::from_slice(&fs::read(&run).unwrap()).unwrap();
+        value["host"] = serde_json::json!([{
+            "name": "exits.total", "unit": "from-the-future", "better": "lower", "combine": "single", "value": 1.0
+        }]);
+        fs::write(&run, serde_json::to_vec(&value).unwrap()).unwrap();
+    }
+    let mut store = open(folder.path()).unwrap();
+    assert_eq!((store.runs().len(), store.warnings().len()), (0, 2), "{:?}", store.warnings());
+    let error = store.begin(&Fingerprint::default(), None, false).unwrap_err();
+    assert!(matches!(error, StoreError::OtherHost { .. }), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), text);
+    assert_eq!(folder::names(&runs).unwrap(), names);
+    store.begin(&Fingerprint::default(), None, true).unwrap();
+    assert_eq!(folder::names(&runs).unwrap(), Vec::<String>::new());
+    assert_eq!(StudyFolder::open(folder.path()).unwrap().study.resumed.len(), 1);
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_left_out_of_reports_and_never_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    keep(&mut began(folder.path()), 0, None);
+    let run = folder.path().join(RUNS).join("x");
+    fs::create_dir(&run).unwrap();
+    // A socket cannot be opened: ENXIO.
+    std::os::unix::net::UnixListener::bind(run.join(RUN)).unwrap();
+    let read = StudyFolder::open(folder.path()).unwrap();
+    assert_eq!((read.runs.len(), read.warnings.len()), (1, 1), "{:?}", read.warnings);
+    let error = open(folder.path()).unwrap_err();
+    assert!(matches!(&error, StoreError::File { path, .. } if path.ends_with("x/run.json")), "{error}");
+    assert!(run.join(RUN).exists());
 }
 
 #[test]

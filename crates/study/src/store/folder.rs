@@ -47,8 +47,21 @@ impl StudyFolder {
     /// # Errors
     /// If there is no study, or one that a newer program wrote.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        Self::read(folder, false)
+    }
+
+    /// As [`StudyFolder::open`], for a study that is to continue: its runs that are left out will be made again.
+    ///
+    /// # Errors
+    /// Also if a run that may be whole cannot be read.
+    pub(super) fn open_to_continue(folder: &Path) -> Result<Self, StoreError> {
+        Self::read(folder, true)
+    }
+
+    fn read(folder: &Path, continues: bool) -> Result<Self, StoreError> {
         let mut warnings = Vec::new();
-        let (runs, failed) = (kept(folder, RUNS, &mut warnings)?, kept(folder, FAILED, &mut warnings)?);
+        let mut kept = |place| kept(folder, place, continues, &mut warnings);
+        let (runs, failed) = (kept(RUNS)?, kept(FAILED)?);
         let (study, is_described) = study(folder, &runs, &mut warnings)?;
         let mut read = Self { folder: folder.to_owned(), study, is_described, runs, failed, warnings };
         read.leave_strangers_out();
@@ -118,13 +131,25 @@ fn was_set_aside(name: &str) -> bool {
     has(DAMAGED) || has(REPLACED)
 }
 
-fn kept(folder: &Path, place: &str, warnings: &mut Vec<String>) -> Result<Vec<KeptRun>, StoreError> {
+fn kept(
+    folder: &Path,
+    place: &str,
+    continues: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<KeptRun>, StoreError> {
     let is_of_failed = place == FAILED;
     let place = folder.join(place);
     let mut runs = Vec::new();
     for name in names(&place)?.into_iter().filter(|name| !(is_of_failed && was_set_aside(name))) {
         let folder = place.join(name);
-        match json::read::<Run>(&folder.join(RUN)) {
+        let path = folder.join(RUN);
+        let content = match json::bytes(&path) {
+            Err(error) if continues && json::may_be_whole(&error) => {
+                return Err(StoreError::file("Could not read", &path)(error));
+            }
+            content => content,
+        };
+        match json::value::<Run>(&path, content) {
             Ok(run) => runs.push(KeptRun { run, folder }),
             Err(warning) => warnings.push(warning),
         }

@@ -17,11 +17,22 @@ const LARGEST: u64 = 64 << 20;
 
 /// Reads a JSON file; the error names the byte at which it is damaged.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let bytes = bytes(path).map_err(|error| format!("{}: could not be read: {error}", path.display()))?;
+    value(path, bytes(path))
+}
+
+/// The value in the content of a file.
+pub(super) fn value<T: DeserializeOwned>(path: &Path, content: io::Result<Vec<u8>>) -> Result<T, String> {
+    let bytes = content.map_err(|error| format!("{}: could not be read: {error}", path.display()))?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let offset = offset(&bytes, error.line(), error.column());
         format!("{}: damaged at byte {offset}: {error}", path.display())
     })
+}
+
+/// Tests whether a file that could not be read may be whole, as with too many open files or an error of its disk.
+pub(super) fn may_be_whole(error: &io::Error) -> bool {
+    let is_none = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+    error.raw_os_error().is_some() && !is_none
 }
 
 /// The content of a file of at most [`LARGEST`] bytes. The folder may be somebody else's, who could replace the file: a
