@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::super::plan::{IoArrangement, IoWorkers, QemuPlan};
 use super::options::tap_name;
-use crate::process;
+use crate::{own_program, process};
 
 /// The data plane's folder, next to the guests' folders.
 const FOLDER: &str = "iocm";
@@ -89,8 +89,8 @@ impl DataPlane {
                 let lines: Vec<&str> = text.lines().collect();
                 let last = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
                 return Err(format!(
-                    "`exitless iocm serve` does not serve the guests' network devices; it needs root (CAP_NET_ADMIN) and \
-                     /dev/net/tun (modprobe tun). Its last messages:\n  {last}"
+                    "`exitless iocm serve` does not serve the guests' network devices; its last messages:\n  {last}\n\
+                     It needs root (CAP_NET_ADMIN) and /dev/net/tun (modprobe tun)"
                 ));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -134,7 +134,7 @@ fn config(plan: &QemuPlan) -> (String, u32) {
 
 /// Starts this program with other arguments; the child is killed when this process ends.
 fn spawn(folder: &Path, arguments: &[&str], output: &str) -> Result<Child, String> {
-    let program = std::env::current_exe().map_err(|error| format!("This program has no path: {error}"))?;
+    let program = own_program();
     let path = folder.join(output);
     let file = File::create(&path).and_then(|file| Ok((file.try_clone()?, file)));
     let (out, err) = file.map_err(|error| format!("Could not write {}: {error}", path.display()))?;

@@ -3,7 +3,6 @@
 use guests::shell;
 use load::LoadResult;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
@@ -139,7 +138,7 @@ pub(super) fn wait_for(address: &str, port: u16) -> String {
 
 /// This program's path as a shell word, for steps on the host.
 pub(super) fn own_program() -> String {
-    let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("exitless"));
+    let path = guests::own_program();
     format!("\"${{EXITLESS:-{}}}\"", path.display().to_string().replace(['"', '$', '`', '\\', '}'], "?"))
 }
 
