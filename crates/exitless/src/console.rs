@@ -127,18 +127,17 @@ pub(crate) fn shows_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// Writes to standard error, and ends the last line. Nobody can be told that this failed, and the work goes on.
+/// Writes to standard error without control characters, and ends the last line. Nobody can be told that this failed, and
+/// the work goes on.
 pub(crate) fn say(text: impl Display) {
-    let mut text = text.to_string();
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
+    let text = harmless(&text.to_string()) + "\n";
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Removes control characters except line ends: names from files and other programs are part of messages.
+/// Replaces control characters except line ends and tabs: names from files and other programs are part of messages.
 pub(crate) fn harmless(text: &str) -> String {
-    text.lines().map(exits::printable).collect::<Vec<_>>().join("\n")
+    let line = |line: &str| line.split('\t').map(exits::printable).collect::<Vec<_>>().join("\t");
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The current step of long work on standard error: on a terminal one line that is overwritten, otherwise a
@@ -167,7 +166,8 @@ impl StatusLine {
 
     /// Shows details of the current step, only on a terminal.
     pub(crate) fn show(&self, text: impl Into<String>) {
-        self.bar.set_message(text.into());
+        let text: String = text.into();
+        self.bar.set_message(harmless(&text));
     }
 
     /// Shows the progress of a measurement, with `before` in front of each text; each new operation is a
@@ -241,6 +241,11 @@ mod tests {
         assert_eq!(width_of(None, said, other), 120);
         assert_eq!(width_of(None, None, other), 90, "`exitless report | less`");
         assert_eq!(width_of(None, None, || None), 80);
+    }
+
+    #[test]
+    fn control_characters_are_replaced_except_line_ends_and_tabs() {
+        assert_eq!(harmless("\n\ta\u{1b}]0;x\u{7}\r\nb\u{9b}\n"), "\n\ta\u{fffd}]0;x\u{fffd}\nb\u{fffd}");
     }
 
     #[test]

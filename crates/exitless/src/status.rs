@@ -54,13 +54,13 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let priority = if journal_lines::is_standard_error() { "<3>" } else { "" };
-    console::say(format_args!("{priority}exitless: {}", console::harmless(&error.to_string())));
+    console::say(format_args!("{priority}exitless: {error}"));
     let mut shown = error.to_string();
     for cause in error.chain().skip(1) {
         // Some libraries repeat the cause in their message.
         let text = cause.to_string();
         if !shown.contains(&text) {
-            console::say(format_args!("  because: {}", console::harmless(&text)));
+            console::say(format_args!("  because: {text}"));
             shown = text;
         }
     }

@@ -275,6 +275,19 @@ fn plans_are_listed_checked_and_described() {
     assert_eq!(run(&["check", "no-such-plan"], folder.path()).status.code(), Some(2));
 }
 
+#[test]
+fn a_title_of_somebody_else_cannot_control_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = plan(folder.path(), "echo said 7");
+    let hostile = r#"title = "a\u001b]0;x\u0007\u009b""#;
+    let text = fs::read_to_string(&path).unwrap().replace("title = \"A script on the host\"", hostile);
+    fs::write(&path, text).unwrap();
+    let output = run(&["check", "plan.toml"], folder.path());
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(said.contains("tiny: a\u{fffd}]0;x\u{fffd}\u{fffd}\n"), "{said:?}");
+    assert!(said.chars().all(|one| one == '\n' || !one.is_control()), "{said:?}");
+}
+
 /// An ssh server on the loopback address, with keys of its own. The test has the socket, so that nobody else gets the
 /// port, and starts an sshd for each connection.
 struct Server {

@@ -12,6 +12,7 @@ use study::suite::SUITES;
 
 use super::given::Given;
 use super::suite;
+use crate::console::harmless;
 use crate::status;
 
 /// Arguments of `experiment check`.
@@ -100,7 +101,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let checked = Checked { plan: Some(plan.name), problems: Vec::new(), forecast: Some(forecast) };
         crate::json::write_pretty(&mut out, &checked)?;
     } else {
-        write(&mut out, &plan, &forecast)?;
+        // The plan may be somebody else's.
+        let mut text = Vec::new();
+        write(&mut text, &plan, &forecast)?;
+        writeln!(out, "{}", harmless(&String::from_utf8_lossy(&text)))?;
     }
     Ok(ExitCode::from(if lacks { status::TO_FIX } else { 0 }))
 }

@@ -13,7 +13,7 @@ use study::store::Store;
 use study::target::{Event, Patience, Settings, Ssh, Target, coordinate};
 
 use super::{SERVE, lab_target, words};
-use crate::console::{self, StatusLine, harmless};
+use crate::console::{self, StatusLine};
 use crate::status::Usage;
 
 /// Creates the folder of a study, or opens one that has a part of it, and reports damage.
@@ -31,14 +31,13 @@ pub(in crate::commands) fn open(
 /// Lists on standard error the damage that was found in the folder of a study.
 pub(in crate::commands) fn tell_damage(store: &Store) {
     for warning in store.warnings() {
-        console::say(format_args!("exitless: {}", harmless(warning)));
+        console::say(format_args!("exitless: {warning}"));
     }
 }
 
 /// Lists on standard error what a session could not undo.
 pub(in crate::commands) fn tell_not_undone(conclusion: &Conclusion) {
     for what in &conclusion.not_undone {
-        let what = harmless(what);
         console::say(format_args!(
             "exitless: not undone: {what}; run `exitless restore`, then the same command"
         ));

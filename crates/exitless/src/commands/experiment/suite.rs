@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
-use exits::counted;
+use exits::{counted, printable};
 use guests::shell;
 use serde::Serialize;
 use study::plan::Plan;
@@ -204,12 +204,13 @@ pub(super) fn check(suite: &Suite, json: bool) -> anyhow::Result<ExitCode> {
         crate::json::write_pretty(&mut out, &serde_json::json!({ "suite": suite.name, "studies": studies }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    writeln!(out, "{}: {}", suite.name, suite.title)?;
+    // The suite may be somebody else's.
+    writeln!(out, "{}: {}", suite.name, printable(&suite.title))?;
     for Sized { name, plan, target, blocks: [least, most], runs } in studies {
         let size = format!("{}, {}", counted(least.into(), "block"), counted(runs, "run"));
         let more =
             if most > least { format!("; {} at most", counted(most.into(), "block")) } else { String::new() };
-        writeln!(out, "{name}: {plan} on {target}; {size}{more}")?;
+        writeln!(out, "{}; {size}{more}", printable(&format!("{name}: {plan} on {target}")))?;
     }
     Ok(ExitCode::SUCCESS)
 }
