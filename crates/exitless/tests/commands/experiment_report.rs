@@ -48,6 +48,26 @@ fn programs_get_json_and_csv_and_the_folder_stays_as_it_is() {
 }
 
 #[test]
+fn a_page_does_not_replace_a_file_of_the_study() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = result(folder.path(), 1);
+    let link = folder.path().join("link.html");
+    std::os::unix::fs::symlink(folder.path().join("study.json"), &link).unwrap();
+    for name in ["study.json", "./runs/../plan.toml", "runs/new.html", "failed/new.html", "link.html"] {
+        let path = folder.path().join(name);
+        let before = std::fs::read(&path).ok();
+        let output = experiment(&["report", &result, "--output", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{name}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("name another file with --output"), "{name}");
+        assert_eq!(std::fs::read(&path).ok(), before, "{name}");
+    }
+    let page = folder.path().join("other.html");
+    let output = experiment(&["report", &result, "--output", page.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(page.is_file());
+}
+
+#[test]
 fn two_results_of_one_plan_are_compared_and_others_are_not() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let made = Made { counts: vec![1], workloads: vec!["fread"], ..Made::default() };

@@ -58,6 +58,17 @@ impl StudyFolder {
         Self::read(folder, true)
     }
 
+    /// Tests whether a file, which need not exist, is one from which the study in `folder` is read.
+    pub fn is_read(folder: &Path, file: &Path) -> bool {
+        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let new = || Some(parent.canonicalize().ok()?.join(file.file_name()?));
+        let (Ok(folder), Some(file)) = (folder.canonicalize(), file.canonicalize().ok().or_else(new)) else {
+            return false;
+        };
+        [PLAN, STUDY].iter().any(|name| file == folder.join(name))
+            || [RUNS, FAILED].iter().any(|name| file.starts_with(folder.join(name)))
+    }
+
     fn read(folder: &Path, continues: bool) -> Result<Self, StoreError> {
         let mut warnings = Vec::new();
         let mut kept = |place| kept(folder, place, continues, &mut warnings);

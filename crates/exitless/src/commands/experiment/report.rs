@@ -42,6 +42,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         return suite::report(&arguments.folder, arguments.allow_unlike, arguments.json);
     }
+    if let Some(page) = arguments.output.as_ref().filter(|page| StudyFolder::is_read(&arguments.folder, page))
+    {
+        let what = "is a file of the study, which the page would replace; name another file with --output";
+        return Err(Usage(format!("{} {what}", page.display())).into());
+    }
     let collected = read(&arguments.folder)?;
     let is_damaged = !collected.damage.is_empty();
     let findings = analyse(&collected, arguments.allow_unlike).map_err(|error| Usage(error.to_string()))?;
