@@ -1,6 +1,6 @@
 //! Results on standard output.
 
-use std::io::{BufWriter, Result, Write as _};
+use std::io::{BufWriter, ErrorKind, Result, StdoutLock, Write as _};
 
 use serde::Serialize;
 
@@ -10,11 +10,17 @@ pub(crate) fn print<D: Serialize>(
     document: impl FnOnce() -> D,
     text: impl FnOnce() -> String,
 ) -> Result<()> {
+    write(|out| match json {
+        true => crate::json::write_pretty(out, &document()),
+        false => out.write_all(text().as_bytes()),
+    })
+}
+
+/// Writes a result. If the reader has gone, that is no error: the work is done, and its exit status counts.
+pub(crate) fn write(result: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> Result<()>) -> Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    if json {
-        crate::json::write_pretty(&mut out, &document())?;
-    } else {
-        out.write_all(text().as_bytes())?;
+    match result(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
     }
-    out.flush()
 }

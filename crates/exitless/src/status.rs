@@ -67,17 +67,6 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// The exit status of work whose result was printed: that of the work, even if the reader of standard output has gone.
-///
-/// # Errors
-/// Any other error of printing.
-pub(crate) fn after(status: u8, printed: Result<(), impl Into<anyhow::Error>>) -> anyhow::Result<ExitCode> {
-    match printed.map_err(Into::<anyhow::Error>::into) {
-        Err(error) if !is_broken_pipe(&error) => Err(error),
-        _ => Ok(ExitCode::from(status)),
-    }
-}
-
 /// The request is not valid: the command line names something that does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

@@ -66,10 +66,10 @@ pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
         let last = last_words(arguments, &plan, refused.as_deref(), applied.as_ref());
         format!("{text}\n{last}\n")
     };
-    let printed = crate::output::print(arguments.json, document, text);
+    crate::output::print(arguments.json, document, text)?;
     let failed = applied.is_some_and(|applied| !applied.is_whole());
     let status = if refused.is_some() || plan.is_refused() || failed { status::REFUSED } else { 0 };
-    status::after(status, printed)
+    Ok(ExitCode::from(status))
 }
 
 /// The reason why nothing is done although there are steps to do.

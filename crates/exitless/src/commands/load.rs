@@ -97,12 +97,10 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             (mqtt(arguments)?, json)
         }
     };
-    let mut out = std::io::stdout().lock();
-    if json {
-        crate::json::write(&mut out, &outcome)?;
-    } else {
-        out.write_all(report::load::terminal(&outcome).as_bytes())?;
-    }
+    crate::output::write(|out| match json {
+        true => crate::json::write(out, &outcome),
+        false => out.write_all(report::load::terminal(&outcome).as_bytes()),
+    })?;
     let failed = outcome.failures() > 0;
     Ok(ExitCode::from(if failed { SOME_FAILED } else { 0 }))
 }

@@ -48,12 +48,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let recording = collect(&plan, &mut line.measurement("Measuring, "))?;
     drop(line);
     let outcome = analyse(&recording).context("The samples cannot be analysed")?;
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        crate::json::write(&mut out, &serde_json::json!({ "result": outcome, "recording": recording }))?;
-    } else {
-        out.write_all(report::probe::terminal(&outcome, &recording, console::width()).as_bytes())?;
-    }
+    crate::output::write(|out| match arguments.json {
+        true => crate::json::write(out, &serde_json::json!({ "result": outcome, "recording": recording })),
+        false => out.write_all(report::probe::terminal(&outcome, &recording, console::width()).as_bytes()),
+    })?;
     let code = match (recording.failures.is_empty(), outcome.measures.is_empty()) {
         (_, true) => status::FAILED,
         (false, _) => status::SOME_FAILED,

@@ -212,7 +212,7 @@ fn tell(recorded: &Recorded, json: bool) -> anyhow::Result<()> {
         tracing::warn!("{said}");
     }
     if json {
-        crate::json::write_pretty(std::io::stdout().lock(), recorded)?;
+        crate::output::write(|out| crate::json::write_pretty(out, recorded))?;
     } else {
         let Recorded { file, seconds, exits, not_written, bytes, losses, .. } = recorded;
         let lost = losses.lost_exits + not_written;

@@ -35,7 +35,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Path::new("/");
     let width = console::width();
     if arguments.list {
-        return Ok(ExitCode::from(list(root, arguments.json, width, &mut std::io::stdout().lock())?));
+        let mut listed = Vec::new();
+        let status = list(root, arguments.json, width, &mut listed)?;
+        crate::output::write(|out| out.write_all(&listed))?;
+        return Ok(ExitCode::from(status));
     }
     // A change is undone completely or not at all. A second signal still kills the process; the journal then
     // keeps the rest.
@@ -45,8 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let restored = knobs::restore(root, &mut RunningHost, how)?;
     let document = || report::restore::json::restored(&restored);
     let text = || report::restore::terminal::restored(&restored, width);
-    let printed = crate::output::print(arguments.json, document, text);
-    status::after(if restored.incomplete() { status::SOME_FAILED } else { 0 }, printed)
+    crate::output::print(arguments.json, document, text)?;
+    Ok(ExitCode::from(if restored.incomplete() { status::SOME_FAILED } else { 0 }))
 }
 
 /// Shows the whole journal. A last line that a crash truncated is not damage: it announced a change that was

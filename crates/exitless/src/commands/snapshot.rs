@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("Could not write {name}; choose another place"))?;
     }
     if arguments.json {
-        crate::json::write_pretty(std::io::stdout().lock(), snapshot.manifest())?;
+        crate::output::write(|out| crate::json::write_pretty(out, snapshot.manifest()))?;
     } else {
         tell(&arguments.output, snapshot.manifest());
     }

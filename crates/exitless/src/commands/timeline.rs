@@ -1,6 +1,6 @@
 //! `exitless timeline`: the exits of recordings over time.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -69,20 +69,20 @@ fn print(
     figure: TimelineFigure,
     arguments: &Arguments,
 ) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if arguments.json {
-        crate::json::write(&mut out, &report::timeline::json(recordings, rows, grouping))?;
-    } else if arguments.csv {
-        warn_of_doubts(recordings);
-        out.write_all(report::timeline::csv(&recordings.profile, rows).as_bytes())?;
-    } else {
+    let printed = crate::output::write(|out| {
+        if arguments.json {
+            return crate::json::write(out, &report::timeline::json(recordings, rows, grouping));
+        }
+        if arguments.csv {
+            warn_of_doubts(recordings);
+            return out.write_all(report::timeline::csv(&recordings.profile, rows).as_bytes());
+        }
         let screen = Screen {
             width: console::width(),
             colour: console::colour(),
             ascii: arguments.ascii || !console::shows_unicode(),
         };
-        let text = report::timeline::terminal(recordings, rows, grouping, figure, screen);
-        out.write_all(text.as_bytes())?;
-    }
-    Ok(out.flush()?)
+        out.write_all(report::timeline::terminal(recordings, rows, grouping, figure, screen).as_bytes())
+    });
+    Ok(printed?)
 }

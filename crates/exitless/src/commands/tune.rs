@@ -123,7 +123,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         () if failed || steps.failed => status::SOME_FAILED,
         () => 0,
     };
-    status::after(status, printed)
+    printed?;
+    Ok(ExitCode::from(status))
 }
 
 fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {

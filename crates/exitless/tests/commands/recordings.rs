@@ -198,6 +198,33 @@ fn losses_are_told_with_their_share_and_change_no_status() {
 }
 
 #[test]
+fn a_status_does_not_depend_on_whether_somebody_reads_the_output() {
+    let (killed, small) = (recording("killed"), recording("small"));
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.toml");
+    std::fs::write(&bad, "name = \"x\"\ncolour = 1\n").unwrap();
+    let commands: [(i32, &[&str]); 9] = [
+        (4, &["report", &killed]),
+        (4, &["report", &killed, "--json"]),
+        (4, &["report", &killed, "--csv"]),
+        (4, &["report", &killed, "--longer-than", "1ms"]),
+        (4, &["timeline", &killed]),
+        (4, &["timeline", &killed, "--csv"]),
+        (4, &["predict", &killed]),
+        (1, &["advise", &small, "--idle"]),
+        (2, &["experiment", "check", bad.to_str().unwrap(), "--json"]),
+    ];
+    for (status, arguments) in commands {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let unread = command(arguments).stdout(writer).output().unwrap();
+        let read = run(arguments);
+        let statuses = [read.status.code(), unread.status.code()];
+        assert_eq!(statuses, [Some(status); 2], "{arguments:?}: {}", err(&unread));
+    }
+}
+
+#[test]
 fn a_damaged_recording_has_a_status_of_its_own() {
     let killed = run(&["report", &recording("killed"), "--json"]);
     assert_eq!(killed.status.code(), Some(4));

@@ -74,21 +74,19 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
 
 /// Runs `experiment check`.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
     if arguments.schema {
-        crate::json::write_pretty(&mut out, &schema())?;
+        crate::output::write(|out| crate::json::write_pretty(out, &schema()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let given = Given::find(arguments.plan.as_deref().unwrap_or_default())?;
     if let Some(suite) = given.suite()? {
-        drop(out);
         return suite::check(&suite, arguments.json);
     }
     let plan = match given.plan() {
         Ok(plan) => plan,
         Err(bad) if arguments.json => {
             let checked = Checked { plan: None, problems: bad.problems, forecast: None };
-            crate::json::write_pretty(&mut out, &checked)?;
+            crate::output::write(|out| crate::json::write_pretty(out, &checked))?;
             return Ok(ExitCode::from(status::USAGE));
         }
         Err(bad) => return Err(bad.into()),
@@ -97,15 +95,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let lacks = !forecast.missing_programs.is_empty()
         || forecast.rights.iter().any(|right| !right.there && !right.optional)
         || !forecast.obstacles.is_empty();
-    if arguments.json {
-        let checked = Checked { plan: Some(plan.name), problems: Vec::new(), forecast: Some(forecast) };
-        crate::json::write_pretty(&mut out, &checked)?;
-    } else {
+    crate::output::write(|out| {
+        if arguments.json {
+            let checked = Checked { plan: Some(plan.name), problems: Vec::new(), forecast: Some(forecast) };
+            return crate::json::write_pretty(out, &checked);
+        }
         // The plan may be somebody else's.
         let mut text = Vec::new();
         write(&mut text, &plan, &forecast)?;
-        writeln!(out, "{}", harmless(&String::from_utf8_lossy(&text)))?;
-    }
+        writeln!(out, "{}", harmless(&String::from_utf8_lossy(&text)))
+    })?;
     Ok(ExitCode::from(if lacks { status::TO_FIX } else { 0 }))
 }
 

@@ -107,13 +107,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     let summary = summary(&store, &folder, target, conclusion, interrupted);
-    let printed = print(&summary, arguments.json, &mut std::io::stdout().lock());
+    crate::output::write(|out| print(&summary, arguments.json, out))?;
     let status = match () {
         () if summary.complete && summary.not_undone.is_empty() => 0,
         () if interrupted => status::INTERRUPTED,
         () => status::SOME_FAILED,
     };
-    status::after(status, printed)
+    Ok(ExitCode::from(status))
 }
 
 fn summary(
@@ -137,10 +137,9 @@ fn summary(
     }
 }
 
-fn print(summary: &Summary, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
+fn print(summary: &Summary, json: bool, out: &mut impl Write) -> std::io::Result<()> {
     if json {
-        crate::json::write_pretty(out, summary)?;
-        return Ok(());
+        return crate::json::write_pretty(out, summary);
     }
     let folder = summary.folder.display();
     let [runs, failed] = [(summary.runs, "run"), (summary.failed_attempts, "failed attempt")]

@@ -62,8 +62,8 @@ pub(super) fn run(suite: &Suite, text: &str, options: &Options<'_>) -> anyhow::R
             break;
         }
     }
-    let shown = show(suite, text, &folder, options.allow_unlike, options.json);
-    status::after(worst, shown.map(drop))
+    show(suite, text, &folder, options.allow_unlike, options.json)?;
+    Ok(ExitCode::from(worst))
 }
 
 fn chosen<'a>(suite: &'a Suite, only: &[String]) -> anyhow::Result<Vec<&'a SuiteStudy>> {

@@ -1,6 +1,6 @@
 //! `exitless guest run`: tries the guests of a plan.
 
-use std::io::Write as _;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -109,11 +109,10 @@ fn run_until(stop: &Arc<AtomicBool>, arguments: &Arguments) -> anyhow::Result<Ex
         guests.push((guest, begun.elapsed()));
     }
     let tried = tried(guests, arguments, stop)?;
-    if arguments.json {
-        crate::json::write_pretty(std::io::stdout().lock(), &tried)?;
-    } else {
-        show(&tried)?;
-    }
+    crate::output::write(|out| match arguments.json {
+        true => crate::json::write_pretty(out, &tried),
+        false => show(&tried, out),
+    })?;
     let failed = tried.guests.iter().any(|guest| guest.status != 0);
     Ok(if failed { ExitCode::from(status::SOME_FAILED) } else { ExitCode::SUCCESS })
 }
@@ -186,24 +185,21 @@ fn tried(
     Ok(Tried { start_skew_seconds, guests: shown })
 }
 
-fn show(tried: &Tried) -> std::io::Result<()> {
+fn show(tried: &Tried, out: &mut impl Write) -> std::io::Result<()> {
     for guest in &tried.guests {
         writeln!(
-            std::io::stdout(),
+            out,
             "{}: up after {:.1} s, script {:.2} s, status {}",
-            guest.name,
-            guest.start_seconds,
-            guest.script_seconds,
-            guest.status
+            guest.name, guest.start_seconds, guest.script_seconds, guest.status
         )?;
         for (title, text) in [("", &guest.stdout), ("standard error: ", &guest.stderr)] {
             for line in text.lines() {
-                writeln!(std::io::stdout(), "  {title}{}", printable(line))?;
+                writeln!(out, "  {title}{}", printable(line))?;
             }
         }
     }
     if let Some(seconds) = tried.start_skew_seconds {
-        writeln!(std::io::stdout(), "First to last start: {:.1} ms", seconds * 1e3)?;
+        writeln!(out, "First to last start: {:.1} ms", seconds * 1e3)?;
     }
     Ok(())
 }

@@ -31,12 +31,10 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     write_page(&arguments.output, &::report::iocm::evaluation::page(&evaluation))?;
     let judged = evaluation.judged();
     let met = judged.iter().filter(|one| one.is_met()).count();
-    let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
-        "The monitor met its targets in {met} of {}",
-        exits::counted(judged.len() as u64, "phase")
-    )?;
-    writeln!(out, "The page: {}", arguments.output.display())?;
+    let phases = exits::counted(judged.len() as u64, "phase");
+    crate::output::write(|out| {
+        writeln!(out, "The monitor met its targets in {met} of {phases}")?;
+        writeln!(out, "The page: {}", arguments.output.display())
+    })?;
     Ok(ExitCode::from(if met == judged.len() { 0 } else { status::AIM_MISSED }))
 }
