@@ -78,7 +78,9 @@ impl SshGuest {
         let begun = Instant::now();
         let facts = loop {
             let left = patience.left(begun).max(ATTEMPT);
-            let answer = connection.output("nproc; echo \"${SSH_CONNECTION:-}\"", left);
+            let mut ask = connection.remote("nproc; echo \"${SSH_CONNECTION:-}\"");
+            // One attempt may take all of the time: a slow guest needs minutes for a login.
+            let answer = programs::answer_unless(patience.ending, &mut ask, left, LARGEST_ANSWER);
             match answer.map(|answer| answer.text().map_err(|said| (answer.status, said))) {
                 Ok(Ok(facts)) => break facts,
                 // Waiting does not fix a wrong key, but a guest that is still booting refuses or resets connections.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Child;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::testing::{LONG, beyond_limits, ends, patience};
@@ -137,6 +137,16 @@ fn a_server_that_is_not_there_is_named_with_what_ssh_said() {
 
 /// A guest through a mock of ssh, which replaces one command by another and runs the others on this machine.
 fn mock(folder: &Path, command: &str, instead: &str) -> Result<SshGuest, GuestError> {
+    mock_within(folder, command, instead, patience(Duration::from_secs(1)))
+}
+
+/// As [`mock`], with the time that the machine has to answer.
+fn mock_within(
+    folder: &Path,
+    command: &str,
+    instead: &str,
+    patience: Patience<'_>,
+) -> Result<SshGuest, GuestError> {
     let program = folder.join("ssh");
     let text = format!(
         "#!/bin/sh\nfor line; do :; done\ncase \"$*\" in *\" -O \"* | *\" -G \"*) exit ;; esac\n\
@@ -145,8 +155,7 @@ fn mock(folder: &Path, command: &str, instead: &str) -> Result<SshGuest, GuestEr
     );
     fs::write(&program, text).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let limit = Duration::from_secs(1);
-    SshGuest::connect_by(program, "there", "10.0.0.9", &SshAccess::default(), patience(limit))
+    SshGuest::connect_by(program, "there", "10.0.0.9", &SshAccess::default(), patience)
 }
 
 #[test]
@@ -160,6 +169,26 @@ fn a_machine_that_holds_a_command_or_prints_without_end_is_not_waited_for() {
         assert!(known, "{refusal}");
         assert!(ends(&fs::read_to_string(folder.path().join("pid")).unwrap()));
     }
+}
+
+#[test]
+fn a_machine_that_holds_a_command_is_not_waited_for_after_a_signal_or_the_limit_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (begun, ending, pid) = (Instant::now(), AtomicBool::new(false), folder.path().join("pid"));
+    let hour = Patience { limit: Duration::from_secs(3600), ending: &ending };
+    std::thread::scope(|scope| {
+        let connected =
+            scope.spawn(|| mock_within(folder.path(), "nproc", "exec sleep 1000", hour).map(drop));
+        let is_held = || fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'));
+        while !is_held() && begun.elapsed() < LONG / 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        ending.store(true, Ordering::Relaxed);
+        let refusal = connected.join().unwrap().unwrap_err().to_string();
+        assert!(refusal.contains("`ssh 10.0.0.9 nproc`"), "{refusal}");
+    });
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+    assert!(ends(&fs::read_to_string(&pid).unwrap()));
 }
 
 #[test]

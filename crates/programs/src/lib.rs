@@ -1,11 +1,13 @@
 //! Running programs whose output is short, with a limit of time and of bytes, even if the program or its daemon hangs.
 //!
 //! [`std::process::Command::output`] waits for as long as any process holds the program's outputs open, and buffers
-//! everything that is printed. [`answer`] limits both; [`answer_to`] also passes an input.
+//! everything that is printed. [`answer`] limits both; [`answer_to`] also passes an input, and [`answer_unless`] can be
+//! stopped.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -70,6 +72,9 @@ pub enum Error {
     /// The program exceeded the limit of bytes on standard output.
     #[error("it printed more than {} KiB and was killed", .0 >> 10)]
     TooLong(usize),
+    /// The program was no longer needed.
+    #[error("it was killed, because nobody waits for it any more")]
+    Stopped,
 }
 
 impl Error {
@@ -198,7 +203,20 @@ fn exchange(
 /// [`Error::Start`] if it does not start, [`Error::TimedOut`] if it has not ended within `limit`, [`Error::TooLong`] if
 /// its standard output has more than `most` bytes. In the last two cases it is killed, but not its child processes.
 pub fn answer(command: &mut Command, limit: Duration, most: usize) -> Result<Answer, Error> {
-    finish(command.stdin(Stdio::null()), &[], limit, most)
+    answer_unless(&AtomicBool::new(false), command, limit, most)
+}
+
+/// Runs a program as [`answer`] does, and kills it once `stop` is set.
+///
+/// # Errors
+/// Those of [`answer`], and [`Error::Stopped`].
+pub fn answer_unless(
+    stop: &AtomicBool,
+    command: &mut Command,
+    limit: Duration,
+    most: usize,
+) -> Result<Answer, Error> {
+    finish(command.stdin(Stdio::null()), &[], limit, most, stop)
 }
 
 /// Runs a program as [`answer`] does, with this input, of which it may read only a part.
@@ -206,10 +224,16 @@ pub fn answer(command: &mut Command, limit: Duration, most: usize) -> Result<Ans
 /// # Errors
 /// Those of [`answer`].
 pub fn answer_to(input: &[u8], command: &mut Command, limit: Duration, most: usize) -> Result<Answer, Error> {
-    finish(command.stdin(Stdio::piped()), input, limit, most)
+    finish(command.stdin(Stdio::piped()), input, limit, most, &AtomicBool::new(false))
 }
 
-fn finish(command: &mut Command, input: &[u8], limit: Duration, most: usize) -> Result<Answer, Error> {
+fn finish(
+    command: &mut Command,
+    input: &[u8],
+    limit: Duration,
+    most: usize,
+    stop: &AtomicBool,
+) -> Result<Answer, Error> {
     let begun = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(Error::Start)?;
     let stdin = child.stdin.take().map(OwnedFd::from);
@@ -236,6 +260,9 @@ fn finish(command: &mut Command, input: &[u8], limit: Duration, most: usize) -> 
         }
         if let Some(status) = status {
             break status;
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
         }
         let left = limit.checked_sub(begun.elapsed()).ok_or(Error::TimedOut(limit))?;
         let closed = pipes.iter().all(|pipe| pipe.from.is_none());
