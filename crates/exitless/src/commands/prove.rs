@@ -28,8 +28,10 @@ pub(crate) struct Arguments {
     /// Measure in this lab instead of on this host. Default on a host without KVM: intel-apicv.
     #[arg(long, value_name = "NAME", conflicts_with = "recording")]
     lab: Option<String>,
-    /// Analyse this recording instead of measuring.
-    #[arg(long, value_name = "FILE")]
+    /// Analyse this recording instead of measuring. Not with --lab, --measure, --vcpus, --irqchip, --apic, --samples,
+    /// --warm-up, --blocks, --no-pin, --switch-cycles or --timings.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["measures", "vcpus", "irqchip", "apic", "samples", "warm_up",
+        "blocks", "no_pin", "switch_cycles", "timings"])]
     recording: Option<PathBuf>,
     #[command(flatten)]
     plan: PlanArguments,

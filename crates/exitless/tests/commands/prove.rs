@@ -31,6 +31,27 @@ fn both_arms_are_success_whatever_was_measured_in_them() {
 }
 
 #[test]
+fn options_of_a_measurement_are_refused_with_a_recording() {
+    let options: [&[&str]; 10] = [
+        &["--measure", "eoi"],
+        &["--vcpus", "2"],
+        &["--irqchip", "split"],
+        &["--apic", "x2apic"],
+        &["--samples", "10"],
+        &["--warm-up", "1"],
+        &["--blocks", "2"],
+        &["--no-pin"],
+        &["--switch-cycles", "500"],
+        &["--timings"],
+    ];
+    for option in options {
+        let said = run(&[&["prove", "--recording", "r.json"][..], option].concat());
+        assert_eq!(said.status.code(), Some(2), "{option:?}");
+        assert!(err(&said).contains("cannot be used with"), "{option:?}: {}", err(&said));
+    }
+}
+
+#[test]
 fn one_arm_a_contradiction_and_no_samples_have_statuses_of_their_own() {
     for measure in [Measure::Eoi, Measure::Cpuid] {
         let one = only_off(with_measures(vec![measure]), "kvm_intel has enable_apicv=N");
