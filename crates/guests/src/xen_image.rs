@@ -95,9 +95,10 @@ impl XenImageGuest {
         if let Some(why) = pass_through_obstacle(&Root::live(), "guests.settings", &text) {
             return Err(why);
         }
-        // Start paused (`-p`): the console must be open, in raw mode, before the domain prints.
-        xl.ask(&["create", "-p", "-q", &definition.path.display().to_string()])?;
+        // Destroyed also if `xl create` fails or takes too long: the domain may be there nevertheless.
         let domain = Domain { xl, name: domain, ended: false };
+        // Start paused (`-p`): the console must be open, in raw mode, before the domain prints.
+        domain.xl.ask(&["create", "-p", "-q", &definition.path.display().to_string()])?;
         let (to, from) = open_console(&domain, last_words.console())?;
         let connection = Connection::new(to, from, last_words);
         let mut guest = Self {
