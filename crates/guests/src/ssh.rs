@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl SshGuest {
         let start = |why: String| GuestError::Start { name: name.to_owned(), why };
         let folder = tempfile::Builder::new()
             .prefix("exitless-ssh-")
-            .tempdir_in(short(std::env::temp_dir()))
+            .tempdir_in(place_of_control(std::env::temp_dir()))
             .map_err(|error| start(format!("Could not create a folder for ssh's control socket: {error}")))?;
         let (access, to) = (access.clone(), destination.to_owned());
         let connection = Arc::new(Connection { folder, program, access, destination: to });
@@ -106,9 +107,13 @@ impl SshGuest {
     }
 }
 
-/// The directory for temporary files, or `/tmp` if its path is too long for a control socket.
-fn short(temporary: PathBuf) -> PathBuf {
-    if temporary.as_os_str().len() > LONGEST_PLACE { PathBuf::from("/tmp") } else { temporary }
+/// The directory for temporary files, or `/tmp` if its path is too long for a control socket, or has characters that mean
+/// something in ssh's options (ssh_config(5), TOKENS): spaces, quotes and percent signs.
+fn place_of_control(temporary: PathBuf) -> PathBuf {
+    let path = temporary.as_os_str();
+    let is_plain =
+        path.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+,".contains(byte));
+    if path.len() > LONGEST_PLACE || !is_plain { PathBuf::from("/tmp") } else { temporary }
 }
 
 /// Tests whether ssh's message is about an error that waiting does not fix.

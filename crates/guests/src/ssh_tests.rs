@@ -218,6 +218,15 @@ fn what_a_script_started_there_is_ended_although_it_outlives_the_script() {
 #[test]
 fn the_control_socket_has_a_short_path() {
     let place = |length: usize| PathBuf::from(format!("/{}", "x".repeat(length - 1)));
-    assert_eq!(short(place(LONGEST_PLACE)), place(LONGEST_PLACE));
-    assert_eq!(short(place(LONGEST_PLACE + 1)), Path::new("/tmp"));
+    assert_eq!(place_of_control(place(LONGEST_PLACE)), place(LONGEST_PLACE));
+    assert_eq!(place_of_control(place(LONGEST_PLACE + 1)), Path::new("/tmp"));
+}
+
+#[test]
+fn the_control_socket_has_a_path_that_ssh_takes_as_it_is() {
+    let plain = PathBuf::from("/var/tmp/a-b_c.d");
+    assert_eq!(place_of_control(plain.clone()), plain);
+    for path in ["/tmp/a b", "/tmp/100%", "/tmp/\"a", "/tmp/a\\b", "/tmp/ä"] {
+        assert_eq!(place_of_control(path.into()), Path::new("/tmp"), "{path}");
+    }
 }
