@@ -44,9 +44,11 @@ impl Plan {
     pub(crate) fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &WorkloadPlan) -> Duration {
         let derived = || {
             let StepLimits { prepare, run } = StepLimits::of(workload);
-            let runs = (run + BESIDE) * self.executions();
+            let runs = run.saturating_add(BESIDE).saturating_mul(self.executions());
             // Guests may start one after the other.
-            guests.start_limit() * count + prepare * count.max(1) + runs + BESIDE
+            let starts = guests.start_limit().saturating_mul(count);
+            let preparations = prepare.saturating_mul(count.max(1));
+            starts.saturating_add(preparations).saturating_add(runs).saturating_add(BESIDE)
         };
         self.order.run_limit.map_or_else(derived, crate::Span::duration)
     }
@@ -61,7 +63,7 @@ impl Plan {
             limits.collect::<Vec<_>>()
         });
         // Between two runs those of one arm are undone, and those of the next one applied.
-        most.max().unwrap_or_default() + BETWEEN + self.longest_commands() * 2
+        most.max().unwrap_or_default().saturating_add(BETWEEN + self.longest_commands() * 2)
     }
 
     /// The longest time that the commands of an arm's levels may take, to apply or to undo them.
@@ -84,6 +86,14 @@ mod tests {
         let plan = Plan::read(&text, "small.toml").unwrap();
         assert_eq!(plan.run_limit(&plan.guests, 2, &plan.workloads[0]).as_secs(), 90);
         assert_eq!(plan.longest_standstill().as_secs(), 690);
+    }
+
+    #[test]
+    fn the_longest_limits_have_a_sum() {
+        let guests = "kind = \"qemu\"\nstart_limit = \"213503982334d\"";
+        let text = include_str!("small.toml").replace("kind = \"host\"", guests);
+        let plan = Plan::read(&text, "small.toml").unwrap();
+        assert_eq!(plan.run_limit(&plan.guests, u32::MAX, &plan.workloads[0]), Duration::MAX);
     }
 
     #[test]
