@@ -21,8 +21,8 @@ const PIECES: u64 = 0x1000;
 
 /// A worker, or a queue without one.
 enum Server {
-    Worker(OneWorker),
-    Queue(ByHand),
+    Worker(Box<OneWorker>),
+    Queue(Box<ByHand>),
 }
 
 struct Disk {
@@ -89,7 +89,7 @@ pub(crate) fn null(pieces: u64, features: RingFeatures, idle: usize) -> Outcome<
         // The worker keeps the queue, and the queue its memory.
         serve()?;
     }
-    Ok(Box::new(Disk::new(driver, Server::Worker(worker), 0, pieces, 512)))
+    Ok(Box::new(Disk::new(driver, Server::Worker(Box::new(worker)), 0, pieces, 512)))
 }
 
 /// A disk in memory whose queue is served without a worker: the device's part, with system calls instead of `io_uring`.
@@ -99,5 +99,5 @@ pub(crate) fn file(kind: u32, size: u32) -> Outcome<Box<dyn Turn>> {
     let device = BlockDevice::open(BlockOptions { path, ..BlockOptions::default() })?;
     let driver = Driver::new(SIZE, SPLIT);
     let queue = ByHand::new(&driver, Box::new(device.queue(SIZE)));
-    Ok(Box::new(Disk::new(driver, Server::Queue(queue), kind, 1, size)))
+    Ok(Box::new(Disk::new(driver, Server::Queue(Box::new(queue)), kind, 1, size)))
 }
