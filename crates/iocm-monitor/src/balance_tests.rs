@@ -25,6 +25,11 @@ fn heavy_queues_go_apart_and_light_ones_fill_up() {
 }
 
 #[test]
+fn no_workers_have_no_load() {
+    assert_eq!(Layout::default().extremes(&[queue(0, 0.5)]), (0.0, 0.0));
+}
+
+#[test]
 fn what_is_even_stays_and_what_is_not_moves_little() {
     let cores = [core(6, 0), core(7, 0)];
     let even = [queue(0, 0.3), queue(1, 0.3), queue(2, 0.25), queue(3, 0.3)];

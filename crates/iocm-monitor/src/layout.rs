@@ -1,5 +1,6 @@
 //! The assignment of cores and queues to workers, and the actions that change it.
 
+use super::view::total;
 use super::{QueueView, View};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,12 +94,14 @@ impl Layout {
         actions
     }
 
-    /// The loads of the busiest and of the least busy worker, as shares of a core.
+    /// The loads of the busiest and of the least busy worker, as shares of a core; 0 if there is no worker.
     #[must_use]
     pub fn extremes(&self, queues: &[QueueView]) -> (f64, f64) {
         let useful: BTreeMap<u32, f64> = queues.iter().map(|queue| (queue.number, queue.useful)).collect();
-        let load = |queues: &BTreeSet<u32>| queues.iter().filter_map(|queue| useful.get(queue)).sum::<f64>();
+        let load =
+            |queues: &BTreeSet<u32>| total(queues.iter().filter_map(|queue| useful.get(queue).copied()));
         let loads = || self.0.values().map(load);
-        (loads().fold(0.0, f64::max), loads().fold(f64::INFINITY, f64::min))
+        // Not infinity, which JSON cannot represent.
+        (loads().fold(0.0, f64::max), loads().reduce(f64::min).unwrap_or(0.0))
     }
 }

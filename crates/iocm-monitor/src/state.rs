@@ -179,7 +179,7 @@ fn start_of(root: &Path, pid: i32) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::actuator::Seen;
-    use crate::{View, WorkerView};
+    use crate::{PolicyState, QueueView, Reason, Settings, View, WorkerView, decide};
     use std::fs;
 
     #[test]
@@ -199,6 +199,20 @@ mod tests {
         assert!(read.is_alive(Path::new("/")));
         assert!(!State { start_ticks: read.start_ticks + 1, ..read }.is_alive(Path::new("/")));
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_decision_about_queues_without_a_worker_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        let queue = QueueView { number: 0, worker: 4, node: None, useful: 0.1, requests: 0.0, bytes: 0.0 };
+        let view = View { queues: vec![queue], ..View::default() };
+        let reason = decide(&Settings::default(), &mut PolicyState::default(), &view).reason;
+        assert_eq!(reason, Reason::Uneven { most: 0.0, least: 0.0 });
+        let decided = Decided { reason: Some(reason), ..Decided::default() };
+        let state = State { format: MONITOR_FORMAT, decisions: [decided].into(), ..State::default() };
+        state.write(&path).unwrap();
+        assert_eq!(State::read(&path).unwrap(), state);
     }
 
     #[test]
