@@ -7,6 +7,7 @@
 //! Anyone who can write to root's journal becomes root at the next `exitless restore`. So each file lies in a directory
 //! that only the user of this process can write to; this is checked each time, from `/` down.
 
+mod follow;
 mod lock;
 mod place;
 mod read;
@@ -15,11 +16,13 @@ use crate::entry::{FORMAT, Intent, Line, Said};
 use crate::{After, Before, Change, Entry, Error, Owner, cut_short, under};
 use files::{Directory, Missing};
 use rustix::fs::{OFlags, renameat};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use follow::Followed;
 use lock::BEFORE_UNDOING;
 pub(crate) use lock::{BEFORE_A_CHANGE, Lock};
 pub use read::{Damage, Recorded};
@@ -30,13 +33,15 @@ pub(crate) const PERSISTENT: &str = "/var/lib/exitless/journal";
 /// daemon.
 pub(crate) const VOLATILE: &str = "/run/exitless-journal/journal";
 /// The size in bytes above which a journal is rewritten without the undone changes, if that saves at least
-/// half.
+/// half. If it does not, the next attempt is made when the journal has doubled or half of its changes are undone.
 const TURN: u64 = 1 << 20;
 
 /// The journal of a host.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Journal {
     root: PathBuf,
+    /// The journal as this process last read it under the lock.
+    followed: RefCell<Followed>,
 }
 
 impl Journal {
@@ -49,7 +54,7 @@ impl Journal {
         for path in [PERSISTENT, VOLATILE] {
             place::directory(root, path, Missing::Made(0o700))?;
         }
-        Ok(Self { root: root.to_owned() })
+        Ok(Self { root: root.to_owned(), followed: RefCell::default() })
     }
 
     /// The contents of the journal of the host below `root`. Changes nothing.
@@ -84,10 +89,10 @@ impl Journal {
         before: Before,
     ) -> Result<Entry, Error> {
         change.check().map_err(|why| Error::Unknown { why })?;
-        let recorded = read::both(&self.root)?;
         self.turn(lock)?;
+        // The last one before the turn, which may have removed its line.
+        let id = self.followed.borrow().last_id().saturating_add(1);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let id = recorded.entries.last().map_or(0, |entry| entry.id).saturating_add(1);
         let (owner, command) = (who.0.clone(), who.1.to_vec());
         let intent = Intent { id, time, owner, command, temporary, change, before };
         self.append(&intent.change, Said::Intend(Box::new(intent.clone())))?;
@@ -120,24 +125,36 @@ impl Journal {
         append_line(&directory, said).map_err(|source| Error::JournalWrite { path, source })
     }
 
+    /// The open changes after this one that rest on it, in ascending order of ID. `_lock` proves that no other process makes
+    /// or undoes any meanwhile.
+    pub(crate) fn resting_on(&self, _lock: &Lock, entry: &Entry) -> Result<Vec<Entry>, Error> {
+        let mut followed = self.followed.borrow_mut();
+        followed.catch_up(&self.root)?;
+        let rests = |later: &&Entry| later.open() && later.rests_on(entry);
+        let mut resting: Vec<Entry> = followed.after(entry.id).filter(rests).cloned().collect();
+        resting.sort_by_key(|later| later.id);
+        Ok(resting)
+    }
+
     /// Removes undone changes from a long journal. `_lock` proves that no other process appends to it.
     pub(crate) fn turn(&self, _lock: &Lock) -> Result<(), Error> {
-        for journal in [PERSISTENT, VOLATILE] {
+        let mut followed = self.followed.borrow_mut();
+        followed.catch_up(&self.root)?;
+        for (journal, file) in followed.files() {
+            if !file.may_shrink(TURN) {
+                continue;
+            }
             let directory = place::directory(&self.root, journal, Missing::Made(0o700))?;
             let path = under(&self.root, journal);
             turn(&directory, &path).map_err(|source| Error::JournalWrite { path, source })?;
+            file.tried();
         }
         Ok(())
     }
 }
 
 fn turn(directory: &Directory, path: &Path) -> io::Result<()> {
-    let bytes = match place::file(directory, OFlags::RDONLY) {
-        Ok(file) if file.metadata().is_ok_and(|about| about.len() > TURN) => {
-            files::read(&file, read::LARGEST)?
-        }
-        _ => return Ok(()),
-    };
+    let bytes = files::read(&place::file(directory, OFlags::RDONLY)?, read::LARGEST)?;
     let recorded = Recorded::parse(path, &bytes);
     // The unreadable lines may be open changes of a newer exitless.
     if recorded.damage.iter().any(|damage| !damage.cut) {

@@ -145,6 +145,61 @@ fn a_journal_without_open_changes_begins_anew_when_it_is_long() {
     assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
 }
 
+#[test]
+fn only_lines_that_are_new_are_read_before_a_change() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = Journal::open(root.path()).unwrap();
+    let next = |journal: &Journal, name: &str| intend(journal, value(&format!("/sys/{name}"))).unwrap().id;
+    let first = intend(&journal, value("/sys/a")).unwrap();
+    assert_eq!(next(&journal, "a"), 2);
+    let resting = journal.resting_on(&journal.lock().unwrap(), &first).unwrap();
+    assert_eq!(resting.iter().map(|later| later.id).collect::<Vec<_>>(), [2]);
+    // Overwrite, in the same file, all that this process has read.
+    let path = under(root.path(), VOLATILE);
+    let length = fs::metadata(&path).unwrap().len() as usize;
+    fs::write(&path, format!("{}\n", " ".repeat(length - 1))).unwrap();
+    assert_eq!(next(&journal, "b"), 3);
+    // Lines of other processes are new, too, and so is the end of one that was cut.
+    assert_eq!(next(&Journal::open(root.path()).unwrap(), "c"), 4);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    assert_eq!((next(&journal, "d"), next(&journal, "e")), (5, 6));
+    // An editor has written to the same file, which is longer than what this process has read of it.
+    journal.followed.borrow_mut().catch_up(root.path()).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"id\":6,", "\"id\":60,")).unwrap();
+    assert_eq!((next(&journal, "e"), next(&journal, "e")), (61, 62));
+    // Another file in its place, which is as long.
+    let other = path.with_file_name("other");
+    let blank = vec![b'\n'; fs::metadata(&path).unwrap().len() as usize];
+    fs::write(&other, blank).unwrap();
+    fs::rename(&other, &path).unwrap();
+    assert_eq!(next(&journal, "f"), 1);
+}
+
+#[test]
+fn a_long_journal_of_open_changes_is_searched_for_undone_ones_when_it_has_changed_much() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = Journal::open(root.path()).unwrap();
+    let long = |name: &str| {
+        let content = "x".repeat(TURN as usize / 2).as_str().into();
+        intend(&journal, Change::File { path: format!("/etc/{name}"), content }).unwrap()
+    };
+    let entries = ["a", "b", "c"].map(long);
+    let may_shrink = || {
+        let mut followed = journal.followed.borrow_mut();
+        followed.catch_up(root.path()).unwrap();
+        let [(_, persistent), _] = followed.files();
+        persistent.may_shrink(TURN)
+    };
+    // The attempt before the third change has shown that the first two are open.
+    assert!(!may_shrink());
+    journal.undone(&entries[0], "undone").unwrap();
+    assert!(!may_shrink(), "as many are open as then");
+    journal.undone(&entries[1], "undone").unwrap();
+    assert!(may_shrink());
+}
+
 /// A journal with a small open change and a long undone one.
 fn long() -> (tempfile::TempDir, Journal) {
     let root = tempfile::tempdir().unwrap();

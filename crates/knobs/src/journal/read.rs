@@ -8,6 +8,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -64,22 +65,33 @@ struct Numbered {
 pub(super) fn both(root: &Path) -> Result<Recorded, Error> {
     let mut recorded = Recorded::default();
     for journal in [PERSISTENT, VOLATILE] {
+        let Some(file) = opened(root, journal)? else { continue };
         let path = under(root, journal);
-        let directory = match place::directory(root, journal, Missing::Refused) {
-            Ok(directory) => directory,
-            Err(Error::JournalWrite { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
-            Err(Error::JournalWrite { source, .. }) => return Err(Error::JournalRead { path, source }),
-            Err(refused) => return Err(refused),
-        };
-        let bytes = place::file(&directory, OFlags::RDONLY).and_then(|file| files::read(&file, LARGEST));
-        match bytes {
+        match files::read(&file, LARGEST) {
             Ok(bytes) => read(&path, &bytes, &mut recorded),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(Error::JournalRead { path, source }),
         }
     }
     recorded.entries.sort_by_key(|entry| entry.id);
     Ok(recorded)
+}
+
+/// Opens the journal's file `journal` of the host below `root`; `None` if it does not exist.
+pub(super) fn opened(root: &Path, journal: &str) -> Result<Option<File>, Error> {
+    let path = under(root, journal);
+    let directory = match place::directory(root, journal, Missing::Refused) {
+        Ok(directory) => directory,
+        Err(Error::JournalWrite { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(Error::JournalWrite { source, .. }) => return Err(Error::JournalRead { path, source }),
+        Err(refused) => return Err(refused),
+    };
+    match place::file(&directory, OFlags::RDONLY) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::JournalRead { path, source }),
+    }
 }
 
 pub(super) fn read(path: &Path, bytes: &[u8], recorded: &mut Recorded) {
@@ -99,7 +111,8 @@ pub(super) fn read(path: &Path, bytes: &[u8], recorded: &mut Recorded) {
     recorded.entries.extend(entries.into_values());
 }
 
-fn take(line: &[u8], entries: &mut BTreeMap<u64, Entry>) -> Result<(), String> {
+/// Adds a line to the entries before it; `Err` is the reason why it cannot be read.
+pub(super) fn take(line: &[u8], entries: &mut BTreeMap<u64, Entry>) -> Result<(), String> {
     if line.is_empty() {
         return Ok(());
     }
