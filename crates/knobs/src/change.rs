@@ -73,6 +73,18 @@ impl Change {
         }
     }
 
+    /// Tests whether the change places a thread, a control group or an interrupt on CPUs.
+    pub(crate) fn places(&self) -> bool {
+        match self {
+            Self::Affinity { .. } => true,
+            Self::Value { path, .. } => {
+                path.ends_with("/cpuset.cpus")
+                    || path.starts_with("/proc/irq/") && path.ends_with("/smp_affinity_list")
+            }
+            _ => false,
+        }
+    }
+
     /// The script of a study's plan that undoing would run, if any. It may do anything.
     #[must_use]
     pub fn undone_by_script(&self) -> Option<&str> {

@@ -219,6 +219,21 @@ impl<A: Actions> Changes<A> {
         self.undo_if_last(&lock, entry, false)
     }
 
+    /// Undoes one change now. If others have changed its object since, that stays as it is, and the journal forgets the
+    /// change.
+    ///
+    /// # Errors
+    /// Those of [`Self::undo`].
+    pub fn undo_or_forget(&mut self, entry: &Entry) -> Result<Outcome, Error> {
+        let lock = self.journal.lock()?;
+        let outcome = self.undo_if_last(&lock, entry, false)?;
+        if matches!(outcome, Outcome::ChangedSince { .. }) {
+            self.journal.undone(entry, "left")?;
+            self.held.retain(|held| held.id != entry.id);
+        }
+        Ok(outcome)
+    }
+
     /// Undoes changes that belong together, the last one first, and returns the outcome of each. A command that generates
     /// files from others is run, but stays in the journal if a change after it could not be undone.
     pub fn undo_together(&mut self, entries: &[Entry]) -> Vec<Result<Outcome, Error>> {

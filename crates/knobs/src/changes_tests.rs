@@ -791,6 +791,78 @@ fn a_thread_that_could_not_get_its_cpus_back_is_not_moved() {
 }
 
 #[test]
+fn what_others_changed_is_forgotten_where_that_is_asked_for() {
+    let root = host();
+    let mut guard = changes(root.path());
+    for round in 0..3 {
+        let Made::Changed(entry) = guard.make(governor("performance"), Lasting::WhileHeld).unwrap() else {
+            panic!("nothing was changed");
+        };
+        let theirs = format!("theirs {round}\n");
+        fs::write(under(root.path(), "/sys/governor"), &theirs).unwrap();
+        let outcome = guard.undo_or_forget(&entry).unwrap();
+        assert!(matches!(outcome, Outcome::ChangedSince { .. }), "{outcome:?}");
+        assert_eq!(text(root.path(), "/sys/governor"), theirs);
+        assert!(guard.held.is_empty());
+    }
+    let recorded = Journal::read(root.path()).unwrap().entries;
+    let left = Progress::Undone { how: "left".to_owned() };
+    assert!(recorded.len() == 3 && recorded.iter().all(|entry| entry.progress == left), "{recorded:?}");
+    assert_eq!(restored(root.path(), Restore { force: true, ..Restore::default() }), []);
+}
+
+#[test]
+fn a_restore_of_the_placement_alone_leaves_all_else() {
+    let root = host();
+    for (directory, file) in [("proc/irq/40", "smp_affinity_list"), ("sys/fs/cgroup/vm", "cpuset.cpus")] {
+        fs::create_dir_all(root.path().join(directory)).unwrap();
+        fs::write(root.path().join(directory).join(file), "0-3\n").unwrap();
+    }
+    let value = |path: &str| Change::Value { path: path.to_owned(), value: "3".to_owned() };
+    let (interrupt, group) = ("/proc/irq/40/smp_affinity_list", "/sys/fs/cgroup/vm/cpuset.cpus");
+    let mut guard = changes(root.path());
+    guard.actions.affinity.insert(41, "0-3".to_owned());
+    for change in [value(interrupt), value(group), pin("3"), governor("performance")] {
+        guard.make(change, Lasting::WhileHeld).unwrap();
+    }
+    guard.make(file("/etc/a", "x"), Lasting::UntilRestored).unwrap();
+    // A later change of the same interrupt, which lasts.
+    let lasting = Change::Value { path: interrupt.to_owned(), value: "2".to_owned() };
+    guard.make(lasting, Lasting::UntilRestored).unwrap();
+    let mut machine = Machine::new(root.path());
+    machine.affinity.clone_from(&guard.actions.affinity);
+    // As after a kill: the owner, this test, is no process on that host.
+    std::mem::forget(guard);
+    let placement = Restore { only_placement: true, ..Restore::default() };
+    let restored = restore(root.path(), &mut machine, placement).unwrap();
+    let [pinned, of_group, of_interrupt] = &restored.changes[..] else { panic!("{restored:?}") };
+    assert_eq!((&pinned.outcome, &of_group.outcome), (&Outcome::Undone, &Outcome::Undone));
+    assert!(matches!(&of_interrupt.outcome, Outcome::Failed { why } if why.contains("rests on it")));
+    assert_eq!((&machine.affinity[&41][..], text(root.path(), group)), ("0-3", "0-3\n".to_owned()));
+    assert_eq!(text(root.path(), interrupt).trim(), "2");
+    assert_eq!(text(root.path(), "/sys/governor"), "performance\n");
+    assert!(under(root.path(), "/etc/a").exists());
+}
+
+#[test]
+fn a_restore_with_nothing_to_undo_does_not_wait_for_the_process_that_has_the_lock() {
+    let root = host();
+    let stat = text(root.path(), "/proc/41/stat");
+    let process = under(root.path(), &format!("/proc/{}", std::process::id()));
+    fs::create_dir_all(&process).unwrap();
+    fs::write(process.join("stat"), stat).unwrap();
+    let mut guard = changes(root.path());
+    guard.make(governor("performance"), Lasting::WhileHeld).unwrap();
+    let lock = guard.journal.lock().unwrap();
+    let held = restored(root.path(), Restore::default());
+    assert!(matches!(held[..], [Outcome::Held { .. }]), "{held:?}");
+    fs::remove_dir_all(process).unwrap();
+    let error = restore(root.path(), &mut Machine::new(root.path()), Restore::default()).unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    drop(lock);
+}
+
+#[test]
 fn what_was_changed_again_is_restored_after_a_kill_and_left_to_others() {
     let root = host();
     for (since, left) in [(None, "powersave\n"), (Some("theirs\n"), "theirs\n")] {

@@ -85,7 +85,8 @@ pub enum Progress {
     Undoing,
     /// It was undone.
     Undone {
-        /// The journal's word for the way in which it was undone: `undone`, `already`, `boot`, `failed`.
+        /// The journal's word for the way in which it was undone: `undone`, `already`, `boot`, `failed`; `left` if others
+        /// have changed its object since.
         how: String,
     },
 }

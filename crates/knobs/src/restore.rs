@@ -14,6 +14,14 @@ pub struct Restore {
     pub dry_run: bool,
     /// Run the scripts of plans that undo changes. They may do anything, so show them to the user first.
     pub run_scripts: bool,
+    /// Only undo the temporary changes of the CPUs of threads, control groups and interrupts.
+    pub only_placement: bool,
+}
+
+impl Restore {
+    fn concerns(self, entry: &Entry) -> bool {
+        !self.only_placement || entry.temporary && entry.change.places()
+    }
 }
 
 /// A change with its outcome.
@@ -52,7 +60,9 @@ impl Restored {
 /// The journal cannot be read, or its lock cannot be taken.
 pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<Restored, Error> {
     let recorded = Journal::read(root)?;
-    if how.dry_run || !recorded.entries.iter().any(Entry::open) {
+    // Do not wait for the lock if all processes still run.
+    let may_undo = |entry: &Entry| entry.open() && how.concerns(entry) && !entry.owner.alive(root);
+    if how.dry_run || !recorded.entries.iter().any(may_undo) {
         let mut changes = Vec::new();
         for entry in open(recorded.entries) {
             let outcome = settled_by_itself(root, &entry, how)
@@ -67,6 +77,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
                 .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
             changes.push(RestoredChange { entry, outcome });
         }
+        changes.retain(|one| how.concerns(&one.entry));
         return Ok(Restored { changes, damage: recorded.damage });
     }
     let journal = Journal::open(root)?;
@@ -93,6 +104,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
         left |= outcome.left();
         changes.push(RestoredChange { entry, outcome });
     }
+    changes.retain(|one| how.concerns(&one.entry));
     Ok(Restored { changes, damage: recorded.damage })
 }
 
@@ -101,9 +113,9 @@ fn open(entries: Vec<Entry>) -> impl Iterator<Item = Entry> {
 }
 
 /// The outcome that is known without examining the host: the process still runs, a reboot has undone the change, or undoing
-/// needs a script that was not allowed.
+/// needs a script that was not allowed. A change that is not to be undone is held, and so are those that it rests on.
 fn settled_by_itself(root: &Path, entry: &Entry, how: Restore) -> Option<Outcome> {
-    if entry.owner.alive(root) {
+    if !how.concerns(entry) || entry.owner.alive(root) {
         return Some(Outcome::Held { pid: entry.owner.pid });
     }
     if let Some(script) = entry.change.undone_by_script().filter(|_| !how.run_scripts) {

@@ -43,8 +43,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // A change is undone completely or not at all. A second signal still kills the process; the journal then
     // keeps the rest.
     let _signals = crate::interrupt::flag()?;
-    let how =
-        Restore { force: arguments.force, dry_run: arguments.dry_run, run_scripts: arguments.run_scripts };
+    let how = Restore {
+        force: arguments.force,
+        dry_run: arguments.dry_run,
+        run_scripts: arguments.run_scripts,
+        only_placement: false,
+    };
     let restored = knobs::restore(root, &mut RunningHost, how)?;
     let document = || report::restore::json::restored(&restored);
     let text = || report::restore::terminal::restored(&restored, width);

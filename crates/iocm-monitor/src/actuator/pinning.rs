@@ -2,7 +2,9 @@
 
 use host::scheduling::ThreadId;
 use host::{ControlGroup, CpuSet};
-use knobs::{Actions, Change, Changes, Entry, Error, Lasting, Made, Outcome};
+use knobs::{
+    Actions, Change, Changes, Entry, Error, Lasting, Made, Outcome, Restore, RestoredChange, restore,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +31,8 @@ impl Pinned {
 pub struct Pinning<A: Actions> {
     root: PathBuf,
     changes: Changes<A>,
+    /// The changes of earlier processes that were undone at the start, or could not be.
+    recovered: Vec<RestoredChange>,
     /// Pin threads that have a control group of their own by that group.
     by_groups: bool,
     /// The present CPUs of each object, with the journal's entry if they were changed.
@@ -36,13 +40,32 @@ pub struct Pinning<A: Actions> {
 }
 
 impl<A: Actions> Pinning<A> {
-    /// Prepares changes to the host below `root`. `command` is the command line that the journal shows.
+    /// Prepares changes to the host below `root`. `command` is the command line that the journal shows. Undoes the
+    /// placement of processes that were killed: such threads would seem to be pinned by others.
     ///
     /// # Errors
-    /// When the journal cannot be opened.
-    pub fn begin(root: &Path, actions: A, command: Vec<String>) -> Result<Self, Error> {
+    /// When the journal cannot be opened or read.
+    pub fn begin(root: &Path, mut actions: A, command: Vec<String>) -> Result<Self, Error> {
+        let placement = Restore { only_placement: true, ..Restore::default() };
+        let recovered = restore(root, &mut actions, placement)?.changes;
         let changes = Changes::begin(root, actions, command)?;
-        Ok(Self { root: root.to_owned(), changes, by_groups: false, held: BTreeMap::new() })
+        Ok(Self { root: root.to_owned(), changes, recovered, by_groups: false, held: BTreeMap::new() })
+    }
+
+    /// Messages about the changes of killed processes that were undone at the start, and about those that are left.
+    #[must_use]
+    pub fn recovered(&self) -> Vec<String> {
+        let undone = self.recovered.iter().filter(|one| one.outcome == Outcome::Undone).count();
+        let changes = if undone == 1 { "change" } else { "changes" };
+        let told = (undone > 0)
+            .then(|| format!("Undid {undone} {changes} of CPUs that an exitless left when it was killed"));
+        let left = self.recovered.iter().filter_map(|one| match &one.outcome {
+            Outcome::Failed { why } => {
+                Some(format!("Change {} is left; run `exitless restore`: {why}", one.entry.id))
+            }
+            _ => None,
+        });
+        told.into_iter().chain(left).collect()
     }
 
     /// Pins threads that have a cgroup v2 group of their own by its `cpuset.cpus`, and others by affinity.
@@ -124,21 +147,48 @@ impl<A: Actions> Pinning<A> {
         self.back(|what| matches!(what, Pinned::Interrupt(number) if !kept.contains(number)))
     }
 
-    /// One that cannot be restored keeps none of the others. The first error is returned.
+    /// Restores the CPUs of all threads and interrupts but these.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(super) fn keep_only(
+        &mut self,
+        threads: &BTreeSet<ThreadId>,
+        interrupts: &BTreeSet<u32>,
+    ) -> Result<(), Error> {
+        self.back(|what| match what {
+            Pinned::Thread(thread, _) | Pinned::Group(thread) => !threads.contains(thread),
+            Pinned::Interrupt(number) => !interrupts.contains(number),
+        })
+    }
+
+    /// One that cannot be restored keeps none of the others, and stays held for the next attempt. One that others have
+    /// changed since is theirs from now on. The first error is returned.
     fn back(&mut self, which: impl Fn(&Pinned) -> bool) -> Result<(), Error> {
         let found: Vec<Pinned> = self.held.keys().filter(|what| which(what)).cloned().collect();
         let mut outcome = Ok(());
         for what in found {
-            if let Some((_, Some(entry))) = self.held.remove(&what) {
-                outcome = outcome.and(self.changes.undo(&entry).map(drop));
+            let undone = match self.held.get(&what) {
+                Some((_, Some(entry))) => self.changes.undo_or_forget(entry).map(drop),
+                _ => Ok(()),
+            };
+            // Without its line in the journal it is undone all the same.
+            if matches!(undone, Ok(()) | Err(Error::JournalUndone { .. })) {
+                self.held.remove(&what);
+            }
+            // The next one would wait for the lock again.
+            let is_locked = matches!(undone, Err(Error::Locked { .. }));
+            outcome = outcome.and(undone);
+            if is_locked {
+                break;
             }
         }
         outcome
     }
 
-    /// Stops managing a thread, for example one that others have moved. Its journal entries remain until the end.
-    pub(super) fn forget(&mut self, thread: ThreadId) {
-        self.held.retain(|what, _| !what.is_of(thread));
+    /// Tests whether there is something to restore.
+    pub(super) fn holds(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// The CPUs that a thread was pinned to.

@@ -79,26 +79,33 @@ impl<A: Actions> Vhost<A> {
             let of = |vm: &ManagedVm| vm.threads().map(|thread| (vm.start_ticks, thread)).collect::<Vec<_>>();
             found.vms.iter().flat_map(of).collect()
         };
+        let (before, now) = (threads(&before), threads(&self.found));
         // A thread can also end before its VM.
-        for (_, thread) in threads(&before).difference(&threads(&self.found)) {
-            if let Some(pinning) = &mut self.pinning {
-                // If the thread has ended, this just drops its journal entry, which would otherwise stay until the
-                // monitor ends. If others have moved it, their change stays. Whatever fails is tried again at the end.
-                let _ = pinning.thread_back(*thread);
-                pinning.forget(*thread);
-            }
+        for (_, thread) in before.difference(&now) {
             if let Some(number) = self.numbers.remove(thread) {
                 self.layout.remove(&number);
             }
         }
-        if let Some(pinning) = &mut self.pinning {
-            // The interrupts of VMs that have gone would stay on CPUs that may not be I/O cores for long, as those of
-            // threads above.
-            let all = self.found.vms.iter().flat_map(|vm| &vm.interrupts);
-            let _ = pinning.interrupts_back_but(&all.map(|interrupt| interrupt.number).collect());
-        }
         self.taps.keep(self.found.vms.iter().flat_map(|vm| &vm.taps));
-        Ok(())
+        let Some(pinning) = &mut self.pinning else { return Ok(()) };
+        // If a thread has ended, this just drops its journal entry, which would otherwise stay until the monitor ends. If
+        // others have moved it, their change stays. The interrupts of VMs that have gone would stay on CPUs that may not
+        // be I/O cores for long. What cannot be restored now is tried again after the next search. A thread that is
+        // found again by then counts as new: an I/O thread has no core any more.
+        let has_core = |thread: &ThreadId| {
+            let number = self.numbers.of.get(thread);
+            number.and_then(|number| self.layout.get(number)).is_some_and(Option::is_some)
+        };
+        let io: BTreeSet<ThreadId> =
+            self.found.vms.iter().flat_map(|vm| vm.io.iter().map(|io| io.thread)).collect();
+        let both = before.intersection(&now).map(|(_, thread)| *thread);
+        let kept = both.filter(|thread| !io.contains(thread) || has_core(thread)).collect();
+        let interrupts = self.found.vms.iter().flat_map(|vm| &vm.interrupts);
+        match pinning.keep_only(&kept, &interrupts.map(|interrupt| interrupt.number).collect()) {
+            // The rest of the look would wait for the lock once more.
+            Err(error @ Error::Locked { .. }) => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     fn cores(&self) -> Result<Vec<Core>, Trouble> {
@@ -150,6 +157,30 @@ impl<A: Actions> Vhost<A> {
         }
         Ok(())
     }
+
+    /// Places the rest, then the queues.
+    fn place(&mut self, actions: &[Action]) -> Result<Vec<String>, Trouble> {
+        let mut told = Vec::new();
+        // vCPUs first, so that the cores are free when the I/O threads arrive.
+        self.place_the_rest(&mut told)?;
+        for action in actions {
+            let Action::Move { queue, to } = *action else { continue };
+            let (Some(&thread), Some(pinning)) = (self.numbers.key(queue), &mut self.pinning) else {
+                continue;
+            };
+            let group = self.found.vms.iter().find_map(|vm| vm.own_groups.get(&thread));
+            let outcome = match to {
+                Some(core) => {
+                    pinning.thread(thread, &[core].into_iter().collect(), group.map(String::as_str))
+                }
+                None => pinning.thread_back(thread),
+            };
+            if take(outcome, &mut told)? {
+                self.layout.insert(queue, to);
+            }
+        }
+        Ok(told)
+    }
 }
 
 /// Returns whether a thread was pinned. One that has ended needs no CPUs. One whose control group has excluded these
@@ -158,22 +189,29 @@ fn take(outcome: Result<(), Error>, told: &mut Vec<String>) -> Result<bool, Trou
     let is_forbidden = |source: &io::Error| source.kind() == io::ErrorKind::InvalidInput;
     match outcome {
         Ok(()) => Ok(true),
-        // The next search for VMs notices what others have changed, and leaves it to them. A thread whose CPUs could not
-        // be restored stays where it is. So does what another exitless has changed since, until that is undone.
-        Err(
-            error @ (Error::ThreadGone { .. }
-            | Error::ChangedSince { .. }
-            | Error::RestedOn { .. }
-            | Error::ManyCpus { .. }),
-        ) => {
-            told.push(error.to_string());
-            Ok(false)
-        }
         Err(Error::Access { path, source, .. }) if is_forbidden(&source) => {
             told.push(format!("{} stays where it is: its control group forbids the CPUs", path.display()));
             Ok(false)
         }
+        Err(error) if is_of_one(&error) => {
+            told.push(exits::with_causes_in_brackets(&error));
+            Ok(false)
+        }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Tests whether an error concerns one thread or group, and says nothing about the others. The next search for VMs notices
+/// what others have changed, and leaves it to them. A thread whose CPUs could not be restored stays where it is. So does
+/// what another exitless has changed since, until that is undone.
+fn is_of_one(error: &Error) -> bool {
+    match error {
+        Error::ThreadGone { .. }
+        | Error::ChangedSince { .. }
+        | Error::RestedOn { .. }
+        | Error::ManyCpus { .. } => true,
+        Error::Access { source, .. } => source.kind() != io::ErrorKind::PermissionDenied,
+        _ => false,
     }
 }
 
@@ -182,8 +220,9 @@ impl<A: Actions> Actuator for Vhost<A> {
         self.discover()?;
         let cores = self.cores()?;
         let mut told = Vec::new();
-        if !self.io_cores.is_empty() {
-            // VMs may have started and CPUs gone offline since: keep the I/O cores free of vCPUs.
+        if !self.io_cores.is_empty() || self.pinning.as_ref().is_some_and(|pinning| pinning.holds()) {
+            // VMs may have started and CPUs gone offline since: keep the I/O cores free of vCPUs. Without I/O cores,
+            // restore what could not be restored when they were given back.
             self.place_the_rest(&mut told)?;
         }
         let time = Instant::now();
@@ -235,7 +274,10 @@ impl<A: Actions> Actuator for Vhost<A> {
             useful: at(&queues, None).fold(0.0, f64::max),
         }];
         workers.retain(|_| at(&queues, None).next().is_some());
-        workers.extend(self.io_cores.iter().map(|&core| WorkerView {
+        // A thread that could not be moved is still on its core.
+        let cores_of_queues = self.layout.values().flatten();
+        let io_cores: BTreeSet<u32> = self.io_cores.iter().chain(cores_of_queues).copied().collect();
+        workers.extend(io_cores.into_iter().map(|core| WorkerView {
             number: worker_at(Some(core)),
             core: Some(core),
             useful: total(at(&queues, Some(core))).min(1.0),
@@ -252,27 +294,13 @@ impl<A: Actions> Actuator for Vhost<A> {
     }
 
     fn act(&mut self, actions: &[Action], wanted: &Layout) -> Result<Vec<String>, Trouble> {
-        let mut told = Vec::new();
         self.io_cores = wanted.0.keys().flatten().copied().collect();
-        // vCPUs first, so that the cores are free when the I/O threads arrive.
-        self.place_the_rest(&mut told)?;
-        for action in actions {
-            let Action::Move { queue, to } = *action else { continue };
-            let (Some(&thread), Some(pinning)) = (self.numbers.key(queue), &mut self.pinning) else {
-                continue;
-            };
-            let group = self.found.vms.iter().find_map(|vm| vm.own_groups.get(&thread));
-            let outcome = match to {
-                Some(core) => {
-                    pinning.thread(thread, &[core].into_iter().collect(), group.map(String::as_str))
-                }
-                None => pinning.thread_back(thread),
-            };
-            if take(outcome, &mut told)? {
-                self.layout.insert(queue, to);
-            }
+        let outcome = self.place(actions);
+        if outcome.is_err() {
+            // I/O threads that were not moved keep their cores.
+            self.io_cores.extend(self.layout.values().flatten());
         }
-        Ok(told)
+        outcome
     }
 
     fn give_back(&mut self) -> Vec<String> {

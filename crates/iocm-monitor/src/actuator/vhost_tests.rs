@@ -172,6 +172,46 @@ fn what_a_kill_leaves_is_put_back_by_restore() {
 }
 
 #[test]
+fn a_monitor_restores_what_a_killed_one_left() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut monitor = Monitor::new(actuator(root), Settings::default(), false);
+    monitor.step(0.0);
+    run(root, &[(4000, 4004), (4000, 4003)], 1);
+    monitor.step(1.0);
+    assert_ne!(cpus_of(root, 4004), "0-3");
+    // The journal's owner is this test, which is not a process on that host.
+    std::mem::forget(monitor);
+    let pinning = Pinning::begin(root, Kernel { root: root.to_owned() }, Vec::new()).unwrap();
+    let told = pinning.recovered();
+    assert!(told.len() == 1 && told[0].contains("left when it was killed"), "{told:?}");
+    for tid in 4001..=4004 {
+        assert_eq!(cpus_of(root, tid), "0-3", "{tid}");
+    }
+    let seen = Vhost::new(root, None, Some(pinning)).look().unwrap();
+    assert_eq!((seen.vms.len(), seen.notes), (1, Vec::new()));
+}
+
+#[test]
+fn what_others_move_again_and_again_does_not_fill_the_journal() {
+    let host = host(&[]);
+    let root = host.path();
+    let interrupt = root.join("proc/irq/40/smp_affinity_list");
+    let mut pinning = Pinning::begin(root, Kernel { root: root.to_owned() }, Vec::new()).unwrap();
+    for round in 0..20 {
+        pinning.interrupt(40, &[3].into_iter().collect()).unwrap();
+        // As irqbalance does it.
+        let theirs = format!("{}\n", round % 3);
+        fs::write(&interrupt, &theirs).unwrap();
+        pinning.interrupts_back_but(&BTreeSet::new()).unwrap();
+        assert_eq!(fs::read_to_string(&interrupt).unwrap(), theirs);
+    }
+    assert_eq!(Journal::read(root).unwrap().entries.into_iter().filter(Entry::open).count(), 0);
+    assert!(!pinning.holds());
+    assert_eq!(pinning.release(), [""; 0]);
+}
+
+#[test]
 fn vms_that_others_placed_and_groups_that_forbid_cpus_are_left_alone() {
     let pinned = vm(4000, "pinned", false, "0-3").replace(
         "== /proc/4000/task/4001/status\nCpus_allowed_list:\t0-3",
@@ -409,6 +449,88 @@ fn an_interrupt_that_another_exitless_moved_since_stops_nothing() {
     let told = go(None);
     assert!(told.len() == 1 && told[0].contains("which rests on it"), "{told:?}");
     assert_eq!(places(), ["1", "0-3", "0-3"]);
+}
+
+#[test]
+fn what_could_not_be_restored_stays_pinned_until_it_can() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    actuator.look().unwrap();
+    // No search for VMs during this test, however long it takes.
+    actuator.discovered = Some(Instant::now() + Duration::from_secs(3600));
+    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
+    let go = |actuator: &mut Vhost<Kernel>, to: WorkerCore| {
+        let wanted = Layout([(to, [queue].into())].into());
+        actuator.act(&[Action::Move { queue, to }], &wanted)
+    };
+    assert_eq!(go(&mut actuator, Some(3)).unwrap(), [""; 0]);
+    journal_mode(root, 0o622);
+    go(&mut actuator, None).unwrap_err();
+    let pinned = |tid| actuator.pinning.as_ref().unwrap().pinned_to(ThreadId { pid: 4000, tid }).unwrap();
+    assert_eq!([4001, 4002, 4004].map(|tid| pinned(tid).to_string()), ["0-2", "0-2", "3"]);
+    journal_mode(root, 0o600);
+    let view = actuator.look().unwrap().view;
+    assert_eq!(Layout::of(&view).cores_by_queue()[&queue], Some(3));
+    assert_eq!(go(&mut actuator, None).unwrap(), [""; 0]);
+    assert_eq!([4001, 4002, 4004].map(|tid| cpus_of(root, tid)), ["0-3"; 3]);
+    assert!(!actuator.pinning.unwrap().holds());
+}
+
+#[test]
+fn an_io_thread_that_could_not_be_restored_is_restored_although_its_vm_is_placed_again() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    actuator.look().unwrap();
+    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
+    let wanted = Layout([(Some(3), [queue].into())].into());
+    actuator.act(&[Action::Move { queue, to: Some(3) }], &wanted).unwrap();
+    journal_mode(root, 0o622);
+    for (cpus, is_placed) in [("1", false), ("0-2", true)] {
+        fs::write(root.join("proc/4000/task/4001/status"), format!("Cpus_allowed_list:\t{cpus}\n")).unwrap();
+        actuator.discovered = None;
+        assert_eq!(actuator.look().is_ok(), is_placed, "{cpus}");
+        assert_eq!(cpus_of(root, 4004), "3");
+    }
+    journal_mode(root, 0o600);
+    actuator.discovered = None;
+    let view = actuator.look().unwrap().view;
+    assert!(Layout::of(&view).cores_by_queue().values().all(Option::is_none), "{view:?}");
+    assert_eq!([4001, 4004].map(|tid| cpus_of(root, tid)), ["0-2", "0-3"]);
+}
+
+#[test]
+fn what_another_exitless_moved_since_is_restored_when_that_has_undone_it() {
+    for is_searched in [false, true] {
+        let host = host(&[vm(4000, "web", false, "0-3")]);
+        let root = host.path();
+        let mut actuator = actuator(root);
+        actuator.look().unwrap();
+        let late = Instant::now() + Duration::from_secs(3600);
+        actuator.discovered = Some(late);
+        let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
+        let go = |actuator: &mut Vhost<Kernel>, to: WorkerCore| {
+            let wanted = Layout([(to, [queue].into())].into());
+            actuator.act(&[Action::Move { queue, to }], &wanted).unwrap()
+        };
+        assert_eq!(go(&mut actuator, Some(3)), [""; 0]);
+        let mut others = Changes::begin(root, Kernel { root: root.to_owned() }, Vec::new()).unwrap();
+        let change = Change::Affinity { tid: 4001, start_ticks: 5001, cpus: "1".to_owned() };
+        others.make(change, Lasting::WhileHeld).unwrap();
+        let told = go(&mut actuator, None);
+        assert!(told.len() == 1 && told[0].contains("which rests on it"), "{told:?}");
+        assert_eq!([4001, 4002, 4004].map(|tid| cpus_of(root, tid)), ["1", "0-3", "0-3"]);
+        // A search leaves the VM alone, as long as the other exitless has the thread.
+        actuator.discovered = (!is_searched).then_some(late);
+        assert_eq!(actuator.look().is_err(), is_searched);
+        drop(others);
+        assert_eq!(cpus_of(root, 4001), "0-2", "where this one had pinned it");
+        actuator.discovered = (!is_searched).then_some(late);
+        assert_eq!(actuator.look().unwrap().vms.len(), 1);
+        assert_eq!(cpus_of(root, 4001), "0-3");
+        assert!(!actuator.pinning.unwrap().holds());
+    }
 }
 
 #[test]

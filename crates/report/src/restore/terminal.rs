@@ -48,6 +48,7 @@ pub fn kept(recorded: &Recorded, width: usize) -> String {
             Progress::Done { .. } => "made",
             Progress::Undoing => "half undone",
             Progress::Undone { how } if how == "failed" => "failed",
+            Progress::Undone { how } if how == "left" => "left to others",
             Progress::Undone { .. } => "undone",
         };
         let said = format!("{} {} ({state}): {}", entry.id, time(entry), what(&entry.change));

@@ -13,7 +13,7 @@ use host::CpuSet;
 use iocm::config::SOCKET;
 use iocm_monitor::actuator::{Actuator, Pinning, Vhost, Workers};
 use iocm_monitor::{Monitor, NoState, Recorder, STATE, State};
-use knobs::RunningHost;
+use knobs::{Outcome, Restore, RunningHost, restore};
 
 use super::Printer;
 use super::exits::Exits;
@@ -84,8 +84,14 @@ pub(super) fn run(arguments: &MonitorArguments) -> anyhow::Result<ExitCode> {
     if arguments.vhost {
         let pinning = match arguments.apply {
             true => Some(Pinning::begin(root, RunningHost, command_line())?),
-            false => None,
+            false => {
+                say_left(root);
+                None
+            }
         };
+        for line in pinning.iter().flat_map(Pinning::recovered) {
+            console::say(format_args!("{}", console::harmless(&line)));
+        }
         let pinning = pinning.map(|pinning| if arguments.cpusets { pinning.by_groups() } else { pinning });
         let target = "the kernel's vhost and QEMU's iothreads".to_owned();
         let actuator = Vhost::new(root, arguments.cores.clone(), pinning);
@@ -94,6 +100,19 @@ pub(super) fn run(arguments: &MonitorArguments) -> anyhow::Result<ExitCode> {
     let target = format!("the I/O workers at {}", arguments.socket.display());
     let actuator = Workers::new(root, &arguments.socket, arguments.cores.clone());
     Session::begin(arguments, actuator, target, arguments.dry_run)?.run()
+}
+
+/// Says whether a killed monitor has left threads that now seem to be pinned by others.
+fn say_left(root: &Path) {
+    let placement = Restore { dry_run: true, only_placement: true, ..Restore::default() };
+    // Not every user may read the journal.
+    let Ok(found) = restore(root, &mut RunningHost, placement) else { return };
+    if found.changes.iter().any(|one| one.outcome == Outcome::WouldUndo) {
+        console::say(format_args!(
+            "VMs may seem to be pinned by others, because an exitless was killed before it restored their CPUs; run \
+             `exitless restore`"
+        ));
+    }
 }
 
 struct Session<'a, A: Actuator> {
