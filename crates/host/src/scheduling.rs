@@ -61,6 +61,24 @@ pub fn online(root: &Path) -> Option<CpuSet> {
     CpuSet::parse(&fs::read_to_string(below(root, "/sys/devices/system/cpu/online")).ok()?)
 }
 
+/// The CPUs that the scheduler leaves alone (`isolcpus=`): no process starts there.
+#[must_use]
+pub fn isolated(root: &Path) -> CpuSet {
+    cpus(root, "isolated")
+}
+
+/// The CPUs without regular ticks (`nohz_full=`).
+#[must_use]
+pub fn nohz_full(root: &Path) -> CpuSet {
+    cpus(root, "nohz_full")
+}
+
+/// The CPUs of a list in sysfs; none if the kernel does not have it.
+fn cpus(root: &Path, name: &str) -> CpuSet {
+    let list = fs::read_to_string(below(root, &format!("/sys/devices/system/cpu/{name}")));
+    list.ok().and_then(|list| CpuSet::parse(&list)).unwrap_or_default()
+}
+
 /// The NUMA node of each CPU; 0 for all CPUs if the kernel has no NUMA nodes.
 #[must_use]
 pub fn nodes(root: &Path) -> BTreeMap<u32, u32> {
@@ -99,7 +117,8 @@ mod tests {
         Cpus_allowed_list:\t0-3\n== /proc/10/task/11/stat\n11 (CPU 0) KVM) S 1 0 0 0 -1 4 5 6 7 8 9 10 11 12 20 0 6 0 341 7\n\
         == /proc/10/task/11/cgroup\n0::/machine.slice/vm.scope/libvirt/vcpu0\n\
         == /sys/fs/cgroup/machine.slice/cpuset.cpus.effective\n1-2\n\
-        == /sys/devices/system/cpu/online\n0-2\n== /sys/devices/system/node/node0/cpulist\n0-1\n\
+        == /sys/devices/system/cpu/online\n0-2\n== /sys/devices/system/cpu/isolated\n2\n\
+        == /sys/devices/system/cpu/nohz_full\n  (null)\n== /sys/devices/system/node/node0/cpulist\n0-1\n\
         == /sys/devices/system/node/node1/cpulist\n2-3\n== /sys/devices/system/node/has_cpu\n0-1\n\
         == /proc/stat\ncpu  10 1 5 100 4 2 1 1 0 0\ncpu0 1 1 1 1\n";
 
@@ -136,6 +155,7 @@ mod tests {
         unpack(HOST, directory.path()).unwrap();
         let root = directory.path();
         assert_eq!(online(root).unwrap().to_string(), "0-2");
+        assert_eq!((isolated(root).to_string(), nohz_full(root)), ("2".to_owned(), CpuSet::default()));
         assert_eq!(nodes(root), [(0, 0), (1, 0), (2, 1), (3, 1)].into());
         assert_eq!(busy_and_all_ticks(root), Some((20, 124)));
         let nothing = tempfile::tempdir().unwrap();

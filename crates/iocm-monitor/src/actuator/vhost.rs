@@ -3,7 +3,7 @@
 use super::computing::{Busy, Meter, Used};
 use super::numbers::Numbers;
 use super::pinning::Pinning;
-use super::vhost_vms::{Found, ManagedVm, TapMeter, find};
+use super::vhost_vms::{Found, ManagedVm, Steady, TapMeter, find};
 use super::{Actuator, Seen, Trouble, VmSeen, cores};
 use crate::view::total;
 use crate::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
@@ -29,6 +29,7 @@ pub struct Vhost<A: Actions> {
     /// `None` in a dry run, so that nothing can be changed by mistake.
     pinning: Option<Pinning<A>>,
     found: Found,
+    steady: Steady,
     cpus: Vec<u32>,
     discovered: Option<Instant>,
     looked: Option<Instant>,
@@ -52,6 +53,7 @@ impl<A: Actions> Vhost<A> {
             only,
             pinning,
             found: Found::default(),
+            steady: Steady::new(),
             cpus: Vec::new(),
             discovered: None,
             looked: None,
@@ -71,7 +73,7 @@ impl<A: Actions> Vhost<A> {
         }
         let pinning = self.pinning.as_ref();
         let pinned = |thread| pinning.and_then(|pinning| pinning.pinned_to(thread));
-        let found = find(&self.root, self.only.as_ref(), pinned)?;
+        let found = find(&self.root, self.only.as_ref(), &mut self.steady, pinned)?;
         self.discovered = Some(Instant::now());
         let before = std::mem::replace(&mut self.found, found);
         self.cpus = self.found.shared_cpus(self.only.as_ref());
@@ -110,15 +112,15 @@ impl<A: Actions> Vhost<A> {
 
     fn cores(&self) -> Result<Vec<Core>, Trouble> {
         let (cores, online) = cores(&self.root, |cpu| self.cpus.contains(&cpu))?;
+        let notes = self.found.notes.join("; ");
+        let notes = if notes.is_empty() { notes } else { format!(" ({notes})") };
         if self.found.vms.is_empty() {
             let why = "no VM that may be placed has a vhost thread or an iothread";
-            let notes = self.found.notes.join("; ");
-            let notes = if notes.is_empty() { notes } else { format!(" ({notes})") };
             return Err(Trouble::NoIo(format!("{why}{notes}")));
         }
         if cores.len() < 2 {
             let (usable, online) = (cores.len() as u64, online.to_string());
-            return Err(Trouble::Cores { usable, online, why: String::new() });
+            return Err(Trouble::Cores { usable, online, why: notes });
         }
         Ok(cores)
     }
@@ -127,7 +129,7 @@ impl<A: Actions> Vhost<A> {
     fn place_the_rest(&mut self, told: &mut Vec<String>) -> Result<(), Trouble> {
         let Some(pinning) = &mut self.pinning else { return Ok(()) };
         for vm in &self.found.vms {
-            let rest: CpuSet = vm.cpus.iter().filter(|cpu| !self.io_cores.contains(cpu)).collect();
+            let rest: CpuSet = vm.for_vcpus.iter().filter(|cpu| !self.io_cores.contains(cpu)).collect();
             for &thread in &vm.vcpus {
                 let outcome = if self.io_cores.is_empty() || rest.is_empty() {
                     pinning.thread_back(thread)
@@ -228,9 +230,11 @@ impl<A: Actions> Actuator for Vhost<A> {
         let time = Instant::now();
         let seconds = self.looked.replace(time).map_or(0.0, |before| (time - before).as_secs_f64());
         let vms = self.found.vms.clone();
-        let threads = vms.iter().flat_map(ManagedVm::threads);
+        let threads = vms.iter().flat_map(ManagedVm::threads).chain(self.found.beside.iter().copied());
         let used = self.meter.read(&self.root, threads, seconds);
         let of = |thread: &ThreadId| used.get(thread).copied().unwrap_or_default();
+        let beside = |time: fn(Used) -> f64| total(self.found.beside.iter().map(|thread| time(of(thread))));
+        let (computing, waiting) = (beside(|used| used.ran), beside(|used| used.waited));
 
         let mut queues = Vec::new();
         let mut seen = Vec::new();
@@ -286,8 +290,8 @@ impl<A: Actions> Actuator for Vhost<A> {
             cores,
             workers,
             queues,
-            computing: total(seen.iter().map(|vm| vm.computing)),
-            waiting: total(seen.iter().map(|vm| vm.waiting)),
+            computing: computing + total(seen.iter().map(|vm| vm.computing)),
+            waiting: waiting + total(seen.iter().map(|vm| vm.waiting)),
         };
         let notes = self.found.notes.iter().cloned().chain(told).collect();
         Ok(Seen { view, notes, host_busy: self.busy.read(&self.root), vms: seen, exits_missing: None })

@@ -224,10 +224,104 @@ fn vms_that_others_placed_and_groups_that_forbid_cpus_are_left_alone() {
     let mut actuator = actuator(root);
     let seen = actuator.look().unwrap();
     assert_eq!(seen.vms.iter().map(|vm| vm.name.as_str()).collect::<Vec<_>>(), ["free"]);
-    assert_eq!(seen.view.cores.len(), 4);
+    let numbers = |seen: &Seen| seen.view.cores.iter().map(|core| core.number).collect::<Vec<_>>();
+    assert_eq!(numbers(&seen), [0, 3], "not those of the two others");
     let notes = seen.notes.join("\n");
+    assert!(
+        notes.contains("CPUs 2, to which VM pinned is bound, are used for I/O only if --cores"),
+        "{notes}"
+    );
+    let mut named: Vhost<Kernel> = Vhost::new(root, CpuSet::parse("0-3"), None);
+    assert_eq!(numbers(&named.look().unwrap()), [0, 1, 2, 3]);
     assert!(notes.contains("VM pinned is left alone: thread 4001 is pinned by others to CPUs 2"), "{notes}");
     assert!(notes.contains("VM confined is left alone: its control group leaves it CPUs 1"), "{notes}");
+}
+
+#[test]
+fn vcpus_of_vms_without_io_threads_use_cpus_too() {
+    let other =
+        vm(5000, "other", false, "0-3").replace("vhost-5000", "worker a").replace("IO io1", "worker b");
+    let host = host(&[vm(4000, "web", false, "0-3"), other]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    assert_eq!(actuator.look().unwrap().vms.len(), 1);
+    for (tid, waited) in [(5001, 0), (5002, 1_000_000_000_000_u64)] {
+        let file = root.join(format!("proc/5000/task/{tid}/schedstat"));
+        fs::write(file, format!("1000000000000 {waited} 1\n")).unwrap();
+    }
+    let view = actuator.look().unwrap().view;
+    assert!((view.computing - 2.0).abs() < 0.01 && (view.waiting - 1.0).abs() < 0.01, "{view:?}");
+}
+
+/// The CPUs that may be I/O cores, or the trouble.
+fn usable(actuator: &mut Vhost<Kernel>) -> Result<Vec<u32>, String> {
+    actuator.discovered = None;
+    let seen = actuator.look().map_err(|trouble| trouble.told())?;
+    Ok(seen.view.cores.iter().map(|core| core.number).collect())
+}
+
+const EIGHT: &str = "== /sys/devices/system/cpu/online\n0-7\n";
+
+#[test]
+fn isolated_cpus_are_used_only_if_they_are_named_and_nobody_has_pinned_what_lacks_them() {
+    let isolated = "== /sys/devices/system/cpu/isolated\n4-7\n";
+    for cpus in ["0-3", "0-7"] {
+        let host = host(&[vm(4000, "web", false, cpus) + EIGHT + isolated]);
+        let root = host.path();
+        assert_eq!(usable(&mut actuator(root)), Ok(vec![0, 1, 2, 3]), "{cpus}");
+        assert_eq!(usable(&mut Vhost::new(root, CpuSet::parse("2-5"), None)), Ok(vec![2, 3, 4, 5]), "{cpus}");
+    }
+}
+
+#[test]
+fn vcpus_do_not_move_to_isolated_cpus() {
+    let isolated = "== /sys/devices/system/cpu/isolated\n4-7\n";
+    for (group, others) in [("0-7", "0-3"), ("4-7", "4-6")] {
+        let group = format!("== /sys/fs/cgroup/machine/4000/cpuset.cpus.effective\n{group}\n");
+        let host = host(&[vm(4000, "web", false, "0-7") + EIGHT + isolated + &group]);
+        let root = host.path();
+        let pinning = Pinning::begin(root, Kernel { root: root.to_owned() }, Vec::new()).unwrap();
+        let mut actuator = Vhost::new(root, CpuSet::parse("4-7"), Some(pinning));
+        actuator.look().unwrap();
+        let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
+        let wanted = Layout([(Some(7), [queue].into())].into());
+        actuator.act(&[Action::Move { queue, to: Some(7) }], &wanted).unwrap();
+        assert_eq!([4001, 4002, 4004].map(|tid| cpus_of(root, tid)), [others, others, "7"]);
+        assert_eq!(actuator.give_back(), [""; 0]);
+    }
+}
+
+#[test]
+fn kernel_threads_on_cpus_with_ticks_are_not_pinned_by_others() {
+    let ticks = "== /sys/devices/system/cpu/nohz_full\n4-7\n";
+    let status = |cpus: &str| format!("== /proc/4009/task/4009/status\nCpus_allowed_list:\t{cpus}\n");
+    let web = vm(4000, "web", true, "0-7") + EIGHT + &status("0-3");
+    let usable = |text: String| {
+        let host = host(&[text]);
+        usable(&mut actuator(host.path()))
+    };
+    assert_eq!(usable(web.clone() + ticks), Ok((0..8).collect()));
+    for pinned in [web, vm(4000, "web", true, "0-3") + EIGHT + ticks] {
+        let trouble = usable(pinned).unwrap_err();
+        assert!(trouble.contains("is pinned by others to CPUs 0-3"), "{trouble}");
+    }
+}
+
+#[test]
+fn a_cpu_that_comes_online_makes_no_vm_one_that_others_have_pinned() {
+    let host = host(&[vm(4000, "web", false, "0-2"), vm(5000, "db", false, "0-2")]);
+    let root = host.path();
+    let online = root.join("sys/devices/system/cpu/online");
+    fs::write(&online, "0-2\n").unwrap();
+    let mut actuator = actuator(root);
+    assert_eq!(usable(&mut actuator), Ok(vec![0, 1, 2]));
+    fs::write(&online, "0-3\n").unwrap();
+    assert_eq!(usable(&mut actuator), Ok(vec![0, 1, 2, 3]));
+    // A VM that starts now would have the new CPU if nobody had pinned it.
+    unpack(&format!("\n{}", vm(6000, "late", false, "0-2")), root).unwrap();
+    let trouble = usable(&mut actuator).unwrap_err();
+    assert!(trouble.contains("may use 1 of the CPUs 0-3"), "{trouble}");
+    assert!(trouble.contains("VM late is left alone: thread 6001 is pinned by others"), "{trouble}");
 }
 
 #[test]
@@ -243,6 +337,23 @@ fn groups_decide_which_cpus_there_are() {
     let seen = actuator.look().unwrap();
     assert_eq!(seen.view.cores.iter().map(|core| core.number).collect::<Vec<_>>(), [1, 2]);
     assert!(seen.notes.iter().any(|note| note.contains("VM three is left alone")), "{:?}", seen.notes);
+    assert!(actuator.found.beside.is_empty(), "it has CPUs of its own");
+}
+
+#[test]
+fn cpus_of_a_vm_that_has_too_few_in_common_with_others_are_not_used() {
+    let group =
+        |pid: i32, cpus: &str| format!("== /sys/fs/cgroup/machine/{pid}/cpuset.cpus.effective\n{cpus}\n");
+    let host = host(&[
+        vm(4000, "one", false, "0-2") + &group(4000, "0-2"),
+        vm(5000, "two", false, "2-3") + &group(5000, "2-3"),
+    ]);
+    let root = host.path();
+    assert_eq!(usable(&mut actuator(root)), Ok(vec![0, 1]));
+    let mut named = Vhost::new(root, CpuSet::parse("0-3"), None);
+    assert_eq!(usable(&mut named), Ok(vec![0, 1, 2]));
+    let beside: Vec<i32> = named.found.beside.iter().map(|thread| thread.tid).collect();
+    assert_eq!(beside, [5001, 5002]);
 }
 
 #[test]

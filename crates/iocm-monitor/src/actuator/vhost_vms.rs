@@ -3,7 +3,7 @@
 use super::computing::node_of;
 use super::pinning::Groups;
 use host::CpuSet;
-use host::scheduling::{ThreadId, online};
+use host::scheduling::{ThreadId, isolated, nohz_full, online};
 use host::taps::{self, AdapterInterrupt};
 use host::vms::{AS_ROOT, Vm, Vms};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +20,11 @@ pub(super) struct ManagedVm {
     pub(super) io: Vec<IoThread>,
     pub(super) taps: Vec<String>,
     pub(super) interrupts: Vec<AdapterInterrupt>,
-    /// The online CPUs that its control group allows.
+    /// The online CPUs that its control group allows, without isolated ones that `--cores` does not name.
     pub(super) cpus: CpuSet,
+    /// Those of them that are not isolated, or all if there are no others. On isolated CPUs the scheduler does not spread
+    /// vCPUs.
+    pub(super) for_vcpus: CpuSet,
     /// The `cpuset.cpus` files of control groups that hold one thread alone, as libvirt makes them.
     pub(super) own_groups: BTreeMap<ThreadId, String>,
     pub(super) node: Option<u32>,
@@ -48,7 +51,24 @@ pub(super) struct IoThread {
 pub(super) struct Found {
     pub(super) vms: Vec<ManagedVm>,
     pub(super) notes: Vec<String>,
+    /// vCPUs of other VMs that share CPUs with these. [`Found::shared_cpus`] sets them.
+    pub(super) beside: Vec<ThreadId>,
+    others: Vec<OtherThread>,
 }
+
+/// A vCPU or an I/O thread of a VM that is not placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OtherThread {
+    vm: String,
+    thread: ThreadId,
+    is_vcpu: bool,
+    cpus: CpuSet,
+    /// CPUs that it may lack although nobody has pinned it.
+    excused: CpuSet,
+}
+
+/// The CPUs that were online in all searches since a VM was first found, by its process and start.
+pub(super) type Steady = BTreeMap<(i32, u64), CpuSet>;
 
 /// Searches for VMs below `root`. `pinned` returns the CPUs to which the monitor itself has pinned a thread.
 ///
@@ -57,45 +77,64 @@ pub(super) struct Found {
 pub(super) fn find(
     root: &Path,
     only: Option<&CpuSet>,
+    steady: &mut Steady,
     pinned: impl Fn(ThreadId) -> Option<CpuSet>,
 ) -> Result<Found, host::Error> {
     let all = Vms::discover(root)?;
     let online = online(root).unwrap_or_default();
+    let (isolated, nohz_full) = (isolated(root), nohz_full(root));
     let nodes = host::scheduling::nodes(root);
-    let mut found = Found::default();
-    if all.unreadable > 0 && all.vms.is_empty() {
-        let processes = if all.unreadable == 1 { "process" } else { "processes" };
-        found.notes.push(format!("{} {processes} cannot be inspected; {AS_ROOT}", all.unreadable));
-    }
+    let mut found = Found { notes: unreadable(&all).into_iter().collect(), ..Found::default() };
+    let mut still_steady = Steady::new();
     for vm in &all.vms {
+        let process = (vm.pid, vm.start_ticks);
+        let before = steady.remove(&process).unwrap_or_else(|| online.clone());
+        let steady: CpuSet = online.iter().filter(|cpu| before.contains(*cpu)).collect();
+        // The kernel starts init, and so all processes, on CPUs that are not isolated (kernel/sched/core.c,
+        // sched_init_smp), and its own threads, as those of vhost can be, on CPUs with ticks (kernel/kthread.c, kthread).
+        let excused = |thread: ThreadId| -> CpuSet {
+            let is_kernel = thread.pid != vm.pid;
+            let is_excused = |cpu: u32| {
+                isolated.contains(cpu) || !steady.contains(cpu) || is_kernel && nohz_full.contains(cpu)
+            };
+            online.iter().filter(|&cpu| is_excused(cpu)).collect()
+        };
         let io = io_threads(vm);
-        if io.is_empty() {
-            continue;
-        }
         let vcpus: Vec<ThreadId> =
             vm.vcpus.iter().filter_map(|vcpu| vcpu.thread).map(|tid| ThreadId { pid: vm.pid, tid }).collect();
         let pinned_threads: Vec<ThreadId> =
             vcpus.iter().copied().chain(io.iter().map(|io| io.thread)).collect();
         let groups = Groups::of(root, &pinned_threads);
-        let left: CpuSet = match groups.cpus(root) {
+        let of_group: CpuSet = match groups.cpus(root) {
             Some(group) => online.iter().filter(|cpu| group.contains(*cpu)).collect(),
             None => online.clone(),
         };
-        if let Some(why) = others_say(root, &groups, &left, &pinned_threads, &pinned) {
-            found.notes.push(format!("VM {} is left alone: {why}", vm.name));
-            continue;
-        }
-        let usable = left.iter().filter(|cpu| only.is_none_or(|only| only.contains(*cpu))).count();
-        if usable < 2 {
-            found.notes.push(format!(
-                "VM {} is left alone: its control group leaves it CPUs {left}, of which {usable} may be used",
-                vm.name
-            ));
+        let is_named = |cpu: u32| only.is_some_and(|only| only.contains(cpu));
+        let left: CpuSet = of_group.iter().filter(|&cpu| is_named(cpu) || !isolated.contains(cpu)).collect();
+        let usable = left.iter().filter(|&cpu| only.is_none() || is_named(cpu)).count();
+        let why = others_say(root, &groups, &left, &pinned_threads, &pinned, &excused).or_else(|| {
+            let why = if left == of_group { "" } else { "; isolated CPUs are used if --cores names them" };
+            (usable < 2).then(|| {
+                format!("its control group leaves it CPUs {of_group}, of which {usable} may be used{why}")
+            })
+        });
+        if io.is_empty() || why.is_some() {
+            if let (Some(why), false) = (why, io.is_empty()) {
+                found.notes.push(format!("VM {} is left alone: {why}", vm.name));
+            }
+            found.others.extend(pinned_threads.iter().enumerate().filter_map(|(number, &thread)| {
+                // The monitor restores threads that it has pinned.
+                let cpus = if pinned(thread).is_some() { left.clone() } else { thread.allowed(root)? };
+                let (is_vcpu, excused) = (number < vcpus.len(), excused(thread));
+                Some(OtherThread { vm: vm.name.clone(), thread, is_vcpu, cpus, excused })
+            }));
+            still_steady.insert(process, steady);
             continue;
         }
         let taps = taps::of_process(root, vm.pid);
         let interrupts: BTreeSet<AdapterInterrupt> =
             taps.iter().flat_map(|tap| taps::adapter_interrupts(root, tap)).collect();
+        let balanced: CpuSet = left.iter().filter(|cpu| !isolated.contains(*cpu)).collect();
         found.vms.push(ManagedVm {
             pid: vm.pid,
             start_ticks: vm.start_ticks,
@@ -106,10 +145,20 @@ pub(super) fn find(
             io,
             taps,
             interrupts: interrupts.into_iter().collect(),
+            for_vcpus: if balanced.is_empty() { left.clone() } else { balanced },
             cpus: left,
         });
+        still_steady.insert(process, steady);
     }
+    *steady = still_steady;
     Ok(found)
+}
+
+/// The note about processes that may be VMs. It has no number, which would change with each process that starts or ends,
+/// and make the note a new one.
+fn unreadable(all: &Vms) -> Option<String> {
+    let hides_all = all.unreadable > 0 && all.vms.is_empty();
+    hides_all.then(|| format!("Some processes cannot be inspected; {AS_ROOT}"))
 }
 
 fn io_threads(vm: &Vm) -> Vec<IoThread> {
@@ -127,13 +176,14 @@ fn io_threads(vm: &Vm) -> Vec<IoThread> {
 }
 
 /// The reason to leave a VM alone: others set the affinity of its threads (libvirt's `vcpupin`, `taskset`, another
-/// program).
+/// program). `excused` returns the CPUs that a thread may lack without that.
 fn others_say(
     root: &Path,
     groups: &Groups,
     left: &CpuSet,
     threads: &[ThreadId],
     pinned: &impl Fn(ThreadId) -> Option<CpuSet>,
+    excused: &impl Fn(ThreadId) -> CpuSet,
 ) -> Option<String> {
     for &thread in threads {
         let Some(allowed) = thread.allowed(root) else { continue };
@@ -143,7 +193,7 @@ fn others_say(
             Some(ours) => {
                 left.iter().all(|cpu| ours.contains(cpu) == allowed.contains(cpu)) || !ours.meets(left)
             }
-            None => allowed.contains_all(left),
+            None => allowed.contains_all(left) || contains_but(&allowed, left.iter(), &excused(thread)),
         };
         if is_fine {
             continue;
@@ -159,9 +209,14 @@ fn others_say(
     None
 }
 
+/// Tests whether a thread may use all these CPUs, except excused ones.
+fn contains_but(allowed: &CpuSet, mut cpus: impl Iterator<Item = u32>, excused: &CpuSet) -> bool {
+    cpus.all(|cpu| allowed.contains(cpu) || excused.contains(cpu))
+}
+
 impl Found {
     /// The CPUs that every VM may use, in order. A VM that would reduce them to fewer than two is left alone; earlier
-    /// VMs win.
+    /// VMs win. Those to which others have bound a VM are left out, unless `only` names the CPUs.
     pub(super) fn shared_cpus(&mut self, only: Option<&CpuSet>) -> Vec<u32> {
         let mut shared: Option<Vec<u32>> = None;
         let mut notes = Vec::new();
@@ -172,13 +227,44 @@ impl Found {
             if with.len() < 2 {
                 let why = "its control group leaves it too few of the CPUs of the other VMs";
                 notes.push(format!("VM {} is left alone: {why}", vm.name));
+                self.others.extend(vm.vcpus.iter().map(|&thread| OtherThread {
+                    vm: vm.name.clone(),
+                    thread,
+                    is_vcpu: true,
+                    cpus: vm.cpus.clone(),
+                    excused: CpuSet::default(),
+                }));
                 return false;
             }
             shared = Some(with);
             true
         });
+        let mut shared = shared.unwrap_or_default();
+        let bound = self.bound(&shared);
+        if only.is_none() {
+            shared.retain(|&cpu| !bound.values().any(|cpus| cpus.contains(cpu)));
+            notes.extend(bound.iter().map(|(vm, cpus)| {
+                format!("CPUs {cpus}, to which VM {vm} is bound, are used for I/O only if --cores names them")
+            }));
+        }
+        let shares = |cpus: &CpuSet| shared.iter().any(|&cpu| cpus.contains(cpu));
+        let others = self.others.iter().filter(|other| other.is_vcpu && shares(&other.cpus));
+        self.beside = others.map(|other| other.thread).collect();
         self.notes.extend(notes);
-        shared.unwrap_or_default()
+        shared
+    }
+
+    /// Those of the shared CPUs to which others have bound VMs, by VM. A thread that may use all of them is not bound.
+    fn bound(&self, shared: &[u32]) -> BTreeMap<String, CpuSet> {
+        let mut bound: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        for other in &self.others {
+            if !contains_but(&other.cpus, shared.iter().copied(), &other.excused) {
+                let cpus = shared.iter().copied().filter(|&cpu| other.cpus.contains(cpu));
+                bound.entry(&other.vm).or_default().extend(cpus);
+            }
+        }
+        let bound = bound.into_iter().filter(|(_, cpus)| !cpus.is_empty());
+        bound.map(|(vm, cpus)| (vm.to_owned(), cpus.into_iter().collect())).collect()
     }
 }
 
@@ -209,6 +295,13 @@ impl TapMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_note_stays_the_same_while_processes_come_and_go() {
+        let note = |unreadable| super::unreadable(&Vms { unreadable, ..Vms::default() });
+        assert!(note(1).is_some_and(|note| note.contains("cannot be inspected")));
+        assert_eq!((note(0), note(1)), (None, note(2)));
+    }
 
     #[test]
     fn taps_that_are_gone_are_forgotten() {

@@ -48,7 +48,8 @@ pub(crate) struct MonitorArguments {
     /// Print the decisions, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// CPUs that I/O may use exclusively, such as 2-7; all by default.
+    /// CPUs that I/O may use exclusively, such as 2-7; all by default, with --vhost except isolated ones and
+    /// those to which others have bound VMs.
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cores: Option<CpuSet>,
     /// The time between two decisions: 100ms, 1s.
