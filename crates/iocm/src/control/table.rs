@@ -119,7 +119,7 @@ fn root() -> Vec<Attribute> {
         attribute(
             "removed_workers/sleeps",
             "",
-            "Times that the I/O workers that have been removed slept until an event.".to_owned(),
+            "Times that removed I/O workers slept until an event.".to_owned(),
             Reader::Daemon(|daemon| Value::Number(daemon.removed.sleeps)),
         ),
         attribute(

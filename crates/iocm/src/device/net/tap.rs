@@ -182,10 +182,10 @@ impl Tap {
         if let Err(error) = queue.attach(attached) {
             self.log.warn(|| {
                 format!(
-                    "Queue {pair} of the tap {} cannot be {}: {error}; if the interface was deleted, create it and then \
+                    "Could not {} queue {pair} of the tap {}: {error}; if the interface was deleted, create it and then \
                      the device again",
+                    if attached { "attach" } else { "detach" },
                     self.name,
-                    if attached { "attached" } else { "detached" },
                 )
             });
         }
