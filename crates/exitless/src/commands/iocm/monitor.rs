@@ -110,7 +110,7 @@ fn say_left(root: &Path) {
     let Ok(found) = restore(root, &mut RunningHost, placement) else { return };
     if found.changes.iter().any(|one| one.outcome == Outcome::WouldUndo) {
         console::say(format_args!(
-            "VMs may seem to be pinned by others, because an exitless was killed before it restored their CPUs; run \
+            "VMs may seem to be pinned by others, because another exitless was killed before it restored their CPUs; run \
              `exitless restore`"
         ));
     }
