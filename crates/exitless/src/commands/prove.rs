@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<Recording> {
     let chosen = match &arguments.lab {
         Some(name) => Some(Lab::find(name)?),
-        None => laboratory_for_want_of(&host::kvm::usable(Path::new("/")))?,
+        None => lab_in_place_of(&host::kvm::usable(Path::new("/")))?,
     };
     let Some(lab) = chosen else {
         need_place(folder)?;
@@ -144,15 +144,15 @@ fn curve_plan(plan: &Plan) -> Plan {
     Plan { measures, warm_up: 2, samples: 16, counted_samples: 1, blocks: 2, ..plan.clone() }
 }
 
-/// A laboratory, if this host has no hardware KVM. One that this user may not open is an error: figures of an emulator
-/// are not what was asked for.
-fn laboratory_for_want_of(kvm: &Kvm) -> anyhow::Result<Option<&'static Lab>> {
+/// The lab to measure in if this host has no hardware KVM. A KVM that this user may not open is an error: figures of an
+/// emulator are not what was asked for.
+fn lab_in_place_of(kvm: &Kvm) -> anyhow::Result<Option<&'static Lab>> {
     let lab = Lab::find("intel-apicv")?;
     let why = match (&kvm.access, kvm.vendor_module) {
         (Ok(()), Some(_)) => return Ok(None),
         (Err(obstacle), _) if kvm.is_missing => obstacle.to_string(),
         (Err(obstacle), Some(_)) => {
-            bail!("Could not measure on this host: {obstacle}; or measure in a lab: --lab {}", lab.name)
+            bail!("Could not measure on this host: {obstacle}; or measure in a lab with --lab {}", lab.name)
         }
         (_, None) => format!(
             "{} is served by neither kvm_intel nor kvm_amd, so it says nothing about the hardware",
@@ -305,7 +305,7 @@ mod tests {
             vendor_module,
             interrupt_virtualization: None,
         };
-        let lab = |kvm: &Kvm| laboratory_for_want_of(kvm).map(|lab| lab.map(|lab| lab.name));
+        let lab = |kvm: &Kvm| lab_in_place_of(kvm).map(|lab| lab.map(|lab| lab.name));
         assert_eq!(lab(&open(Ok(()), false, Some(INTEL))).unwrap(), None);
         assert_eq!(lab(&open(Ok(()), false, None)).unwrap(), Some("intel-apicv"), "another hypervisor's");
         assert_eq!(lab(&open(Err(obstacle.clone()), true, None)).unwrap(), Some("intel-apicv"));
