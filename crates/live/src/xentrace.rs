@@ -29,7 +29,7 @@ const POLL: &str = "50";
 /// The sizes to try for each CPU's buffer, in pages. A busy guest fills the first, 1 MiB, in 100 ms or more; the others
 /// are for hosts whose memory is given to domains. Xen keeps the first size that it has memory for.
 const BUFFER_PAGES: [&str; 3] = ["256", "64", "16"];
-/// xentrace's last words if Xen has no memory for the buffers (`get_tbufs`; Xen's `tb_control`, `-EINVAL`).
+/// xentrace's last message if Xen has no memory for the buffers (`get_tbufs`; Xen's `tb_control`, `-EINVAL`).
 const NO_BUFFERS: &str = "Couldn't enable trace buffers: Invalid argument";
 /// The sizes of xentrace's pipe: two full buffers of a CPU, each of which is one write, or else what any user may ask for
 /// (`pipe-max-size`).
@@ -250,8 +250,8 @@ fn end_of(child: &mut Child) -> io::Result<ExitStatus> {
     }
 }
 
-/// Makes Xen stop tracing after an xentrace that failed, which only one that ends in order does: this one, after a
-/// second.
+/// Makes Xen stop tracing after an xentrace that failed. Only an xentrace that ends in order does that, so this runs one
+/// that ends after a second.
 fn switch_off(program: &Path) {
     let mut xentrace = Command::new(program);
     xentrace.args(["-D", "-T", "1"]).process_group(0);
@@ -262,7 +262,7 @@ fn switch_off(program: &Path) {
         Err(error) => error.to_string(),
     };
     tracing::warn!(
-        "Could not make Xen stop tracing, which costs CPU time until then ({why}); `{} -D -T 1 /dev/null` does it",
+        "Could not make Xen stop tracing, which costs CPU time ({why}); run `{} -D -T 1 /dev/null` to stop it",
         program.display()
     );
 }

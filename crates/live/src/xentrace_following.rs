@@ -99,7 +99,7 @@ mod tests {
         path
     }
 
-    /// The end of a script that is called to make Xen stop tracing.
+    /// The first words of a script: if it is called to make Xen stop tracing, it exits.
     const SWITCHED_OFF: &str = r#"[ "x$2" != x-T ] || exit 0"#;
 
     #[test]

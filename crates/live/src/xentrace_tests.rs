@@ -10,7 +10,7 @@ fn program(script: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The end of a script that is called to make Xen stop tracing; it notes its arguments.
+/// The first words of a script: if it is called to make Xen stop tracing, it notes its arguments and exits.
 const SWITCHED_OFF: &str = r#"[ "x$2" != x-T ] || { echo "$@" > "$0.off"; exit 0; }"#;
 
 /// What the script noted.
@@ -86,7 +86,7 @@ fn a_write_that_waits_for_the_reader_is_not_cut_by_the_end() {
 }
 
 #[test]
-fn after_one_that_failed_xen_is_made_to_stop_tracing() {
+fn xen_is_made_to_stop_tracing_after_a_xentrace_that_failed() {
     for (script, ends) in [
         ("trap 'exit 1' TERM; echo records; while :; do sleep 0.01; done", "when it is stopped"),
         ("echo records; exit 1", "early"),
