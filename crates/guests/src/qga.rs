@@ -52,7 +52,7 @@ const WAITING: &str = "exitless_read() { read -r up _ < /proc/uptime; real=$(dat
     read -r later _ < /proc/uptime; cs=$(( ${later%.*} * 100 + 1${later#*.} - 100 )); }; \
     read -r up _ < /proc/uptime; end=$(( ${up%.*} + $3 )); \
     until [ -s \"$2\" ]; do read -r up _ < /proc/uptime; [ ${up%.*} -lt $end ] || { \
-    echo \"exitless: $2 did not come within $3 s\" >&2; rmdir \"${2%/*}\" 2> /dev/null; exit 125; }; \
+    echo \"exitless: the start time in $2 did not come within $3 s\" >&2; rmdir \"${2%/*}\" 2> /dev/null; exit 125; }; \
     sleep 0.02; done; read -r at most < \"$2\"; rm -f \"$2\"; \
     for word in \"$at\" \"$most\"; do case $word in '' | *[!0-9]*) \
     echo \"exitless: $2 held no start time\" >&2; exit 125 ;; esac; done; \

@@ -240,7 +240,7 @@ fn a_start_time_is_a_number_and_never_run() {
 }
 
 #[test]
-fn a_script_does_not_wait_for_ever_for_its_start_time() {
+fn a_script_does_not_wait_forever_for_its_start_time() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("place");
     std::fs::create_dir(&place).unwrap();

@@ -172,7 +172,7 @@ fn a_machine_that_holds_a_command_or_prints_without_end_is_not_waited_for() {
 }
 
 #[test]
-fn a_machine_that_holds_a_command_is_not_waited_for_after_a_signal_or_the_limit_of_the_run() {
+fn a_login_that_hangs_ends_with_a_signal_or_the_limit_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let (begun, ending, pid) = (Instant::now(), AtomicBool::new(false), folder.path().join("pid"));
     let hour = Patience { limit: Duration::from_secs(3600), ending: &ending };
