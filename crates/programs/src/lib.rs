@@ -73,7 +73,7 @@ pub enum Error {
     #[error("it printed more than {} KiB and was killed", .0 >> 10)]
     TooLong(usize),
     /// The program was no longer needed.
-    #[error("it was killed, because nobody waits for it any more")]
+    #[error("it was killed, because its answer was no longer needed")]
     Stopped,
 }
 
