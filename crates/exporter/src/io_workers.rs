@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_series_does_not_grow_with_the_workers_that_there_were() {
+    fn the_number_of_series_does_not_grow_with_removed_workers() {
         let mut read = IoWorkers::default();
         let lines = (0..1000).map(|number| {
             read.add(&tree(&[(number, "3", 1.0)], number as f64));

@@ -228,7 +228,7 @@ fn what_root_alone_may_ask_xen_is_said_of_each_fact() {
 }
 
 #[test]
-fn of_the_words_on_apicv_in_xens_arguments_the_last_counts() {
+fn the_last_word_on_apicv_in_xens_arguments_counts() {
     const DISABLE: &str = "== /exitless/commands/xl-info\nvirt_caps : hvm\nxen_commandline : apicv=disable\n";
     const NO: &str = "== /exitless/commands/xl-info\nvirt_caps : hvm\nxen_commandline : apicv no-apicv x=1\n";
     const AGAIN: &str =

@@ -276,7 +276,7 @@ fn plans_are_listed_checked_and_described() {
 }
 
 #[test]
-fn a_title_of_somebody_else_cannot_control_the_terminal() {
+fn control_characters_of_a_title_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let path = plan(folder.path(), "echo said 7");
     let hostile = r#"title = "a\u001b]0;x\u0007\u009b""#;
