@@ -56,10 +56,9 @@ impl<A: Actions> Pinning<A> {
     #[must_use]
     pub fn recovered(&self) -> Vec<String> {
         let undone = self.recovered.iter().filter(|one| one.outcome == Outcome::Undone).count();
-        let changes = if undone == 1 { "change" } else { "changes" };
-        let told = (undone > 0).then(|| {
-            format!("Undid {undone} {changes} of CPUs that another exitless left when it was killed")
-        });
+        let changes = exits::counted(undone as u64, "change");
+        let told = (undone > 0)
+            .then(|| format!("Undid {changes} of CPUs that another exitless left when it was killed"));
         let left = self.recovered.iter().filter_map(|one| match &one.outcome {
             Outcome::Failed { why } => {
                 Some(format!("Change {} is left; run `exitless restore`: {why}", one.entry.id))

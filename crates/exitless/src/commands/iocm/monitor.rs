@@ -91,7 +91,7 @@ pub(super) fn run(arguments: &MonitorArguments) -> anyhow::Result<ExitCode> {
             }
         };
         for line in pinning.iter().flat_map(Pinning::recovered) {
-            console::say(format_args!("{}", console::harmless(&line)));
+            console::say(line);
         }
         let pinning = pinning.map(|pinning| if arguments.cpusets { pinning.by_groups() } else { pinning });
         let target = "the kernel's vhost and QEMU's iothreads".to_owned();
