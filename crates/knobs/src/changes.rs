@@ -262,10 +262,7 @@ impl<A: Actions> Changes<A> {
 
     /// Undoes a change, unless a later open one depends on it.
     fn undo_if_last(&mut self, lock: &Lock, entry: &Entry, something_left: bool) -> Result<Outcome, Error> {
-        for later in self.journal.resting_on(lock, entry)? {
-            if !later.holds_up(entry, &self.undone) {
-                continue;
-            }
+        for later in self.journal.holding_up(lock, entry, &self.undone)? {
             // Only its line may be missing, and the journal may take that by now.
             if !self.undone.contains(&later.id) || self.record_undone(&later, "undone").is_err() {
                 return Err(Error::RestedOn { id: entry.id, later: later.id });

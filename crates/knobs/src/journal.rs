@@ -125,15 +125,20 @@ impl Journal {
         append_line(&directory, said).map_err(|source| Error::JournalWrite { path, source })
     }
 
-    /// The open changes after this one that rest on it, in ascending order of ID. `_lock` proves that no other process makes
-    /// or undoes any meanwhile.
-    pub(crate) fn resting_on(&self, _lock: &Lock, entry: &Entry) -> Result<Vec<Entry>, Error> {
+    /// The open changes that hold up this one, in ascending order of ID; see [`Entry::holds_up`]. `_lock` proves that no
+    /// other process makes or undoes any meanwhile.
+    pub(crate) fn holding_up(
+        &self,
+        _lock: &Lock,
+        entry: &Entry,
+        undone: &[u64],
+    ) -> Result<Vec<Entry>, Error> {
         let mut followed = self.followed.borrow_mut();
         followed.catch_up(&self.root)?;
-        let rests = |later: &&Entry| later.open() && later.rests_on(entry);
-        let mut resting: Vec<Entry> = followed.after(entry.id).filter(rests).cloned().collect();
-        resting.sort_by_key(|later| later.id);
-        Ok(resting)
+        let holds_up = |later: &&Entry| later.open() && later.holds_up(entry, undone);
+        let mut holding: Vec<Entry> = followed.after(entry.id).filter(holds_up).cloned().collect();
+        holding.sort_by_key(|later| later.id);
+        Ok(holding)
     }
 
     /// Removes undone changes from a long journal. `_lock` proves that no other process appends to it.

@@ -152,8 +152,8 @@ fn only_lines_that_are_new_are_read_before_a_change() {
     let next = |journal: &Journal, name: &str| intend(journal, value(&format!("/sys/{name}"))).unwrap().id;
     let first = intend(&journal, value("/sys/a")).unwrap();
     assert_eq!(next(&journal, "a"), 2);
-    let resting = journal.resting_on(&journal.lock().unwrap(), &first).unwrap();
-    assert_eq!(resting.iter().map(|later| later.id).collect::<Vec<_>>(), [2]);
+    let holding = journal.holding_up(&journal.lock().unwrap(), &first, &[]).unwrap();
+    assert_eq!(holding.iter().map(|later| later.id).collect::<Vec<_>>(), [2]);
     // Overwrite, in the same file, all that this process has read.
     let path = under(root.path(), VOLATILE);
     let length = fs::metadata(&path).unwrap().len() as usize;
