@@ -4,7 +4,6 @@ mod frequency;
 mod log;
 mod processors;
 
-use super::arguments::Arguments;
 use crate::xen_control::XenInfo;
 use crate::xen_domains::{self, XenDomain};
 use crate::{AbsenceKind, Evidence, Fact, PciFunction, Root};
@@ -134,14 +133,6 @@ fn version(root: &Root) -> Fact<String> {
     found
 }
 
-impl XenInfo {
-    /// Xen's own command line (`xen_commandline`), with `apicv=`, `iommu=` and `x2apic=`.
-    #[must_use]
-    pub fn arguments(&self) -> Arguments {
-        Arguments::parse(self.field("xen_commandline").unwrap_or_default())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +142,7 @@ mod tests {
         let info =
             XenInfo::parse("xen_version : 4.17.5\nxen_commandline : placeholder apicv=0 iommu=no-intpost\n");
         assert_eq!(info.field("xen_version"), Some("4.17.5"));
-        assert!(info.arguments().has_word("apicv", "0") && info.arguments().has_word("iommu", "no-intpost"));
+        assert_eq!(info.field("xen_commandline"), Some("placeholder apicv=0 iommu=no-intpost"));
         // RELEASE-4.20.0, tools/xl/xl_pci.c, pciassignable_list: the name follows, empty if there is none.
         assert_eq!(
             addresses("0000:03:10.0 \n0000:03:10.2 vf2\nlibxl: error\n"),
