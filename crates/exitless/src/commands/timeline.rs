@@ -68,8 +68,8 @@ fn print(
     grouping: &Grouping,
     figure: TimelineFigure,
     arguments: &Arguments,
-) -> anyhow::Result<()> {
-    let printed = crate::output::write(|out| {
+) -> std::io::Result<()> {
+    crate::output::write(|out| {
         if arguments.json {
             return crate::json::write(out, &report::timeline::json(recordings, rows, grouping));
         }
@@ -83,6 +83,5 @@ fn print(
             ascii: arguments.ascii || !console::shows_unicode(),
         };
         out.write_all(report::timeline::terminal(recordings, rows, grouping, figure, screen).as_bytes())
-    });
-    Ok(printed?)
+    })
 }
