@@ -24,11 +24,10 @@ fuzz_target!(|bytes: &[u8]| {
     let ending = AtomicBool::new(true);
     let patience = Patience { limit: Duration::ZERO, ending: &ending };
     let guest = AgentGuest::with("vm", Box::new(Answers(answers.into_iter())), patience);
-    if let Ok(mut guest) = guest {
-        if let Ok(mut armed) = guest.arm("true", Duration::from_millis(1)) {
-            if armed.agree(0).is_ok() {
-                let _ = armed.finish(&ending);
-            }
-        }
+    if let Ok(mut guest) = guest
+        && let Ok(mut armed) = guest.arm("true", Duration::from_millis(1))
+        && armed.agree(0).is_ok()
+    {
+        let _ = armed.finish(&ending);
     }
 });

@@ -31,9 +31,9 @@ fuzz_target!(|bytes: &[u8]| {
         // Lossy UTF-8 makes three bytes of one.
         assert!(all.iter().all(|one| one.name.len() <= 3 * header.name_size as usize));
     }
-    if let Ok(statistics) = StatisticsFile::new(file_of(bytes)) {
-        if let (Ok(all), Ok(growing)) = (statistics.read(), statistics.read_cumulative()) {
-            assert!(growing.keys().all(|name| all.contains_key(name)));
-        }
+    if let Ok(statistics) = StatisticsFile::new(file_of(bytes))
+        && let (Ok(all), Ok(growing)) = (statistics.read(), statistics.read_cumulative())
+    {
+        assert!(growing.keys().all(|name| all.contains_key(name)));
     }
 });

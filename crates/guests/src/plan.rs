@@ -128,10 +128,10 @@ impl GuestPlan {
                 ));
             }
         }
-        if let Self::Xen(plan) = self {
-            if plan.addresses.len() != plan.domains.len() {
-                problems.push("guests.addresses must name one address for each of guests.domains".to_owned());
-            }
+        if let Self::Xen(plan) = self
+            && plan.addresses.len() != plan.domains.len()
+        {
+            problems.push("guests.addresses must name one address for each of guests.domains".to_owned());
         }
         match self {
             Self::Qemu(plan) => plan.problems(&mut problems),

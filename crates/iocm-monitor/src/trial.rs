@@ -104,11 +104,11 @@ impl Trial {
         let mut ratio = 0.0;
         let mut weights = 0.0;
         for queue in &view.queues {
-            if let Some(&(before, weight)) = self.served.get(&queue.number) {
-                if before > 0.0 {
-                    ratio += weight * (queue.requests / before);
-                    weights += weight;
-                }
+            if let Some(&(before, weight)) = self.served.get(&queue.number)
+                && before > 0.0
+            {
+                ratio += weight * (queue.requests / before);
+                weights += weight;
             }
         }
         if weights <= 0.0 {

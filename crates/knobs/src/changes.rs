@@ -176,10 +176,10 @@ impl<A: Actions> Changes<A> {
         }
         let lock = self.journal.lock()?;
         let root = self.journal.root().to_owned();
-        if let Change::Affinity { tid, start_ticks, .. } = &change {
-            if !crate::owner::is_thread(&root, *tid, *start_ticks)? {
-                return Err(Error::ThreadGone { tid: *tid });
-            }
+        if let Change::Affinity { tid, start_ticks, .. } = &change
+            && !crate::owner::is_thread(&root, *tid, *start_ticks)?
+        {
+            return Err(Error::ThreadGone { tid: *tid });
         }
         if let Outcome::ChangedSince { what } = undo::examine(&root, &self.actions, entry)? {
             return Err(Error::ChangedSince { id: entry.id, what });

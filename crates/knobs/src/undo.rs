@@ -360,10 +360,10 @@ fn compare_modules(
 /// Tests whether a change concerns a parameter: it passed the parameter, or the parameter had another value afterwards. If
 /// the result is not known, it concerns all.
 fn concerns(name: &str, old: Option<&Parameters>, entry: &Entry) -> bool {
-    if let Change::Load { parameters, .. } = &entry.change {
-        if parameters.contains_key(name) {
-            return true;
-        }
+    if let Change::Load { parameters, .. } = &entry.change
+        && parameters.contains_key(name)
+    {
+        return true;
     }
     match (old, entry.after()) {
         (Some(old), Some(After::Module { parameters: Some(after) })) => old.get(name) != after.get(name),

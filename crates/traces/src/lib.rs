@@ -93,10 +93,10 @@ pub struct Reading {
 /// # Errors
 /// If nothing can be read: [`Error`] has the reason and the next step. Later damage is not an error.
 pub fn read(source: &Source, options: &Options, sink: &mut impl Sink) -> Result<Reading, Error> {
-    if let Source::Path(path) = source {
-        if path.is_dir() {
-            return perf::read_directory(path, *options, sink);
-        }
+    if let Source::Path(path) = source
+        && path.is_dir()
+    {
+        return perf::read_directory(path, *options, sink);
     }
     read_input(input::Input::open(source)?, options, sink)
 }

@@ -50,10 +50,10 @@ impl ReasonRows {
         room: &mut ReasonRoom,
         series: impl FnOnce() -> SeriesIndex,
     ) -> Option<u16> {
-        if let Some(&row) = self.direct.get(reason.code as usize) {
-            if self.rows.get(usize::from(row)).is_some_and(|row| row.reason == reason) {
-                return Some(row);
-            }
+        if let Some(&row) = self.direct.get(reason.code as usize)
+            && self.rows.get(usize::from(row)).is_some_and(|row| row.reason == reason)
+        {
+            return Some(row);
         }
         self.find_elsewhere(reason, room, series)
     }

@@ -817,10 +817,10 @@ impl Row {
             // A vendor may have ported the faulty feature, and the fault with it.
             return if release.tree == Tree::Stable { Has::Yes } else { Has::Unknown };
         }
-        if release.version == self.since {
-            if let (Some(bad), Some(candidate)) = (self.last_bad_candidate, release.candidate) {
-                return if candidate <= bad { Has::No } else { Has::Yes };
-            }
+        if release.version == self.since
+            && let (Some(bad), Some(candidate)) = (self.last_bad_candidate, release.candidate)
+        {
+            return if candidate <= bad { Has::No } else { Has::Yes };
         }
         if release.reaches(self.since.0, self.since.1) {
             return Has::Yes;

@@ -55,12 +55,12 @@ impl<'t> Reading<'t> {
         if let Some(vmport) = features.child("vmport") {
             self.definition.machine.vmport = self.state(vmport);
         }
-        if let Some(smm) = features.child("smm") {
-            if let Some(state) = self.state(smm) {
-                let value = if state.value { "on" } else { "off" };
-                let property = ("smm".to_owned(), value.to_owned());
-                self.definition.machine.properties.push(Set::new(property, state.place));
-            }
+        if let Some(smm) = features.child("smm")
+            && let Some(state) = self.state(smm)
+        {
+            let value = if state.value { "on" } else { "off" };
+            let property = ("smm".to_owned(), value.to_owned());
+            self.definition.machine.properties.push(Set::new(property, state.place));
         }
         // KVM features that QEMU has as properties of the CPU.
         let named = [("pvspinlock@state", "kvm-pv-unhalt"), ("apic@eoi", "kvm-pv-eoi")];

@@ -42,10 +42,10 @@ pub(super) fn add(reading: &mut Reading<'_>) {
     if !microvm && !reading.has(&["vga"]) && !drivers(DISPLAY) {
         push(DeviceKind::Display, "VGA");
     }
-    if !reading.has(&["net", "nic", "netdev"]) {
-        if let Some(model) = definition.default_network_model() {
-            push(DeviceKind::Network, model);
-        }
+    if !reading.has(&["net", "nic", "netdev"])
+        && let Some(model) = definition.default_network_model()
+    {
+        push(DeviceKind::Network, model);
     }
     if !microvm && !drivers(CDROM) && !second_channel_taken(reading) {
         push(DeviceKind::Disk, "ide-cd");

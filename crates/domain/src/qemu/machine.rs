@@ -338,10 +338,10 @@ fn global(reading: &mut Reading<'_>, item: &Item) {
 fn object(reading: &mut Reading<'_>, item: &Item) {
     // Fixes name an I/O thread once for each disk, and a hostile command line could have a long name and many disks.
     const LONGEST_ID: usize = 256;
-    if item.value("qom-type") == Some("iothread") {
-        if let Some(id) = item.text("id").filter(|id| id.len() <= LONGEST_ID) {
-            reading.definition.iothreads.push(IoThread { id, cpus: None });
-        }
+    if item.value("qom-type") == Some("iothread")
+        && let Some(id) = item.text("id").filter(|id| id.len() <= LONGEST_ID)
+    {
+        reading.definition.iothreads.push(IoThread { id, cpus: None });
     }
 }
 

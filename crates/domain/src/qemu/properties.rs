@@ -34,10 +34,10 @@ impl Properties {
     /// The rules are those of `opts_do_parse` in QEMU's `util/qemu-option.c`: a comma within a value is
     /// doubled; a part without `=` is a switch that is on, or off if it begins with `no`.
     pub(super) fn read(text: &str, implied: &str) -> Self {
-        if text.starts_with('{') {
-            if let Some(list) = json::properties(text) {
-                return Self { list, json: true };
-            }
+        if text.starts_with('{')
+            && let Some(list) = json::properties(text)
+        {
+            return Self { list, json: true };
         }
         let mut list = Vec::new();
         let mut start = 0;

@@ -294,10 +294,11 @@ impl Iterator for Words<'_> {
                 _ => {
                     let word = self.word();
                     // The number before a redirection is not an argument.
-                    if let (Token::Word(word), Some(b'<' | b'>')) = (&word, self.peek()) {
-                        if !word.text.is_empty() && word.text.bytes().all(|byte| byte.is_ascii_digit()) {
-                            continue;
-                        }
+                    if let (Token::Word(word), Some(b'<' | b'>')) = (&word, self.peek())
+                        && !word.text.is_empty()
+                        && word.text.bytes().all(|byte| byte.is_ascii_digit())
+                    {
+                        continue;
                     }
                     return Some(word);
                 }

@@ -225,11 +225,11 @@ fn plain_text<'t>(name: &str, bytes: &'t [u8]) -> Result<&'t str, Error> {
         return Err(Error::new(name, "it is written in UTF-16; only UTF-8 is read", recode("UTF-16")));
     }
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]);
-    if let Some(encoding) = encoding(head.trim_start_matches('\u{feff}')) {
-        if !["utf-8", "utf8", "us-ascii", "ascii"].contains(&encoding.to_ascii_lowercase().as_str()) {
-            let problem = format!("it is written in {encoding:?}; only UTF-8 is read");
-            return Err(Error::new(name, problem, recode(encoding)));
-        }
+    if let Some(encoding) = encoding(head.trim_start_matches('\u{feff}'))
+        && !["utf-8", "utf8", "us-ascii", "ascii"].contains(&encoding.to_ascii_lowercase().as_str())
+    {
+        let problem = format!("it is written in {encoding:?}; only UTF-8 is read");
+        return Err(Error::new(name, problem, recode(encoding)));
     }
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();

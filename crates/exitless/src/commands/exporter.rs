@@ -309,10 +309,10 @@ fn state(vm: &VmVerification) -> State {
 /// The counts that `exitless doctor` shows. Also writes the host's features into the file, if one is given.
 fn findings(seen: Option<&Verification>, features: Option<&Path>) -> Option<Tally> {
     let host = Inspection::read(&Root::live()).ok()?;
-    if let Some(file) = features {
-        if let Err(error) = write_whole(file, &::doctor::node_features(&host)) {
-            tracing::warn!("Could not write the features of this host to {}: {error}", file.display());
-        }
+    if let Some(file) = features
+        && let Err(error) = write_whole(file, &::doctor::node_features(&host))
+    {
+        tracing::warn!("Could not write the features of this host to {}: {error}", file.display());
     }
     Some(::doctor::examine(&host, &seen.map(sides_of).unwrap_or_default(), &[]).summary)
 }

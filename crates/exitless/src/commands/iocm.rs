@@ -194,10 +194,10 @@ fn watch(
         }
         if !goes_on {
             manager.stopping();
-            if let Some(printer) = printer.take() {
-                if let Err(error) = printer.end() {
-                    tracing::warn!("The last figures were not printed: {error}");
-                }
+            if let Some(printer) = printer.take()
+                && let Err(error) = printer.end()
+            {
+                tracing::warn!("The last figures were not printed: {error}");
             }
             return Ok(ExitCode::SUCCESS);
         }

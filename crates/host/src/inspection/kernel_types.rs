@@ -78,11 +78,11 @@ impl KernelTypes {
     }
 
     pub(super) fn read(root: &Root) -> Fact<Self> {
-        if !root.is_live() {
-            if let Ok(text) = root.read(KEPT) {
-                let text = String::from_utf8_lossy(&text);
-                return Self(text.lines().filter_map(kept).collect()).known();
-            }
+        if !root.is_live()
+            && let Ok(text) = root.read(KEPT)
+        {
+            let text = String::from_utf8_lossy(&text);
+            return Self(text.lines().filter_map(kept).collect()).known();
         }
         match Self::ask(root) {
             Ok(answers) => {

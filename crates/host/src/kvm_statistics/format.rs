@@ -204,11 +204,10 @@ pub(super) mod tests {
             head in proptest::collection::vec(any::<u8>(), 0..40),
             body in proptest::collection::vec(any::<u8>(), 0..4096),
         ) {
-            if let Ok(header) = parse_header(&head) {
-                if let Ok(all) = parse_descriptors(&header, &body) {
+            if let Ok(header) = parse_header(&head)
+                && let Ok(all) = parse_descriptors(&header, &body) {
                     prop_assert!(all.len() * header.stride() <= body.len());
                 }
-            }
         }
 
         #[test]

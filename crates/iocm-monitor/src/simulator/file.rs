@@ -86,11 +86,11 @@ impl Trace {
         let mut offset = first.len();
         for line in lines {
             let text = line.trim_ascii();
-            if !text.is_empty() {
-                if let Err(why) = trace.take(&mut known, text) {
-                    let cut = if line.ends_with(b"\n") { "" } else { "the line is cut: " };
-                    damage.push(TraceDamage { offset, why: format!("{cut}{why}") });
-                }
+            if !text.is_empty()
+                && let Err(why) = trace.take(&mut known, text)
+            {
+                let cut = if line.ends_with(b"\n") { "" } else { "the line is cut: " };
+                damage.push(TraceDamage { offset, why: format!("{cut}{why}") });
             }
             offset += line.len();
         }

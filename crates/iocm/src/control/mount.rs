@@ -67,10 +67,10 @@ impl Mounted {
         };
         let above = Directory::open(above, Missing::Made(0o755)).map_err(files::Error::into_io);
         let above = above.map_err(cannot("there is no such directory"))?;
-        if let Ok(left) = above.entry(name) {
-            if is_dead(left.as_fd()) {
-                unmount(left.as_fd()).map_err(cannot("a daemon that has ended left a mount there"))?;
-            }
+        if let Ok(left) = above.entry(name)
+            && is_dead(left.as_fd())
+        {
+            unmount(left.as_fd()).map_err(cannot("a daemon that has ended left a mount there"))?;
         }
         let target = Directory::open(path, Missing::Made(0o755)).map_err(files::Error::into_io);
         let target = target.map_err(cannot("there is no such directory"))?;

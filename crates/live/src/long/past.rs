@@ -40,10 +40,10 @@ impl Past {
     pub(super) fn push(&mut self, time_ns: u64, step: Step) {
         let at = self.steps.iter().rposition(|(time, _)| *time <= time_ns).map_or(0, |at| at + 1);
         self.steps.insert(at, (time_ns, step));
-        if self.steps.len() > MOST {
-            if let Some((time_ns, _)) = self.steps.pop_front() {
-                self.known_from_ns = self.known_from_ns.max(time_ns + 1);
-            }
+        if self.steps.len() > MOST
+            && let Some((time_ns, _)) = self.steps.pop_front()
+        {
+            self.known_from_ns = self.known_from_ns.max(time_ns + 1);
         }
     }
 

@@ -74,10 +74,10 @@ impl StatisticsSource {
 
 impl Watched {
     fn read(&mut self, root: &Path, timeout: Duration) -> VmStatistics {
-        if let Some((origin, failures)) = &self.used {
-            if let Ok(found) = attempt(*origin, root, &self.vm, timeout) {
-                return self.statistics(Some((*origin, found)), failures.clone());
-            }
+        if let Some((origin, failures)) = &self.used
+            && let Ok(found) = attempt(*origin, root, &self.vm, timeout)
+        {
+            return self.statistics(Some((*origin, found)), failures.clone());
         }
         self.used = None;
         let mut failures = Vec::new();

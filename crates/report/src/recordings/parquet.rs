@@ -109,11 +109,11 @@ impl<W: Write + Send> ExitsWriter<W> {
     }
 
     fn write_group(&mut self) {
-        if let Some(file) = self.file.as_mut().filter(|_| !self.waiting.is_empty()) {
-            if let Err(error) = write_rows(file, &self.recording, &self.waiting) {
-                self.failure = Some(error);
-                self.file = None;
-            }
+        if let Some(file) = self.file.as_mut().filter(|_| !self.waiting.is_empty())
+            && let Err(error) = write_rows(file, &self.recording, &self.waiting)
+        {
+            self.failure = Some(error);
+            self.file = None;
         }
         self.waiting.clear();
     }

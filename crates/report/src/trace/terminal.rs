@@ -54,10 +54,11 @@ impl Lines {
             &printable(&shown),
             colour_of(what),
         );
-        if let What::InhibitReport(InhibitReport { change, reason: Inhibit::Named(reason), .. }) = what {
-            if change.set && self.explained.insert(*reason) {
-                text += &self.explanation(*reason);
-            }
+        if let What::InhibitReport(InhibitReport { change, reason: Inhibit::Named(reason), .. }) = what
+            && change.set
+            && self.explained.insert(*reason)
+        {
+            text += &self.explanation(*reason);
         }
         text
     }

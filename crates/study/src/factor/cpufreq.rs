@@ -166,10 +166,10 @@ fn xen_steps(cpu: u32, before: &Limits, level: &FrequencyLevel) -> Vec<Step> {
         ["xenpm", &format!("set-scaling-{what}"), &cpu.to_string(), value].map(str::to_owned).to_vec()
     };
     let mut steps = Vec::new();
-    if let (Some(wanted), Some(old)) = (&level.governor, &before.governor) {
-        if wanted.0 != *old {
-            steps.push(Step::Program { run: xenpm("governor", &wanted.0), undo: xenpm("governor", old) });
-        }
+    if let (Some(wanted), Some(old)) = (&level.governor, &before.governor)
+        && wanted.0 != *old
+    {
+        steps.push(Step::Program { run: xenpm("governor", &wanted.0), undo: xenpm("governor", old) });
     }
     let step = |what: &str, khz: u32, old: u32| Step::Program {
         run: xenpm(what, &khz.to_string()),

@@ -150,15 +150,15 @@ impl Level {
         if let Some(name) = self.kernel_settings.keys().find(|name| setting_path(name).is_none()) {
             return Err(bad("a kernel setting", name, "a name such as kernel.numa_balancing"));
         }
-        if let Some(cpus) = self.frequency.as_ref().and_then(|frequency| frequency.cpus.as_ref()) {
-            if host::CpuSet::parse(cpus).is_none_or(|set| set.is_empty() || set.count() > 8192) {
-                return Err(bad("frequency.cpus", cpus, "a list of CPUs such as 0-3,8"));
-            }
+        if let Some(cpus) = self.frequency.as_ref().and_then(|frequency| frequency.cpus.as_ref())
+            && host::CpuSet::parse(cpus).is_none_or(|set| set.is_empty() || set.count() > 8192)
+        {
+            return Err(bad("frequency.cpus", cpus, "a list of CPUs such as 0-3,8"));
         }
-        if let Some(FrequencyLevel { minimum: Some(minimum), maximum: Some(maximum), .. }) = &self.frequency {
-            if minimum > maximum {
-                return Err(bad("frequency.minimum", &minimum.to_string(), "no more than the maximum"));
-            }
+        if let Some(FrequencyLevel { minimum: Some(minimum), maximum: Some(maximum), .. }) = &self.frequency
+            && minimum > maximum
+        {
+            return Err(bad("frequency.minimum", &minimum.to_string(), "no more than the maximum"));
         }
         let empty = |pair: &&CommandPair| pair.before.trim().is_empty() || pair.after.trim().is_empty();
         match self.commands.iter().find(empty) {

@@ -118,10 +118,10 @@ impl Likeness {
         if let Some(cache) = cache.filter(|cache| known.contains(cache)) {
             table.insert("cache".to_owned(), cache.into());
         }
-        if let Some(aio) = disk.aio.as_ref().map(|set| set.value.as_str()) {
-            if aio != "native" || matches!(cache, Some("none" | "directsync")) {
-                table.insert("aio".to_owned(), aio.into());
-            }
+        if let Some(aio) = disk.aio.as_ref().map(|set| set.value.as_str())
+            && (aio != "native" || matches!(cache, Some("none" | "directsync")))
+        {
+            table.insert("aio".to_owned(), aio.into());
         }
         if matches!(bus, "virtio-blk" | "virtio-scsi") {
             table.insert("iothread".to_owned(), (!disk.iothreads.is_empty()).into());

@@ -109,10 +109,10 @@ impl Loop<'_> {
                 return Ok(None);
             }
         }
-        if let Some(advised) = &self.plan.rules.advised {
-            if self.advised(advised, measuring)?.is_none() {
-                return Ok(None);
-            }
+        if let Some(advised) = &self.plan.rules.advised
+            && self.advised(advised, measuring)?.is_none()
+        {
+            return Ok(None);
         }
         self.confirm(measuring)
     }

@@ -239,10 +239,10 @@ impl Figures {
     /// Adds a figure if it is described and not yet known.
     pub(super) fn add(&mut self, name: &str, value: f64) {
         let known = self.found.iter().any(|metric| metric.name == name);
-        if let Some(description) = self.described.iter().find(|described| described.covers(name)) {
-            if !known {
-                self.found.push(description.metric(name, value));
-            }
+        if let Some(description) = self.described.iter().find(|described| described.covers(name))
+            && !known
+        {
+            self.found.push(description.metric(name, value));
         }
     }
 

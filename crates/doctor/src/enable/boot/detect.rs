@@ -110,10 +110,10 @@ impl Boot {
             let (line, grub) = (host.command_line(Counts::First, &refresh)?, host.grub(Some(program))?);
             return Ok(if by_grub { grub.or(line) } else { line.or(grub) });
         }
-        if host.program("kernelstub") {
-            if let Some(configuration) = host.text("/etc/kernelstub/configuration")? {
-                return Ok(Some(Self::Kernelstub(configuration)));
-            }
+        if host.program("kernelstub")
+            && let Some(configuration) = host.text("/etc/kernelstub/configuration")?
+        {
+            return Ok(Some(Self::Kernelstub(configuration)));
         }
         if host.program("grubby") {
             let tuned = linux().find_map(|text| entries::of_tuned(text, &environment));
@@ -122,10 +122,10 @@ impl Boot {
                 tuned: tuned.unwrap_or_default().to_owned(),
             }));
         }
-        if host.program("sdbootutil") {
-            if let Some(found) = host.command_line(Counts::First, &["sdbootutil", "update-all-entries"])? {
-                return Ok(Some(found));
-            }
+        if host.program("sdbootutil")
+            && let Some(found) = host.command_line(Counts::First, &["sdbootutil", "update-all-entries"])?
+        {
+            return Ok(Some(found));
         }
         // Hosts with unified kernel images may also have entries of other systems.
         if linux().next().is_some() {

@@ -220,10 +220,11 @@ fn direct(editor: &mut Editor<'_>, device: usize, number: usize) -> Outcome {
     if item.name != "blockdev" {
         return editor.set(number, "cache", Value::Text("none"));
     }
-    if item.properties.json && lowest_property(item, "cache.direct").is_none() {
-        if let Some(sibling) = lowest_property(item, "cache.no-flush") {
-            return editor.write_beside(number, sibling, "direct", Value::Switch(true));
-        }
+    if item.properties.json
+        && lowest_property(item, "cache.direct").is_none()
+        && let Some(sibling) = lowest_property(item, "cache.no-flush")
+    {
+        return editor.write_beside(number, sibling, "direct", Value::Switch(true));
     }
     beside_file(editor, number, "cache.direct", Value::Switch(true))
 }

@@ -120,10 +120,11 @@ fn of_device(editor: &mut Editor<'_>, number: usize, device: usize, model: &str)
         let lacks = format!("{model} takes none of these properties of {}, which were dropped", old.model);
         editor.notes.push(format!("{lacks}: {}.", dropped.join(", ")));
     }
-    if moves && to == "pci" {
-        if let Some(slot) = free_slot(editor) {
-            editor.set(number, "addr", Value::Text(&slot))?;
-        }
+    if moves
+        && to == "pci"
+        && let Some(slot) = free_slot(editor)
+    {
+        editor.set(number, "addr", Value::Text(&slot))?;
     }
     editor.set(number, "driver", Value::Text(model))
 }

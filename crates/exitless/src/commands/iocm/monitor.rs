@@ -244,13 +244,13 @@ impl<'a, A: Actuator> Session<'a, A> {
 
     /// Writes the state. A failure has no effect on the host; report it once.
     fn tell(&mut self) {
-        if let Err(error) = self.state.write(&self.arguments.state) {
-            if std::mem::take(&mut self.may_tell) {
-                let path = self.arguments.state.display();
-                tracing::warn!(
-                    "`exitless iocm status` will show nothing, because {path} cannot be written: {error}"
-                );
-            }
+        if let Err(error) = self.state.write(&self.arguments.state)
+            && std::mem::take(&mut self.may_tell)
+        {
+            let path = self.arguments.state.display();
+            tracing::warn!(
+                "`exitless iocm status` will show nothing, because {path} cannot be written: {error}"
+            );
         }
     }
 }

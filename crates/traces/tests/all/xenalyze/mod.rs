@@ -122,10 +122,10 @@ pub(crate) fn beginnings(bytes: &[u8]) -> BTreeMap<u32, Beginning> {
                 let left = Vcpu { vm: Some(words[0] >> 16), number: Some(words[0] & 0xffff), thread: None };
                 found.insert(cpu, Beginning { left, dropped: None });
             }
-            if matches!(event, 0x0008_1001 | 0x0002_1011) {
-                if let (Some((code, since)), Some(beginning)) = (open.remove(&cpu), found.get_mut(&cpu)) {
-                    beginning.dropped = Some((ExitReason::svm(code), ticks.unwrap() - since));
-                }
+            if matches!(event, 0x0008_1001 | 0x0002_1011)
+                && let (Some((code, since)), Some(beginning)) = (open.remove(&cpu), found.get_mut(&cpu))
+            {
+                beginning.dropped = Some((ExitReason::svm(code), ticks.unwrap() - since));
             }
         }
         _ => {}
