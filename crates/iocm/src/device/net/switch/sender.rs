@@ -92,19 +92,13 @@ impl Outbox {
             return Err(Forwarded::NoRoom);
         }
         if batch.is_empty() {
-            self.fill(index, pair);
+            self.filled.push((index, pair));
+            if let Some(spare) = self.spare.pop() {
+                self.held -= spare.capacity();
+                *batch = spare;
+            }
         }
-        Ok(&mut self.batches[index][pair])
-    }
-
-    /// Counts a batch as filled, and gives it memory.
-    #[inline(never)]
-    fn fill(&mut self, index: usize, pair: usize) {
-        self.filled.push((index, pair));
-        if let Some(spare) = self.spare.pop() {
-            self.held -= spare.capacity();
-            self.batches[index][pair] = spare;
-        }
+        Ok(batch)
     }
 
     /// The same as [`Self::place`] for a packet that may be larger than the receiver's MTU: `size` is that of its largest piece.
