@@ -43,7 +43,6 @@ mod waiting;
 mod xentrace;
 mod xentrace_following;
 
-#[doc(hidden)]
 pub use aside::{Aside, PATIENCE};
 pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use clock::monotonic_ns;
