@@ -99,6 +99,12 @@ mod tests {
         path
     }
 
+    fn wait_for_the_end_of<T>(following: &Following<T>) {
+        while !following.has_ended() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// The first words of a script: if it is called to make Xen stop tracing, it exits.
     const SWITCHED_OFF: &str = r#"[ "x$2" != x-T ] || exit 0"#;
 
@@ -143,9 +149,7 @@ mod tests {
         assert_eq!(following.finish().unwrap().as_deref(), Some("recordsmore"));
         // A reader that returns early does not make it fail.
         let following = Following::start(&good, drop).unwrap();
-        while !following.has_ended() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_the_end_of(&following);
         assert_eq!(following.finish().unwrap(), Some(()));
         let busy = program("busy", "until [ -e over ]; do :; done; printf records");
         let following = Following::start(&busy, read).unwrap();
@@ -159,16 +163,12 @@ mod tests {
         assert!(error.contains("VIRQ"), "{error}");
         let soon = program("soon", "printf records; echo 'failed to write' >&2; exit 1");
         let following = Following::start(&soon, read).unwrap();
-        while !following.has_ended() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        wait_for_the_end_of(&following);
         let error = following.finish().unwrap_err().to_string();
         assert!(error.contains("failed to write"), "{error}");
         let stopped = program("stopped", "printf records; echo 'change evtmask to 0xaf000' >&2; exit 0");
         let following = Following::start(&stopped, read).unwrap();
-        while !following.has_ended() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        wait_for_the_end_of(&following);
         let error = following.finish().unwrap_err().to_string();
         assert!(error.contains("ended early (exit status: 0)"), "{error}");
     }

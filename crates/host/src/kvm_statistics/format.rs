@@ -205,9 +205,10 @@ pub(super) mod tests {
             body in proptest::collection::vec(any::<u8>(), 0..4096),
         ) {
             if let Ok(header) = parse_header(&head)
-                && let Ok(all) = parse_descriptors(&header, &body) {
-                    prop_assert!(all.len() * header.stride() <= body.len());
-                }
+                && let Ok(all) = parse_descriptors(&header, &body)
+            {
+                prop_assert!(all.len() * header.stride() <= body.len());
+            }
         }
 
         #[test]

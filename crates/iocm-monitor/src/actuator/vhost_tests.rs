@@ -110,6 +110,12 @@ fn actuator(root: &Path) -> Vhost<Kernel> {
     Vhost::new(root, None, Some(pinning))
 }
 
+/// Moves the I/O thread of VM 4000 to a core, or restores its CPUs.
+fn move_io(actuator: &mut Vhost<Kernel>, to: WorkerCore) -> Result<Vec<String>, Trouble> {
+    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
+    actuator.act(&[Action::Move { queue, to }], &Layout([(to, [queue].into())].into()))
+}
+
 pub(super) fn cpus_of(root: &Path, tid: i32) -> String {
     Kernel { root: root.to_owned() }.affinity(tid).unwrap()
 }
@@ -283,9 +289,7 @@ fn vcpus_do_not_move_to_isolated_cpus() {
         let pinning = Pinning::begin(root, Kernel { root: root.to_owned() }, Vec::new()).unwrap();
         let mut actuator = Vhost::new(root, CpuSet::parse("4-7"), Some(pinning));
         actuator.look().unwrap();
-        let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
-        let wanted = Layout([(Some(7), [queue].into())].into());
-        actuator.act(&[Action::Move { queue, to: Some(7) }], &wanted).unwrap();
+        move_io(&mut actuator, Some(7)).unwrap();
         assert_eq!([4001, 4002, 4004].map(|tid| cpus_of(root, tid)), [others, others, "7"]);
         assert_eq!(actuator.give_back(), [""; 0]);
     }
@@ -435,8 +439,7 @@ fn a_thread_that_ends_before_its_vm_leaves_nothing() {
     actuator.look().unwrap();
     let vhost = ThreadId { pid: 4000, tid: 4004 };
     let queue = actuator.numbers.of[&vhost];
-    let wanted = Layout([(Some(3), [queue].into())].into());
-    actuator.act(&[Action::Move { queue, to: Some(3) }], &wanted).unwrap();
+    move_io(&mut actuator, Some(3)).unwrap();
     let of_vhost = |entry: &Entry| matches!(entry.change, Change::Affinity { tid: 4004, .. });
     let open =
         || Journal::read(root).unwrap().entries.into_iter().filter(Entry::open).filter(of_vhost).count();
@@ -456,9 +459,7 @@ fn a_search_that_fails_forgets_nothing() {
     let root = host.path();
     let mut actuator = actuator(root);
     actuator.look().unwrap();
-    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
-    let wanted = Layout([(Some(3), [queue].into())].into());
-    actuator.act(&[Action::Move { queue, to: Some(3) }], &wanted).unwrap();
+    move_io(&mut actuator, Some(3)).unwrap();
     assert_eq!(cpus_of(root, 4004), "3");
     let [processes, hidden] = ["proc", "hidden"].map(|name| root.join(name));
     fs::rename(&processes, &hidden).unwrap();
@@ -494,11 +495,7 @@ fn a_thread_that_others_move_between_two_looks_stops_nothing() {
     actuator.look().unwrap();
     // No search for VMs during this test, however long it takes.
     actuator.discovered = Some(Instant::now() + Duration::from_secs(3600));
-    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
-    let mut go = |core: u32| {
-        let wanted = Layout([(Some(core), [queue].into())].into());
-        actuator.act(&[Action::Move { queue, to: Some(core) }], &wanted).unwrap()
-    };
+    let mut go = |core: u32| move_io(&mut actuator, Some(core)).unwrap();
     assert_eq!(go(3), [""; 0]);
     fs::write(root.join("proc/4000/task/4004/status"), "Cpus_allowed_list:\t1\n").unwrap();
     let told = go(2);
@@ -512,11 +509,7 @@ fn a_thread_whose_move_is_not_in_the_journal_was_not_moved_by_others() {
     let root = host.path();
     let mut actuator = actuator(root);
     actuator.look().unwrap();
-    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
-    let mut go = |core: u32| {
-        let wanted = Layout([(Some(core), [queue].into())].into());
-        actuator.act(&[Action::Move { queue, to: Some(core) }], &wanted)
-    };
+    let mut go = |core: u32| move_io(&mut actuator, Some(core));
     assert_eq!(go(3).unwrap(), [""; 0]);
     fs::write(root.join(LOSES_JOURNAL), "").unwrap();
     let trouble = go(2).unwrap_err().to_string();
@@ -541,11 +534,7 @@ fn an_interrupt_that_another_exitless_moved_since_stops_nothing() {
     actuator.look().unwrap();
     // No search for VMs during this test, however long it takes.
     actuator.discovered = Some(Instant::now() + Duration::from_secs(3600));
-    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
-    let mut go = |to: WorkerCore| {
-        let wanted = Layout([(to, [queue].into())].into());
-        actuator.act(&[Action::Move { queue, to }], &wanted).unwrap()
-    };
+    let mut go = |to: WorkerCore| move_io(&mut actuator, to).unwrap();
     let path = |number: u32| format!("/proc/irq/{number}/smp_affinity_list");
     let interrupt = |number: u32| {
         let text = fs::read_to_string(root.join(path(number).trim_start_matches('/'))).unwrap();
@@ -571,19 +560,15 @@ fn what_could_not_be_restored_stays_pinned_until_it_can() {
     // No search for VMs during this test, however long it takes.
     actuator.discovered = Some(Instant::now() + Duration::from_secs(3600));
     let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
-    let go = |actuator: &mut Vhost<Kernel>, to: WorkerCore| {
-        let wanted = Layout([(to, [queue].into())].into());
-        actuator.act(&[Action::Move { queue, to }], &wanted)
-    };
-    assert_eq!(go(&mut actuator, Some(3)).unwrap(), [""; 0]);
+    assert_eq!(move_io(&mut actuator, Some(3)).unwrap(), [""; 0]);
     journal_mode(root, 0o622);
-    go(&mut actuator, None).unwrap_err();
+    move_io(&mut actuator, None).unwrap_err();
     let pinned = |tid| actuator.pinning.as_ref().unwrap().pinned_to(ThreadId { pid: 4000, tid }).unwrap();
     assert_eq!([4001, 4002, 4004].map(|tid| pinned(tid).to_string()), ["0-2", "0-2", "3"]);
     journal_mode(root, 0o600);
     let view = actuator.look().unwrap().view;
     assert_eq!(Layout::of(&view).cores_by_queue()[&queue], Some(3));
-    assert_eq!(go(&mut actuator, None).unwrap(), [""; 0]);
+    assert_eq!(move_io(&mut actuator, None).unwrap(), [""; 0]);
     assert_eq!([4001, 4002, 4004].map(|tid| cpus_of(root, tid)), ["0-3"; 3]);
     assert!(!actuator.pinning.unwrap().holds());
 }
@@ -594,9 +579,7 @@ fn an_io_thread_that_could_not_be_restored_is_restored_although_its_vm_is_placed
     let root = host.path();
     let mut actuator = actuator(root);
     actuator.look().unwrap();
-    let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
-    let wanted = Layout([(Some(3), [queue].into())].into());
-    actuator.act(&[Action::Move { queue, to: Some(3) }], &wanted).unwrap();
+    move_io(&mut actuator, Some(3)).unwrap();
     journal_mode(root, 0o622);
     for (cpus, is_placed) in [("1", false), ("0-2", true)] {
         fs::write(root.join("proc/4000/task/4001/status"), format!("Cpus_allowed_list:\t{cpus}\n")).unwrap();
@@ -620,16 +603,11 @@ fn what_another_exitless_moved_since_is_restored_when_that_has_undone_it() {
         actuator.look().unwrap();
         let late = Instant::now() + Duration::from_secs(3600);
         actuator.discovered = Some(late);
-        let queue = actuator.numbers.of[&ThreadId { pid: 4000, tid: 4004 }];
-        let go = |actuator: &mut Vhost<Kernel>, to: WorkerCore| {
-            let wanted = Layout([(to, [queue].into())].into());
-            actuator.act(&[Action::Move { queue, to }], &wanted).unwrap()
-        };
-        assert_eq!(go(&mut actuator, Some(3)), [""; 0]);
+        assert_eq!(move_io(&mut actuator, Some(3)).unwrap(), [""; 0]);
         let mut others = Changes::begin(root, Kernel { root: root.to_owned() }, Vec::new()).unwrap();
         let change = Change::Affinity { tid: 4001, start_ticks: 5001, cpus: "1".to_owned() };
         others.make(change, Lasting::WhileHeld).unwrap();
-        let told = go(&mut actuator, None);
+        let told = move_io(&mut actuator, None).unwrap();
         assert!(told.len() == 1 && told[0].contains("which rests on it"), "{told:?}");
         assert_eq!([4001, 4002, 4004].map(|tid| cpus_of(root, tid)), ["1", "0-3", "0-3"]);
         // A search leaves the VM alone, as long as the other exitless has the thread.

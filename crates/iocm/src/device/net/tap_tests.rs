@@ -91,14 +91,19 @@ fn options(namespace: &Namespace, pairs: u16) -> NetOptions {
     NetOptions { link: LinkOptions::Tap(tap), pairs, mtu: 1500, ..NetOptions::default() }
 }
 
+/// Gives the tap the host's address, and makes the guest's known.
+fn give_address(namespace: &Namespace) {
+    namespace.ip(&["address", "add", "10.77.0.1/24", "dev", "guest0"]);
+    namespace.ip(&["neigh", "add", "10.77.0.2", "lladdr", "52:54:00:00:00:07", "dev", "guest0"]);
+}
+
 impl Guest {
     /// A guest whose tap has the host's address, and knows the guest's.
     fn new(namespace: &Namespace, features: u64, pairs: u16) -> Self {
         let pool = Pool::new();
         pool.add_worker(&WorkerOptions::default()).unwrap();
         let device = NetDevice::open(options(namespace, pairs), &Switches::default()).unwrap();
-        namespace.ip(&["address", "add", "10.77.0.1/24", "dev", "guest0"]);
-        namespace.ip(&["neigh", "add", "10.77.0.2", "lladdr", "52:54:00:00:00:07", "dev", "guest0"]);
+        give_address(namespace);
         let host = namespace.within(|| {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
             let address = rustix::net::netdevice::name_to_index(&socket, "guest0").unwrap();
@@ -305,8 +310,7 @@ fn an_idle_tap_costs_nothing_and_wakes() {
 fn a_tap_is_looked_at_again_after_a_turn_without_a_budget() {
     let Some(namespace) = Namespace::new(0) else { return };
     let device = NetDevice::open(options(&namespace, 1), &Switches::default()).unwrap();
-    namespace.ip(&["address", "add", "10.77.0.1/24", "dev", "guest0"]);
-    namespace.ip(&["neigh", "add", "10.77.0.2", "lladdr", "52:54:00:00:00:07", "dev", "guest0"]);
+    give_address(&namespace);
     let socket = namespace.within(|| UdpSocket::bind("10.77.0.1:0").unwrap());
     let mut driver = NetDriver::new(64, RING);
     let mut receive = ByHand::new(&driver.receive, Box::new(device.receive(0, VirtioFeatures(MODERN))));
@@ -330,8 +334,7 @@ fn a_tap_with_a_larger_mtu_than_the_devices_gives_the_guest_nothing_larger() {
     let Some(namespace) = Namespace::new(0) else { return };
     let device = NetDevice::open(options(&namespace, 1), &Switches::default()).unwrap();
     namespace.ip(&["link", "set", "guest0", "mtu", "9000"]);
-    namespace.ip(&["address", "add", "10.77.0.1/24", "dev", "guest0"]);
-    namespace.ip(&["neigh", "add", "10.77.0.2", "lladdr", "52:54:00:00:00:07", "dev", "guest0"]);
+    give_address(&namespace);
     let socket = namespace.within(|| UdpSocket::bind("10.77.0.1:0").unwrap());
     let mut driver = NetDriver::new(64, RING);
     let mut receive = ByHand::new(&driver.receive, Box::new(device.receive(0, VirtioFeatures(MODERN))));
