@@ -16,8 +16,7 @@ use crate::tools::{Invocation, LIBRARIES};
 use crate::tree::{copy, disk_usage, furnish, remove, write};
 
 // Names of an image's files and folders.
-pub(crate) const KERNEL: &str = "kernel.flat";
-pub(crate) const COMPRESSED_KERNEL: &str = "vmlinuz";
+pub(crate) const KERNEL: &str = "vmlinux";
 pub(crate) const DISK: &str = "disk.ext4";
 pub(crate) const BUSYBOX: &str = "busybox";
 pub(crate) const MODULES: &str = "modules";
@@ -27,8 +26,6 @@ pub(crate) const TOOLS: &str = "tools";
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) release: String,
-    pub(crate) address: u64,
-    pub(crate) entry: u64,
     pub(crate) modules: Vec<String>,
 }
 
@@ -73,10 +70,8 @@ pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -
 }
 
 fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
-    let PackedKernel { path, release, compressed, elf } = PackedKernel::of(root)?;
-    let flat = kernel::flatten(&path, &elf)?;
-    write(&image.join(KERNEL), &flat.bytes)?;
-    write(&image.join(COMPRESSED_KERNEL), &compressed)?;
+    let PackedKernel { release, compressed, elf, .. } = PackedKernel::of(root)?;
+    write(&image.join(KERNEL), &elf)?;
     write(&root.join(GUEST).join("vmlinux"), &elf)?;
     write(&root.join(GUEST).join("vmlinuz"), &compressed)?;
     write(&root.join(GUEST).join("initrd.img"), &reporting_guest(root, &[])?)?;
@@ -95,7 +90,7 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
         fs::remove_file(packed).map_err(Error::file("Could not remove", packed))?;
         modules.push(module.to_owned());
     }
-    Ok(Kernel { release, address: flat.address, entry: flat.entry, modules })
+    Ok(Kernel { release, modules })
 }
 
 /// The module with this file name (`kvm.ko`), uncompressed and without its signature.

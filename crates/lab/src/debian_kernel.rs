@@ -13,7 +13,6 @@ use crate::device::Device;
 use crate::device_image::keep_modules;
 use crate::error::Error;
 use crate::guest_initial_ram_disk::{Loading, with_needs};
-use crate::kernel::{self, FlatKernel};
 use crate::packages::{self, Package};
 use crate::progress::{Effort, OnProgress, Progress, Step};
 use crate::recipe::{self, COMPONENTS, RELEASE};
@@ -200,11 +199,6 @@ impl KernelImage {
     pub fn version(&self) -> Option<&str> {
         let mut packages = self.manifest().packages.iter();
         Some(&packages.find(|package| package.name.starts_with("linux-image-"))?.version)
-    }
-
-    /// The kernel's memory contents, for an emulator that cannot load ELF files.
-    pub(crate) fn flat(&self) -> Result<FlatKernel, Error> {
-        kernel::flatten(&self.path(KERNEL), &self.read(KERNEL)?)
     }
 
     /// The modules of the channel to the host, in loading order.

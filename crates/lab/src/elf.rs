@@ -75,6 +75,11 @@ pub(crate) fn entry_32(elf: &[u8]) -> Option<u32> {
     elf.starts_with(b"\x7fELF\x01").then(|| word(elf, 24))?
 }
 
+/// `e_entry` of a 64-bit file; `None` for other files.
+pub(crate) fn entry_64(elf: &[u8]) -> Option<u64> {
+    elf.starts_with(b"\x7fELF\x02").then(|| number(elf, 24, 8))?
+}
+
 /// The program headers of a 32-bit file that lie within it.
 pub(crate) fn program_headers_32(elf: &[u8]) -> impl Iterator<Item = ProgramHeader32> + '_ {
     let size = |at| number(elf, at, 2).and_then(|value| usize::try_from(value).ok()).unwrap_or(0);
@@ -128,6 +133,7 @@ mod tests {
             let _ = program_headers(&bytes).count();
             let _ = program_headers_32(&bytes).filter_map(|header| header.contents(&bytes)).count();
             let _ = entry_32(&bytes);
+            let _ = entry_64(&bytes);
         }
 
         #[test]

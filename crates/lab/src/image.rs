@@ -5,9 +5,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::{self, BUSYBOX, COMPRESSED_KERNEL, DISK, KERNEL, MODULES, TOOLS};
+use crate::assemble::{self, BUSYBOX, DISK, KERNEL, MODULES, TOOLS};
 use crate::error::Error;
-use crate::kernel::FlatKernel;
 use crate::packages::Package;
 use crate::progress::OnProgress;
 use crate::recipe;
@@ -19,12 +18,7 @@ const SPACE_TO_BUILD: u64 = 3000;
 
 /// The host that all laboratories share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Host {
-    /// The physical address of the kernel.
-    pub kernel_address: u64,
-    /// The physical address of its PVH entry point.
-    pub kernel_entry: u64,
-}
+pub struct Host {}
 
 /// A finished image in the cache.
 pub type Image = Built<Host>;
@@ -48,22 +42,10 @@ impl Recipe for Host {
     ) -> Result<Manifest<Self>, Error> {
         unpack::unpack(packages, root, &recipe::LEFT_OUT, on_progress)?;
         let kernel = assemble::assemble(root, folder, on_progress)?;
-        let mut paths =
-            vec![KERNEL.to_owned(), COMPRESSED_KERNEL.to_owned(), DISK.to_owned(), BUSYBOX.to_owned()];
+        let mut paths = [KERNEL, DISK, BUSYBOX].map(str::to_owned).to_vec();
         paths.extend(kernel.modules.iter().map(|module| format!("{MODULES}/{module}")));
         paths.push(format!("{TOOLS}/{}", assemble::STOCK_QEMU));
-        let host = Self { kernel_address: kernel.address, kernel_entry: kernel.entry };
-        Manifest::new(Self::content_key(), kernel.release, host, (folder, paths), packages)
-    }
-}
-
-impl Image {
-    pub(crate) fn kernel(&self) -> Result<FlatKernel, Error> {
-        Ok(FlatKernel {
-            address: self.manifest().of_kind.kernel_address,
-            bytes: self.read(KERNEL)?,
-            entry: self.manifest().of_kind.kernel_entry,
-        })
+        Manifest::new(Self::content_key(), kernel.release, Self {}, (folder, paths), packages)
     }
 }
 
@@ -85,7 +67,7 @@ mod tests {
         let manifest = Manifest {
             key: recipe::content_key(),
             kernel_release: "6.12".into(),
-            of_kind: Host { kernel_address: 0, kernel_entry: 0 },
+            of_kind: Host {},
             files: vec![record],
             packages: vec![PackageRecord {
                 name: "qemu-system-x86".into(),
@@ -125,14 +107,5 @@ mod tests {
         let (_root, cache) = image_with(4);
         let image = Image::find(&cache).unwrap().unwrap();
         assert_eq!(image.drift(), [("qemu-system-x86", "9", "1:10.0.13+ds-0+deb13u1")]);
-    }
-
-    #[test]
-    fn the_facts_of_a_kind_stand_among_the_others() {
-        let (_root, cache) = image_with(4);
-        let text = std::fs::read_to_string(Image::place(&cache).join(recorded::MANIFEST)).unwrap();
-        let names = ["key", "kernel_release", "kernel_address", "kernel_entry", "files", "packages"];
-        let at: Vec<_> = names.map(|name| text.find(&format!("\n  \"{name}\": ")).unwrap()).into();
-        assert!(at.is_sorted(), "{text}");
     }
 }

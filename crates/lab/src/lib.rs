@@ -45,6 +45,7 @@ pub mod switch_cost;
 mod terminal;
 mod tools;
 mod tree;
+mod uncompressed;
 mod unpack;
 mod watch;
 mod xen_boot;

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 /// The Debian release.
 pub(crate) const RELEASE: &str = "trixie";
 /// Incremented when the steps that turn packages into an image change.
-const STEPS: u32 = 6;
+const STEPS: u32 = 7;
 
 /// The requested packages; apt adds their dependencies.
 pub(crate) const PACKAGES: [&str; 28] = [

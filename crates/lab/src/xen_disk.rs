@@ -17,6 +17,7 @@ use crate::guest_initial_ram_disk::{loading, with_needs};
 use crate::progress::{OnProgress, Progress, Step};
 use crate::tools::Invocation;
 use crate::tree::{furnish, remove, write};
+use crate::uncompressed;
 use crate::xen_guest;
 use crate::xen_recipe::{ATA_MODULES, EARLY_MODULES, GUEST_MODULES, LATER_MODULES, VIRTIO_MODULES};
 
@@ -80,7 +81,7 @@ pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -
     write(&image.join(KERNEL), &kernel.elf)?;
     let guest = root.join(xen_guest::FOLDER);
     write(&guest.join("vmlinux"), &kernel.elf)?;
-    write(&guest.join("vmlinuz"), &kernel.compressed)?;
+    write(&guest.join("bzImage"), &uncompressed::bzimage(&kernel.path, &kernel.compressed, &kernel.elf)?)?;
     let busybox = root.join("usr/bin/busybox");
     let busybox = fs::read(&busybox).map_err(Error::file("Could not read", &busybox))?;
     xen_guest::write_below(root, &busybox)?;

@@ -56,7 +56,7 @@ const HVM_DEVICES: &str = "vga = \"none\"\nvnc = 0\nusb = 0\nxen_platform_pci = 
     timer_mode = \"one_missed_tick_pending\"\nserial = \"file:/var/log/xen/console/serial-hvm.log\"\n";
 
 /// Writes the initial RAM disks and definitions below `root`. The kernel is already there, as `vmlinux` and
-/// `vmlinuz`.
+/// `bzImage`.
 pub(crate) fn write_below(root: &Path, busybox: &[u8]) -> Result<(), Error> {
     let folder = root.join(FOLDER);
     let mut archive = Archive::default();
@@ -70,10 +70,10 @@ pub(crate) fn write_below(root: &Path, busybox: &[u8]) -> Result<(), Error> {
     write(&folder.join(RAM_DISK), &bytes)?;
     let pvh = definition("pvh", "pvh", "vmlinux", RAM_DISK, "", "");
     write(&folder.join("pvh.cfg"), pvh.as_bytes())?;
-    // An HVM guest is started by a loader that accepts only compressed kernels, and it needs a device model.
-    let hvm = definition("hvm", "hvm", "vmlinuz", RAM_DISK, HVM_ARGUMENTS, HVM_DEVICES);
+    // The device model of an HVM guest loads only a bzImage.
+    let hvm = definition("hvm", "hvm", "bzImage", RAM_DISK, HVM_ARGUMENTS, HVM_DEVICES);
     write(&folder.join("hvm.cfg"), hvm.as_bytes())?;
-    let device = definition("device", "hvm", "vmlinuz", DEVICE_RAM_DISK, HVM_ARGUMENTS, HVM_DEVICES);
+    let device = definition("device", "hvm", "bzImage", DEVICE_RAM_DISK, HVM_ARGUMENTS, HVM_DEVICES);
     write(&folder.join("device.cfg"), device.as_bytes())
 }
 

@@ -50,3 +50,12 @@ fn images_of_other_recipes_are_removed_and_guests_are_not() {
     assert!(!other.exists() && guest.exists() && XenImage::find(&cache).unwrap().is_some());
     drop(root);
 }
+
+#[test]
+fn the_facts_of_a_kind_stand_among_the_others() {
+    let (_root, cache) = image_with(4);
+    let text = std::fs::read_to_string(XenImage::place(&cache).join(recorded::MANIFEST)).unwrap();
+    let names = ["key", "kernel_release", "modules", "files", "packages"];
+    let at: Vec<_> = names.map(|name| text.find(&format!("\n  \"{name}\": ")).unwrap()).into();
+    assert!(at.is_sorted(), "{text}");
+}

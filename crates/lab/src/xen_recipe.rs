@@ -3,7 +3,7 @@
 use crate::recipe::{self, COMPONENTS, RELEASE};
 
 /// Incremented when the steps that turn packages into the image change.
-const STEPS: u32 = 6;
+const STEPS: u32 = 7;
 
 /// The requested packages; apt adds their dependencies.
 pub(crate) const PACKAGES: [&str; 32] = [

@@ -9,6 +9,7 @@ use super::Machine;
 use crate::assemble::{CYLINDER, TOOLS};
 use crate::error::Error;
 use crate::guest_image::GuestImage;
+use crate::kernel;
 use crate::multiboot::{self, Boot};
 use crate::payload::{self, Contents};
 use crate::process::{PowerOn, Process};
@@ -88,14 +89,12 @@ impl Machine<'_> {
             payload::write(&mut file, self.memory_mib, contents)
                 .map_err(Error::file("Could not write", payload))
         };
+        let read = |path: &Path| fs::read(path).map_err(Error::file("Could not read", path));
         let Some(xen) = self.xen else {
-            let kernel = match &self.kernel {
-                Some(kernel) => kernel.flat()?,
-                None => self.image.kernel()?,
-            };
+            let path = self.kernel();
+            let kernel = kernel::flatten(&path, &read(&path)?)?;
             return write(&pvh::contents(self.memory_mib, &kernel, &self.command_line(), initial_ram_disk));
         };
-        let read = |path: &Path| fs::read(path).map_err(Error::file("Could not read", path));
         let hypervisor = xen.path(xen_disk::HYPERVISOR);
         let boot = Boot {
             hypervisor: (&hypervisor, &read(&hypervisor)?),
@@ -211,7 +210,7 @@ mod tests {
         let manifest = Manifest {
             key: String::new(),
             kernel_release: String::new(),
-            of_kind: Host { kernel_address: 0, kernel_entry: 0 },
+            of_kind: Host {},
             files: Vec::new(),
             packages: Vec::new(),
         };

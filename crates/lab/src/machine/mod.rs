@@ -5,11 +5,11 @@ mod qemu;
 
 use std::path::{Path, PathBuf};
 
-use crate::assemble::DISK;
-use crate::debian_kernel::KernelImage;
+use crate::assemble::{self, DISK};
+use crate::debian_kernel::{self, KernelImage};
 use crate::definition::{Emulator, Lab};
 use crate::device::Device;
-use crate::device_image::DeviceImage;
+use crate::device_image::{self, DeviceImage};
 use crate::emulator::EmulatorProgram;
 use crate::error::Error;
 use crate::guest_agent::GuestAgent;
@@ -71,6 +71,15 @@ impl Machine<'_> {
     /// The largest size of an initial RAM disk, in bytes.
     pub(crate) fn room(&self) -> u64 {
         room(self.lab.emulator, self.memory_mib)
+    }
+
+    /// The ELF kernel of a host without Xen.
+    fn kernel(&self) -> PathBuf {
+        match (&self.device_image, &self.kernel) {
+            (Some(image), _) => image.path(device_image::KERNEL),
+            (None, Some(kernel)) => kernel.path(debian_kernel::KERNEL),
+            (None, None) => self.image.path(assemble::KERNEL),
+        }
     }
 
     /// Writes the files that the emulator needs for a boot to `folder`, and returns the command. With

@@ -12,10 +12,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Machine;
-use crate::assemble::{COMPRESSED_KERNEL, STOCK_QEMU, TOOLS};
-use crate::debian_kernel;
+use crate::assemble::{STOCK_QEMU, TOOLS};
 use crate::device;
-use crate::device_image;
 use crate::emulator_time::EmulatorTime;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
@@ -89,12 +87,7 @@ impl Machine<'_> {
                 xen_boot::arguments(&mut invocation, xen, folder, &arguments, &initrd, &command_line)?;
             }
             None => {
-                let kernel = match (&self.device_image, &self.kernel) {
-                    (Some(image), _) => image.path(device_image::KERNEL),
-                    (None, Some(kernel)) => kernel.path(debian_kernel::KERNEL),
-                    (None, None) => self.image.path(COMPRESSED_KERNEL),
-                };
-                invocation.arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
+                invocation.arg("-kernel").arg(self.kernel()).arg("-initrd").arg(initrd);
                 invocation.arg("-append").arg(command_line);
             }
         }
