@@ -140,6 +140,11 @@ impl BlockQueue {
                 Self::answer(queue, &self.chain, Status::Ok, 0, 0);
                 return 0;
             }
+            // Nobody writes here, and a file system that is only read may have no fsync(2).
+            BlockRequest::Flush if self.device.options.read_only => {
+                Self::answer(queue, &self.chain, Status::Ok, 0, 0);
+                return 0;
+            }
             BlockRequest::Read(offset, _) => SlotKind::Read(offset),
             BlockRequest::Write(offset, _) => SlotKind::Write(offset),
             BlockRequest::Discard(ranges) => in_turn(ranges, RangeMethod::Discard, granule),
@@ -422,7 +427,7 @@ impl Handler for BlockQueue {
 #[cfg(test)]
 mod tests {
     use super::super::BlockOptions;
-    use super::super::storage::tests::disk;
+    use super::super::storage::tests::{disk, disk_over};
     use super::*;
     use crate::device::Device;
     use crate::protocol::VirtioFeatures;
@@ -715,6 +720,22 @@ mod tests {
             });
             assert_eq!(statuses, wanted, "{alignment}, {features:#x}, {kinds:?}");
         }
+    }
+
+    #[test]
+    fn a_flush_of_a_read_only_disk_needs_no_disk_of_the_host() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(rustix::fs::fdatasync(&file).is_err(), "as on a file system that is only read");
+        let device =
+            disk_over(file.into(), 1, BlockOptions { read_only: true, ..BlockOptions::default() }).unwrap();
+        let (mut driver, mut queue) = empty(64, Box::new(device.queue(64)));
+        driver.submit(4, 0, &[], 0).unwrap();
+        let mut made = VecDeque::new();
+        serve(&mut queue, &mut made, false);
+        assert!(made.is_empty(), "no thread is needed");
+        queue.publish();
+        assert_eq!(driver.ended().unwrap().1, 0);
+        assert!(!device.storage.is_inconsistent());
     }
 
     #[test]

@@ -346,12 +346,21 @@ pub(super) mod tests {
     ) -> Result<Arc<BlockDevice>, StorageError> {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let (file, path) = (OwnedFd::from(file), PathBuf::from("/disk"));
+        disk_over(file.into(), alignment, BlockOptions { block_size, ..BlockOptions::default() })
+    }
+
+    /// A disk over a file of any kind. That of `/dev/null` has no data, and cannot be flushed.
+    pub(crate) fn disk_over(
+        file: OwnedFd,
+        alignment: u32,
+        options: BlockOptions,
+    ) -> Result<Arc<BlockDevice>, StorageError> {
+        let path = PathBuf::from("/disk");
         let (granule, partitioned, is_tmpfs, is_fuse) = (1, None, false, false);
         let is_inconsistent = AtomicBool::new(false);
         let storage =
             Storage::File { file, path, alignment, granule, partitioned, is_tmpfs, is_fuse, is_inconsistent };
-        BlockDevice::over(storage, BlockOptions { block_size, ..BlockOptions::default() })
+        BlockDevice::over(storage, options)
     }
 
     #[test]
