@@ -91,6 +91,9 @@ pub enum RingError {
     /// The buffer id is in use.
     #[error("buffer {0} is made available while it is in use")]
     InUse(u16),
+    /// A request ended too many back-ends.
+    #[error("request {0} ended three back-ends and is not tried again: restart the guest")]
+    Fatal(u16),
 }
 
 /// A ring.

@@ -35,7 +35,7 @@ pub struct Virtqueue {
 }
 
 /// A request that this many back-ends were handling when they ended is answered with an error; after one more it is not
-/// even read.
+/// even read, and its queue is broken.
 const SUSPECT: u8 = 2;
 
 /// A request that an earlier back-end took.
@@ -146,24 +146,20 @@ impl Virtqueue {
     fn resubmit(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
         self.settle();
         self.suspect = false;
-        while let Some(Again { id, descriptors }) = self.again.pop() {
-            let tries = self.handle(id);
-            if tries > SUSPECT {
-                self.state.log.warn(|| {
-                    format!("Request {id} ended three back-ends: it is returned without being handled")
-                });
-                self.settle();
-                self.push(id, 0, 0);
-                continue;
-            }
-            self.suspect = tries == SUSPECT;
-            match &self.ring {
-                Ring::Split(ring) => ring.collect(id, chain)?,
-                Ring::Packed(ring) => ring.collect_again(id, &descriptors, chain)?,
-            }
-            return Ok(true);
+        let Some(Again { id, descriptors }) = self.again.pop() else { return Ok(false) };
+        let tries = self.handle(id);
+        if tries > SUSPECT {
+            // Given back without a status, it would have the one that was there before: most likely that of a success. Its
+            // mark stays for the next back-end.
+            self.handled = None;
+            return Err(RingError::Fatal(id));
         }
-        Ok(false)
+        self.suspect = tries == SUSPECT;
+        match &self.ring {
+            Ring::Split(ring) => ring.collect(id, chain)?,
+            Ring::Packed(ring) => ring.collect_again(id, &descriptors, chain)?,
+        }
+        Ok(true)
     }
 
     fn pop_and_record(&mut self, chain: &mut Chain) -> Result<bool, RingError> {

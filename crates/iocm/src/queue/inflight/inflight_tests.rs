@@ -1,6 +1,6 @@
 use super::*;
 use crate::queue::{QueueState, Virtqueue};
-use crate::ring::{Chain, Ring, RingFeatures};
+use crate::ring::{Chain, Ring, RingError, RingFeatures};
 use crate::testing::{DATA, Driver};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -100,6 +100,30 @@ fn memory_that_was_not_made_for_a_queue() {
     assert!(memory.queue(1, SIZE, true).is_some());
 }
 
+/// Without a status, the guest would take that of an earlier request for its own.
+#[test]
+fn a_request_that_ended_three_back_ends_is_not_given_back_and_breaks_its_queue() {
+    for packed in [false, true] {
+        let (_file, memory) = memory();
+        let mut driver = Driver::new(SIZE, features(packed));
+        let start = if packed { 0x8000_8000 } else { 0 };
+        let mut chain = Chain::new();
+        let id = driver.add(&[(DATA, 8, false), (DATA + 8, 1, true)]).unwrap();
+        for is_suspect in [false, false, true] {
+            let mut queue = back_end(&driver, &memory, start);
+            assert!(queue.pop(&mut chain) && chain.id == id && queue.is_suspect() == is_suspect);
+        }
+        // It stays so, whoever comes.
+        for _ in 0..3 {
+            let mut queue = back_end(&driver, &memory, start);
+            assert!(!queue.pop(&mut chain));
+            assert_eq!(queue.broken(), Some(RingError::Fatal(id)), "packed {packed}");
+            queue.publish();
+            assert_eq!(driver.take(), None);
+        }
+    }
+}
+
 /// The guest runs on after a back-end was killed: it gets the batch that it sees, and may fill the ring again.
 fn batch_is_seen(packed: bool, length: usize, earlier: u16, batch: usize, stores: u16, is_full: bool) {
     let at = format!(
@@ -196,7 +220,8 @@ fn end(driver: &mut Driver, waiting: &mut Vec<(u16, u64)>) -> Result<(), TestCas
 }
 
 /// A driver with a sequence of back-ends: the driver adds requests, the back-end takes and completes some, and another
-/// one replaces it at any moment. Each request is completed exactly once, and none is taken after that.
+/// one replaces it at any moment. Each request is completed exactly once, and none is taken after that, unless one ends
+/// three back-ends, which breaks the queue.
 fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
     let (_file, memory) = memory();
     let mut driver = Driver::new(SIZE, features(packed));
@@ -205,6 +230,14 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
     let mut chain = Chain::new();
     // The requests that the driver waits for, in order, and those that the present back-end has.
     let (mut waiting, mut has, mut number) = (Vec::<(u16, u64)>::new(), Vec::<u16>::new(), 0_u64);
+    // The back-ends that have ended, and how many there were when an address was used.
+    let (mut ended, mut ended_before) = (0, Vec::new());
+    // Whether the queue is broken by a request that may have ended three back-ends.
+    let is_fatal = |queue: &Virtqueue, waiting: &[(u16, u64)], ended: usize, before: &[usize]| {
+        let Some(RingError::Fatal(id)) = queue.broken() else { return false };
+        let address = waiting.iter().find(|(waits, _)| *waits == id).map(|(_, address)| *address);
+        address.is_some_and(|address| ended - before[((address - DATA) / 16) as usize] >= 3)
+    };
     for (step, which) in steps {
         match step % 6 {
             0 | 1 => {
@@ -214,6 +247,7 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
                 let id = if which % 3 == 0 { driver.add_indirect(pieces) } else { driver.add(pieces) };
                 if let Some(id) = id {
                     waiting.push((id, address));
+                    ended_before.push(ended);
                     number += 1;
                 }
             }
@@ -247,6 +281,7 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
                         let address = DATA + number * 16;
                         if let Some(id) = driver.add(&[(address, 8, false)]) {
                             waiting.push((id, address));
+                            ended_before.push(ended + 1);
                             number += 1;
                         }
                     }
@@ -257,15 +292,22 @@ fn play(packed: bool, steps: &[(u8, u8)]) -> Result<(), TestCaseError> {
                 let base = if packed { base | base << 16 } else { base };
                 queue = back_end(&driver, &memory, base);
                 has.clear();
+                ended += 1;
             }
         }
         end(&mut driver, &mut waiting)?;
+        if is_fatal(&queue, &waiting, ended, &ended_before) {
+            return Ok(());
+        }
         prop_assert!(queue.broken.is_none(), "{:?}", queue.broken);
     }
     // In the end everything comes back.
     queue.publish();
     while queue.pop(&mut chain) {
         has.push(chain.id);
+    }
+    if is_fatal(&queue, &waiting, ended, &ended_before) {
+        return Ok(());
     }
     for id in has {
         queue.push(id, 0, 0);
