@@ -130,6 +130,8 @@ pub struct Session {
     backend: Arc<Backend>,
     pool: Arc<Pool>,
     features: VirtioFeatures,
+    /// Those for which `VHOST_USER_SET_FEATURES` was last refused; 0 if it was not.
+    refused: u64,
     protocol: ProtocolFeatures,
     memory: Arc<GuestMemory>,
     /// Regions that were added twice or more: QEMU before 8.2 adds and removes each of them once for every queue pair
@@ -162,6 +164,7 @@ impl Session {
             backend,
             pool,
             features: VirtioFeatures::default(),
+            refused: 0,
             protocol: ProtocolFeatures::default(),
             memory: Arc::default(),
             duplicate_regions: Vec::new(),
@@ -226,7 +229,7 @@ impl Session {
             Ok(Reply::Done) if acknowledges => connection.reply(header.code, &0_u64.to_ne_bytes(), None),
             Ok(Reply::Done) => Ok(()),
             // Few front-ends look at the reply, and the ring would stay dead.
-            Err(RequestError::InUse(why)) => Err(ConnectionError::InUse(why)),
+            Err(RequestError::Unusable(why)) => Err(ConnectionError::Unusable(why)),
             Err(error) => {
                 let code = header.code;
                 self.backend.log.warn(|| format!("A front-end's request {code} is refused: {error}"));

@@ -33,9 +33,9 @@ pub enum ConnectionError {
     /// A request that needs a reply failed, and the protocol has no reply that says so.
     #[error("cannot reply to request {0}, which failed")]
     NoReply(u32),
-    /// Another program uses what is behind the device. A front-end that connects again tries again.
+    /// The device cannot be used now. A front-end that connects again tries again.
     #[error("the connection is closed: {0}")]
-    InUse(String),
+    Unusable(String),
     /// The front-end has more queues than the device.
     #[error(
         "the front-end asks for queue {0}, and the device has {1}: give both the same number of `queues` (QEMU: queues=)"

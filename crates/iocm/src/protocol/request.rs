@@ -91,9 +91,9 @@ pub enum RequestError {
     /// A value of the request is not valid.
     #[error("{0}")]
     Invalid(String),
-    /// Another program uses what is behind the device.
+    /// The device cannot be used now: another program uses what is behind it, or the guest uses features that it lacks.
     #[error("{0}")]
-    InUse(String),
+    Unusable(String),
     /// The feature was not negotiated, or is not supported.
     #[error("{0} is not supported")]
     Unsupported(&'static str),

@@ -187,6 +187,7 @@ impl Session {
 
     fn set_features(&mut self, features: u64) -> Result<(), RequestError> {
         let unknown = features & !(self.offered() | self.backend.device.accepted_features());
+        self.refused = unknown;
         if unknown != 0 {
             return Err(invalid(format!("features {unknown:#x} were not offered")));
         }

@@ -8,6 +8,7 @@ use crate::testing::{BlockDriver, ByHand, FrontEnd, NetDriver, marked_pages};
 use crate::worker::WorkerOptions;
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -343,6 +344,63 @@ fn what_was_under_way_is_done_by_the_next_back_end() {
     }
 }
 
+/// As when a disk is made read-only while its guest runs, and the front-end connects again.
+#[test]
+fn a_guest_whose_features_are_no_longer_offered_is_not_served_and_its_records_stay() {
+    const DISCARD: u64 = 1 << 13;
+    let disk = tempfile::NamedTempFile::new().unwrap();
+    disk.as_file().set_len(1 << 20).unwrap();
+    let device = |read_only| {
+        let path = Some(disk.path().to_owned());
+        let options = BlockOptions { path, read_only, ..BlockOptions::default() };
+        Backend::new("d", Box::new(BlockDevice::open(options).unwrap()))
+    };
+    let pool = pool();
+    for packed in [false, true] {
+        let mut driver = BlockDriver::new(64, RingFeatures { packed, ..FEATURES });
+        let layout = driver.driver.layout();
+        let (mut front, outcome) = connect(&device(false), &pool);
+        front.negotiate(&driver.driver, DISCARD).unwrap();
+        let (description, memory) = front.inflight(1, 64).unwrap();
+        assert!(front.start(0, &layout, 64, if packed { 0x8000_8000 } else { 0 }).unwrap());
+        driver.submit(0, 0, &[], 512).unwrap();
+        front.kick().unwrap();
+        wait(&mut driver);
+        let base = front.stop(0).unwrap();
+        drop(front);
+        outcome.join().unwrap().unwrap();
+        (0..2).for_each(|sector| assert!(driver.submit(0, sector, &[], 512).is_some()));
+
+        let records = File::from(memory.try_clone().unwrap());
+        let recorded = || {
+            let mut bytes = vec![0; records.metadata().unwrap().len() as usize];
+            records.read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        let before = recorded();
+        let (mut front, outcome) = connect(&device(true), &pool);
+        let protocol = front.ask(15).unwrap() & ProtocolFeatures::OFFERED;
+        front.send(16, 1, &protocol.to_ne_bytes(), &[]).unwrap();
+        let features = VirtioFeatures::OFFERED & !VirtioFeatures::LOG_ALL | DISCARD;
+        assert!(!front.tell(2, &features.to_ne_bytes(), &[]).unwrap());
+        assert!(front.share(&driver.driver).unwrap());
+        assert!(front.tell(32, &description, &[memory.as_fd()]).unwrap());
+        assert!(front.start(0, &layout, 64, base).is_err(), "the connection is closed");
+        let error = outcome.join().unwrap().unwrap_err().to_string();
+        assert!(error.contains("features (0x2000)") && error.contains("read-only"), "{error}");
+        assert!(recorded() == before, "packed {packed}");
+
+        let (mut front, outcome) = connect(&device(false), &pool);
+        front.negotiate(&driver.driver, DISCARD).unwrap();
+        assert!(front.tell(32, &description, &[memory.as_fd()]).unwrap());
+        assert!(front.start(0, &layout, 64, base).unwrap());
+        front.kick().unwrap();
+        assert_eq!([wait(&mut driver).1, wait(&mut driver).1], [0; 2], "packed {packed}");
+        drop(front);
+        outcome.join().unwrap().unwrap();
+    }
+}
+
 #[test]
 fn a_queue_without_room_in_the_inflight_memory_is_told_of_within_the_limit_of_lines() {
     let (backend, pool) = (null(1), pool());
@@ -527,6 +585,7 @@ fn what_cannot_be_is_refused_and_the_front_end_stays() {
     }
     assert!(!front.tell(22, &[0; 32], &[]).unwrap(), "an IOMMU of the guest");
     assert!(!front.tell(2, &u64::MAX.to_ne_bytes(), &[]).unwrap(), "features that were not offered");
+    assert!(front.tell(2, &VirtioFeatures::PROTOCOL_FEATURES.to_ne_bytes(), &[]).unwrap());
     assert!(
         !front.tell(16, &u64::MAX.to_ne_bytes(), &[]).unwrap(),
         "protocol features that were not offered"

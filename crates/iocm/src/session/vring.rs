@@ -59,7 +59,16 @@ impl Session {
         let device = &self.backend.device;
         let ring = &mut self.vrings[index];
         let Some(layout) = ring.layout.filter(|_| ring.started && ring.key.is_none()) else { return Ok(()) };
-        device.acquire().map_err(RequestError::InUse)?;
+        // QEMU does not look at the reply to VHOST_USER_SET_FEATURES. A ring of another format, and the inflight records of
+        // such a ring, would be misread and overwritten.
+        if self.refused != 0 {
+            return Err(RequestError::Unusable(format!(
+                "the guest uses features ({:#x}) that the device does not offer; if its configuration was changed (such as \
+                 `read-only`), undo that until the VM has been shut down and started again",
+                self.refused
+            )));
+        }
+        device.acquire().map_err(RequestError::Unusable)?;
         let wrong = |error: RingError| RequestError::Invalid(format!("queue {index}: {error}"));
         if self.memory.is_cut() {
             return Err(wrong(RingError::Lost));
