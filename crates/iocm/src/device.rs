@@ -113,8 +113,8 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// milliseconds: it is called on the front-end's thread, never on a worker.
     fn enable(&self, _index: u16, _enabled: bool) {}
 
-    /// Takes what only one back-end at a time may use, before a queue starts; does nothing if it has it. Like
-    /// [`Self::enable`], this is called on the front-end's thread.
+    /// Takes what only one back-end at a time may use, before a queue starts, and takes over what another one has changed;
+    /// does nothing if it has it. Like [`Self::enable`], this is called on the front-end's thread.
     ///
     /// # Errors
     ///

@@ -84,7 +84,7 @@ pub struct BlockDevice {
     requests: Limit,
     bytes: Limit,
     discards: Discards,
-    /// It has the lock for writing.
+    /// It has the lock for writing, or is read-only and needs none.
     locked: Mutex<bool>,
 }
 
@@ -93,6 +93,12 @@ pub struct BlockDevice {
 const LOCK_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
 /// The time between two attempts.
 const LOCK_RETRY: Duration = Duration::from_millis(10);
+
+/// The sectors of the whole blocks in this many bytes.
+fn sectors(bytes: u64, block_size: u32) -> u64 {
+    let block = u64::from(block_size);
+    bytes / block * block / SECTOR
+}
 
 impl BlockDevice {
     /// Opens its file.
@@ -110,9 +116,9 @@ impl BlockDevice {
     /// Creates the device on storage that is already open.
     fn over(storage: Storage, options: BlockOptions) -> Result<Arc<Self>, StorageError> {
         storage.check_block_size(options.block_size)?;
-        let (size, block) = (storage.size()?.unwrap_or(options.null_size), u64::from(options.block_size));
+        let size = storage.size()?.unwrap_or(options.null_size);
         Ok(Arc::new(Self {
-            capacity: AtomicU64::new(size / block * block / SECTOR),
+            capacity: AtomicU64::new(sectors(size, options.block_size)),
             resizing: Mutex::default(),
             requests: Limit::new(options.requests_a_second),
             bytes: Limit::new(options.bytes_a_second),
@@ -139,6 +145,15 @@ impl BlockDevice {
     #[must_use]
     pub const fn options(&self) -> &BlockOptions {
         &self.options
+    }
+
+    /// Takes over the size of a file that another daemon may have grown: a guest that migrates here keeps the size that
+    /// it knows from there.
+    fn grow_with_file(&self) {
+        let _alone = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(Some(has)) = self.storage.size() {
+            self.capacity.fetch_max(sectors(has, self.options.block_size), Ordering::Relaxed);
+        }
     }
 }
 
@@ -171,11 +186,11 @@ impl Device for Arc<BlockDevice> {
     /// are started has the lock.
     fn acquire(&self) -> Result<(), String> {
         let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
-        if *locked || self.options.read_only {
+        if *locked {
             return Ok(());
         }
         let end = Instant::now() + LOCK_PATIENCE;
-        while !self.storage.lock(self.options.share_rw) {
+        while !self.options.read_only && !self.storage.lock(self.options.share_rw) {
             if Instant::now() >= end {
                 let path = self.options.path.as_deref().unwrap_or_else(|| Path::new("the disk"));
                 return Err(format!(
@@ -187,6 +202,8 @@ impl Device for Arc<BlockDevice> {
             std::thread::sleep(LOCK_RETRY);
         }
         *locked = true;
+        drop(locked);
+        self.grow_with_file();
         Ok(())
     }
 
@@ -221,11 +238,12 @@ impl Device for Arc<BlockDevice> {
         if has.is_some_and(|has| has < wanted) {
             self.storage.grow(wanted)?;
         }
-        self.capacity.store(wanted / block * block / SECTOR, Ordering::Relaxed);
+        self.capacity.store(sectors(wanted, self.options.block_size), Ordering::Relaxed);
         Ok(())
     }
 
     fn config(&self, offset: u32, size: u32) -> Vec<u8> {
+        self.grow_with_file();
         self.read_config(offset, size)
     }
 
@@ -238,6 +256,31 @@ impl Device for Arc<BlockDevice> {
 mod tests {
     use super::*;
     use std::sync::Barrier;
+
+    #[test]
+    fn a_disk_that_another_daemon_has_grown_is_as_large_for_the_guest_that_comes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let set_size = |mib: u64| file.as_file().set_len(mib << 20).unwrap();
+        for read_only in [false, true] {
+            set_size(1);
+            let path = Some(file.path().to_owned());
+            let options = BlockOptions { path, read_only, ..BlockOptions::default() };
+            let device = BlockDevice::open(options).unwrap();
+            let told = || u64::from_le_bytes(Device::config(&device, 0, 8).try_into().unwrap()) * SECTOR;
+            set_size(2);
+            assert_eq!(told(), 2 << 20);
+            // The guest already uses what is new.
+            set_size(3);
+            assert_eq!(device.acquire(), Ok(()));
+            assert_eq!(device.size(), Some(3 << 20), "read-only: {read_only}");
+            set_size(4);
+            assert_eq!((device.acquire(), device.size()), (Ok(()), Some(3 << 20)), "it has been started");
+            device.release();
+            set_size(1);
+            assert_eq!(device.acquire(), Ok(()));
+            assert_eq!((told(), device.size()), (3 << 20, Some(3 << 20)), "it does not shrink");
+        }
+    }
 
     #[test]
     fn a_disk_that_several_resize_at_once_gets_the_largest_size() {
