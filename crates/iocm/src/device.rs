@@ -123,7 +123,14 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
-    /// Gives that back, when no queue is started any more.
+    /// Writes to the disk what is only in the memory of this host, once no queue takes requests and before
+    /// [`Self::release`]. This takes as long as the disk does, and is called on the front-end's thread. `false` if it
+    /// failed.
+    fn write_back(&self) -> bool {
+        true
+    }
+
+    /// Gives back what [`Self::acquire`] took, when no queue is started any more.
     fn release(&self) {}
 
     /// Announces a guest to the network after a migration.

@@ -127,7 +127,7 @@ counters! {
         requests: Count,
         /// Bytes of data in them.
         bytes: Count,
-        /// Requests that were answered with an error.
+        /// Requests that were answered with an error, and stops whose data could not be written to the disk.
         errors: Count,
         /// Packets that were dropped because there was no room for them, because the queue that should take them was closed,
         /// or because they are larger than the MTU of its device.

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 pub use config::{ConfigSpaceError, features};
 pub use queue::BlockQueue;
+#[cfg(test)]
+pub(crate) use storage::tests::disk_over;
 pub use storage::{Storage, StorageError};
 
 /// The size of a sector in bytes, whatever the block size of the disk.
@@ -207,6 +209,13 @@ impl Device for Arc<BlockDevice> {
         Ok(())
     }
 
+    /// Only a device that has the lock for writing has written. The mutex is not held meanwhile, so that a disk that does
+    /// not answer does not hold the thread that removes the device.
+    fn write_back(&self) -> bool {
+        let is_started = *self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        self.options.read_only || !is_started || self.storage.write_back()
+    }
+
     fn release(&self) {
         let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut *locked) {
@@ -280,6 +289,24 @@ mod tests {
             assert_eq!(device.acquire(), Ok(()));
             assert_eq!((told(), device.size()), (3 << 20, Some(3 << 20)), "it does not shrink");
         }
+    }
+
+    #[test]
+    fn only_one_that_writes_through_the_page_cache_has_data_to_write_back() {
+        for (alignment, read_only, has_data) in [(1, false, true), (1, true, false), (512, false, false)] {
+            // It cannot be flushed.
+            let file = std::fs::File::open("/dev/null").unwrap();
+            let options = BlockOptions { read_only, share_rw: true, ..BlockOptions::default() };
+            let device = disk_over(file.into(), alignment, options).unwrap();
+            assert!(device.write_back(), "nothing was written yet");
+            assert_eq!(device.acquire(), Ok(()));
+            assert_eq!(device.write_back(), !has_data, "{alignment}, {read_only}");
+            assert_eq!(device.storage.is_inconsistent(), has_data, "as after a flush that failed");
+            device.release();
+        }
+        let file = tempfile::tempfile().unwrap();
+        let device = disk_over(file.into(), 1, BlockOptions::default()).unwrap();
+        assert_eq!((device.acquire(), device.write_back()), (Ok(()), true));
     }
 
     #[test]

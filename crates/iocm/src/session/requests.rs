@@ -39,8 +39,7 @@ impl Session {
             }
             Request::GetVringBase(index) => {
                 self.vring(index)?;
-                self.stop(index as usize);
-                let value = self.vrings[index as usize].base;
+                let value = self.hand_over(index as usize);
                 Ok(Reply::Payload(RingState { ring: index, value }.bytes()))
             }
             Request::SetLogBase { size, offset, file } => {

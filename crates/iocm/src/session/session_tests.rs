@@ -1,5 +1,5 @@
 use super::*;
-use crate::device::block::{BlockDevice, BlockOptions};
+use crate::device::block::{BlockDevice, BlockOptions, disk_over};
 use crate::device::net::switch::Switches;
 use crate::device::net::{LinkOptions, NetDevice, NetOptions};
 use crate::queue::Eventfd;
@@ -547,6 +547,36 @@ fn a_disk_that_others_write_is_served_when_they_have_ended() {
     first.stop(0).unwrap();
     first.stop(1).unwrap();
     assert!(next.start(0, &layout, 64, 0).unwrap());
+}
+
+#[test]
+fn a_disk_is_written_back_before_the_front_end_knows_that_the_last_queue_has_stopped() {
+    // It cannot be flushed, and each attempt is counted as an error.
+    let file = File::open("/dev/null").unwrap();
+    let options = BlockOptions { queues: 2, share_rw: true, ..BlockOptions::default() };
+    let device = disk_over(file.into(), 1, options).unwrap();
+    let (backend, pool) = (Backend::new("d", Box::new(device)), pool());
+    let driver = BlockDriver::new(64, FEATURES);
+    let (mut front, outcome) = connect(&backend, &pool);
+    front.negotiate(&driver.driver, 0).unwrap();
+    let errors = || [0, 1].map(|index: usize| backend.queues[index].state.counters.read().errors);
+    let start = |front: &mut FrontEnd| {
+        (0..2).for_each(|index| assert!(front.start(index, &driver.driver.layout(), 64, 0).unwrap()));
+    };
+    for turn in 1..3 {
+        start(&mut front);
+        assert!(front.share(&driver.driver).unwrap(), "they are paused, and go on");
+        front.stop(1).unwrap();
+        assert_eq!(errors(), [turn - 1, 0]);
+        front.stop(0).unwrap();
+        assert_eq!(errors(), [turn, 0]);
+        front.stop(0).unwrap();
+        assert_eq!(errors(), [turn, 0], "nothing was written since");
+    }
+    start(&mut front);
+    drop(front);
+    outcome.join().unwrap().unwrap();
+    assert_eq!(errors(), [2, 0], "the next daemon has the same page cache");
 }
 
 #[test]

@@ -147,6 +147,23 @@ impl Session {
         *backend.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Stops a queue at the request of the front-end, which may continue on another host. Returns the index at which the
+    /// queue continues.
+    ///
+    /// With the last queue, the disk must have all data before the front-end knows that it has stopped: the other host does
+    /// not see the page cache of this one, which would be written over newer data later. A daemon that ends does not do this,
+    /// because the next one has the same page cache, and its guests wait for it.
+    pub(super) fn hand_over(&mut self, index: usize) -> u32 {
+        self.pause(index);
+        let is_last = self.vrings.iter().enumerate().all(|(other, ring)| other == index || !ring.started);
+        if is_last && !self.backend.device.write_back() {
+            // No worker has the queue now.
+            self.backend.queues[index].state.counters.errors.add(1);
+        }
+        self.stop(index);
+        self.vrings[index].base
+    }
+
     /// Stops a queue.
     pub(super) fn stop(&mut self, index: usize) {
         self.pause(index);

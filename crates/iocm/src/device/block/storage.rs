@@ -254,6 +254,15 @@ impl Storage {
         matches!(self, Self::File { is_inconsistent, .. } if is_inconsistent.load(Ordering::SeqCst))
     }
 
+    /// Writes data in the page cache to the disk. `false` if it may be lost.
+    pub(super) fn write_back(&self) -> bool {
+        let Self::File { file, alignment: 1, .. } = self else { return true };
+        if rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file)).is_err() {
+            self.flush_failed();
+        }
+        !self.is_inconsistent()
+    }
+
     /// Takes QEMU's lock for writing the image. `false` if another open file has it, and, unless both `share`, this one
     /// may not write beside it.
     ///
