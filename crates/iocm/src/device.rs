@@ -53,7 +53,7 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// The feature bits of the device type; those of every virtio device are added.
     fn features(&self) -> u64;
 
-    /// Feature bits that are not offered, but accepted from guests that negotiated them with an earlier daemon.
+    /// Feature bits that are not offered, but accepted from guests that have negotiated them nevertheless.
     fn accepted_features(&self) -> u64 {
         0
     }

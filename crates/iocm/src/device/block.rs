@@ -169,7 +169,7 @@ impl Device for Arc<BlockDevice> {
     }
 
     fn accepted_features(&self) -> u64 {
-        if self.options.read_only { 0 } else { config::ACCEPTED }
+        config::accepted(self.options.read_only)
     }
 
     fn protocol_features(&self) -> u64 {

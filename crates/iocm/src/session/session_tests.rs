@@ -288,6 +288,30 @@ fn what_an_earlier_daemon_offered_is_accepted_and_no_longer_offered() {
     assert!(front.tell(2, &features.to_ne_bytes(), &[]).unwrap());
 }
 
+/// Windows with `disable-modern=on`.
+#[test]
+fn a_legacy_guest_is_served_although_qemu_offers_it_a_feature_that_the_disk_lacks() {
+    const ANY_LAYOUT: u64 = 1 << 27;
+    for read_only in [false, true] {
+        let options = BlockOptions { read_only, ..BlockOptions::default() };
+        let backend = Backend::new("d", Box::new(BlockDevice::open(options).unwrap()));
+        let pool = pool();
+        let (mut front, _outcome) = connect(&backend, &pool);
+        let mut driver = BlockDriver::new(64, FEATURES);
+        front.negotiate(&driver.driver, 0).unwrap();
+        assert_eq!(front.ask(1).unwrap() & ANY_LAYOUT, 0);
+        let features = VirtioFeatures::PROTOCOL_FEATURES
+            | VirtioFeatures::INDIRECT
+            | VirtioFeatures::EVENT_INDEX
+            | ANY_LAYOUT;
+        assert!(front.tell(2, &features.to_ne_bytes(), &[]).unwrap());
+        assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+        driver.submit(0, 0, &[], 512).unwrap();
+        front.kick().unwrap();
+        assert_eq!(wait(&mut driver).1, 0, "read-only: {read_only}");
+    }
+}
+
 #[test]
 fn what_was_under_way_is_done_by_the_next_back_end() {
     // QEMU asks for fewer descriptors than a ring has.

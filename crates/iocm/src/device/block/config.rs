@@ -24,6 +24,8 @@ const F_CONFIG_WCE: u64 = 1 << 11;
 const F_MQ: u64 = 1 << 12;
 const F_DISCARD: u64 = 1 << 13;
 const F_WRITE_ZEROES: u64 = 1 << 14;
+/// A legacy driver may divide a request into descriptors as it likes, as each driver of VIRTIO 1.0 may.
+const F_ANY_LAYOUT: u64 = 1 << 27;
 
 /// The size of the configuration space that is offered: up to the fields of write-zeroes.
 const SIZE: usize = 60;
@@ -62,8 +64,12 @@ pub fn features(device: &BlockDevice) -> u64 {
     usual | several | writable
 }
 
-/// Features that are not offered, but accepted from a front-end whose guest negotiated them with an earlier daemon.
-pub(super) const ACCEPTED: u64 = F_CONFIG_WCE;
+/// Features that are not offered, but accepted. An earlier daemon offered `VIRTIO_BLK_F_CONFIG_WCE` for disks that can be
+/// written. QEMU itself offers `VIRTIO_F_ANY_LAYOUT` to legacy guests and passes their answer on, because it is not among
+/// the `user_feature_bits` of hw/block/vhost-user-blk.c. It needs no support: requests of each layout are understood.
+pub(super) const fn accepted(read_only: bool) -> u64 {
+    F_ANY_LAYOUT | if read_only { 0 } else { F_CONFIG_WCE }
+}
 
 /// Tests whether each write must be on stable storage before its answer: without `VIRTIO_BLK_F_FLUSH` the guest cannot
 /// flush (5.2.6.2).
