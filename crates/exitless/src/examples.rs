@@ -339,6 +339,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             shown("exitless iocm serve --config /etc/exitless/iocm.toml", "Serve the devices of a file."),
             shown("exitless iocm serve --config iocm.toml --every 10s", "Also print counters as JSON."),
+            shown("exitless iocm serve --config iocm.toml --check", "Check the file before a restart."),
         ],
     ),
     (

@@ -38,6 +38,19 @@ pub enum StartError {
 }
 
 impl Ready {
+    /// Looks up the names of users, groups and capabilities in a configuration. It opens no disk, socket or interface:
+    /// a running daemon may hold those.
+    ///
+    /// # Errors
+    /// [`StartError`] when a name does not exist.
+    pub fn check(config: &Config) -> Result<(), StartError> {
+        looked_up(config)?;
+        for device in &config.devices {
+            device.sockets().or(&config.sockets).access().map_err(DaemonError::from)?;
+        }
+        Ok(())
+    }
+
     /// Opens everything that the configuration names: files, sockets, the control tree.
     ///
     /// # Errors
@@ -51,10 +64,8 @@ impl Ready {
     /// # Errors
     /// [`StartError`].
     pub fn open_with(config: &Config, mut inheritance: Inheritance) -> Result<Self, StartError> {
-        let safety = Safety::new(&config.safety)?;
-        let group = config.control.group.as_deref().map(group_of).transpose().map_err(SafetyError::from)?;
+        let (safety, access) = looked_up(config)?;
         let bound = BoundDevices::open(config, &mut inheritance)?;
-        let access = Access { user: safety.user(), group };
         let endpoints = ControlEndpoints::make(&config.control, access, &mut inheritance)?;
         inheritance.close_rest();
         Ok(Self { bound, endpoints, safety })
@@ -92,6 +103,14 @@ impl Ready {
         let control = endpoints.serve(&daemon, !safety.is_filtered())?;
         Ok(Running { control: Some(control), daemon })
     }
+}
+
+/// The privileges that a configuration keeps, and who may use its control endpoints.
+fn looked_up(config: &Config) -> Result<(Safety, Access), StartError> {
+    let safety = Safety::new(&config.safety)?;
+    let group = config.control.group.as_deref().map(group_of).transpose().map_err(SafetyError::from)?;
+    let access = Access { user: safety.user(), group };
+    Ok((safety, access))
 }
 
 impl Running {

@@ -37,8 +37,8 @@ pub(crate) enum Command {
     /// A disk that cannot be used, for instance because it begins like an image of a format other than raw, is left out,
     /// and the other devices are served: see the log, or the attribute `refused`.
     ///
-    /// Exit status: 0 when it was ended by a signal; 2 for a wrong command line, or an invalid configuration;
-    /// 125 when none of the devices can be used, or a network device or a socket cannot.
+    /// Exit status: 0 when it was ended by a signal, or --check found nothing wrong; 2 for a wrong command line, or an
+    /// invalid configuration; 125 when none of the devices can be used, or a network device or a socket cannot.
     Serve(ServeArguments),
     /// Serve one device to one front-end, by QEMU's conventions for vhost-user back-end programs.
     ///
@@ -118,6 +118,10 @@ pub(crate) struct ServeArguments {
     /// Print the counters as a line of JSON at this interval, and at the end: 1s, 200ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     every: Option<u64>,
+    /// Only check the file, and that the users and groups that it names exist. This opens no disk, socket or interface,
+    /// so it works while a daemon serves the same file.
+    #[arg(long, conflicts_with = "every")]
+    check: bool,
 }
 
 /// Runs the subcommand.
@@ -141,6 +145,10 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
+    if arguments.check {
+        Ready::check(&Config::read(&arguments.config)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     // Before anything is opened: these descriptor numbers could be reused.
     let inheritance = Inheritance::from_environment()?;
     let config = Config::read(&arguments.config)?;

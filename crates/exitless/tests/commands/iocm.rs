@@ -119,3 +119,37 @@ fn a_file_that_makes_no_daemon_is_told_by_what_is_wrong_with_it() {
     let outcome = serve(Path::new("/nowhere/iocm.toml")).output().unwrap();
     assert_eq!(outcome.status.code(), Some(2));
 }
+
+#[test]
+fn a_file_is_checked_while_a_daemon_has_its_disks_and_sockets() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let (config, socket, image) = (at("iocm.toml"), at("disk.sock"), at("disk.raw"));
+    std::fs::write(&image, [0; 4096]).unwrap();
+    let text = format!(
+        "[control]\nsocket = \"\"\nmount = \"\"\n\
+         [[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {socket:?}\npath = {image:?}\n"
+    );
+    std::fs::write(&config, &text).unwrap();
+    let mut child = serve(&config).spawn().unwrap();
+    wait_for(&socket);
+    let check = || {
+        let output = serve(&config).arg("--check").output().unwrap();
+        assert!(output.stdout.is_empty(), "{output:?}");
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, told) = check();
+    assert_eq!(status, Some(0), "{told}");
+    for (line, expected) in [
+        ("paths = 1", "paths"),
+        ("socket-group = \"nobody-at-all\"", "no group `nobody-at-all`"),
+        ("[safety]\nuser = \"nobody-at-all\"", "no user `nobody-at-all`"),
+        ("[safety]\nkeep-capabilities = [\"CAP_FLY\"]", "CAP_FLY"),
+    ] {
+        std::fs::write(&config, format!("{text}{line}\n")).unwrap();
+        let (status, told) = check();
+        assert!(status == Some(2) && told.contains(expected), "{line}: {status:?}: {told}");
+    }
+    assert!(socket.exists());
+    assert_eq!(end(&mut child), Some(0));
+}

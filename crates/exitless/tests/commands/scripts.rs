@@ -37,6 +37,56 @@ fn a_soak_gets_any_filter_of_tests() {
     }
 }
 
+/// A script of the RPM, which the section `next` follows.
+fn of_rpm(name: &str, next: &str) -> String {
+    let (_, text) =
+        include_str!("../../../../packaging/rpm/exitless.spec").split_once(&format!("\n%{name}\n")).unwrap();
+    text.split_once(&format!("\n%{next}\n")).unwrap().0.replace("%%", "%")
+}
+
+/// The output of a package's script, which finds only the programs in `folder`.
+fn script_says(folder: &Path, script: &str, argument: &str) -> String {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script, "script", argument]).env("PATH", folder);
+    let output = shell.output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn an_upgrade_restarts_no_daemon_that_would_refuse_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    program(&at("deb-systemd-helper"), "");
+    let restarts = format!("case \"$*\" in try-restart*) echo \"$*\" >{} ;; esac", at("restarted").display());
+    program(&at("deb-systemd-invoke"), &restarts);
+    let debian = include_str!("../../../../packaging/debian/postinst").to_owned();
+    let rpm = of_rpm("posttrans", "files");
+    // Also where no systemd runs.
+    let here = |script: String| script.replace("/run/systemd/system", folder.path().to_str().unwrap());
+    for script in [debian, rpm].map(here) {
+        for (is_active, is_right, restarts_it) in
+            [(true, true, true), (true, false, false), (false, false, true)]
+        {
+            let active = format!("case \"$*\" in *is-active*) exit {} ;; esac", i32::from(!is_active));
+            program(&at("systemctl"), &format!("{active}\n{restarts}"));
+            let check = "iocm serve --check --config /etc/exitless/iocm.toml";
+            let status = if is_right { 0 } else { 2 };
+            program(&at("exitless"), &format!("[ \"$*\" = '{check}' ] && exit {status}"));
+            let said = script_says(folder.path(), &script, "configure");
+            let restarted = fs::read_to_string(at("restarted")).unwrap();
+            assert_eq!(
+                restarted.contains(" exitless-iocm.service exitless-iocm-monitor"),
+                restarts_it,
+                "{said}"
+            );
+            assert!(restarted.contains(" exitless-exporter.service"), "{restarted}");
+            assert_eq!(said.contains("keeps running the old program"), !restarts_it, "{said}");
+        }
+    }
+}
+
 #[test]
 fn removing_a_package_names_the_changes_of_the_host_that_stay() {
     let folder = tempfile::tempdir().unwrap();
@@ -44,16 +94,8 @@ fn removing_a_package_names_the_changes_of_the_host_that_stay() {
         program(&folder.path().join(name), "");
     }
     let debian = include_str!("../../../../packaging/debian/prerm").to_owned();
-    let (_, rpm) = include_str!("../../../../packaging/rpm/exitless.spec").split_once("\n%preun\n").unwrap();
-    let rpm = rpm.split_once("\n%postun\n").unwrap().0.replace("%%", "%");
-    let said = |script: &str, argument: &str| {
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", script, "script", argument]).env("PATH", folder.path());
-        let output = shell.output().unwrap();
-        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert!(output.status.success(), "{said}");
-        said
-    };
+    let rpm = of_rpm("preun", "postun");
+    let said = |script: &str, argument: &str| script_says(folder.path(), script, argument);
     for (script, removed, upgraded) in [(debian, "remove", "upgrade"), (rpm, "0", "1")] {
         let restore = |says: &str| {
             program(
