@@ -79,7 +79,7 @@ impl SshGuest {
         let begun = Instant::now();
         let facts = loop {
             let left = patience.left(begun).max(ATTEMPT);
-            let mut ask = connection.remote("nproc; echo \"${SSH_CONNECTION:-}\"");
+            let mut ask = connection.remote(&by_sh("nproc; echo \"${SSH_CONNECTION:-}\""));
             // One attempt may take all of the time: a slow guest needs minutes for a login.
             let answer = programs::answer_unless(patience.ending, &mut ask, left, LARGEST_ANSWER);
             match answer.map(|answer| answer.text().map_err(|said| (answer.status, said))) {
@@ -105,6 +105,11 @@ impl SshGuest {
         let address = connection.address();
         Ok(Self { connection, name: name.to_owned(), vcpus, address, host_address })
     }
+}
+
+/// The command line that runs a script by sh. Any program can be the login shell, so it gets only words and quotes.
+fn by_sh(script: &str) -> String {
+    format!("exec sh -c {}", quoted(script))
 }
 
 /// The directory for temporary files, or `/tmp` if its path is too long for a control socket, or has characters that mean
@@ -203,8 +208,7 @@ impl Guest for SshGuest {
     }
 
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
-        // Any program can be the login shell, so the line uses only words and quotes.
-        let line = format!("exec sh -c {} sh {}", quoted(WAITING), quoted(script));
+        let line = format!("{} sh {}", by_sh(WAITING), quoted(script));
         let reception = Reception::new();
         let piped = pipes::start(self.connection.remote(&line), &reception).map_err(|error| {
             GuestError::Unreachable { name: self.name.clone(), why: format!("starting ssh: {error}") }
@@ -243,9 +247,10 @@ impl Line for SshLine {
         self.piped.release()
     }
 
-    /// Sends the signal to the remote process group: killing ssh here would leave it running.
+    /// Sends the signal to the remote process group: killing ssh here would leave it running. fish has no kill of its own,
+    /// and that of procps 4.0.2 reads only the first digit of a group: `kill -TERM -1234` ends all processes.
     fn end(&mut self, how: Ending, group: i32) -> io::Result<()> {
-        let ended = self.run(&format!("kill -{} -{group}", how.signal()), GRACE);
+        let ended = self.run(&by_sh(&format!("kill -{} -{group}", how.signal())), GRACE);
         if how == Ending::Kill || ended.is_err() {
             self.piped.signal(how)?;
         }
@@ -253,8 +258,7 @@ impl Line for SshLine {
     }
 
     fn end_rest(&mut self, group: i32) -> io::Result<()> {
-        let line = format!("exec sh -c {}", quoted(&end_rest(group)));
-        self.run(&line, GRACE * 2).map_err(io::Error::other)
+        self.run(&by_sh(&end_rest(group)), GRACE * 2).map_err(io::Error::other)
     }
 }
 

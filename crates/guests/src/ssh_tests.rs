@@ -135,22 +135,22 @@ fn a_server_that_is_not_there_is_named_with_what_ssh_said() {
     assert!(refusal.contains("ssh to 127.0.0.1 failed") && refusal.contains("refused"), "{refusal}");
 }
 
-/// A guest through a mock of ssh, which replaces one command by another and runs the others on this machine.
-fn mock(folder: &Path, command: &str, instead: &str) -> Result<SshGuest, GuestError> {
-    mock_within(folder, command, instead, patience(Duration::from_secs(1)))
+/// A guest through a mock of ssh, which replaces lines that begin with a pattern, and runs the others on this machine.
+fn mock(folder: &Path, beginning: &str, instead: &str) -> Result<SshGuest, GuestError> {
+    mock_within(folder, beginning, instead, patience(Duration::from_secs(1)))
 }
 
 /// As [`mock`], with the time that the machine has to answer.
 fn mock_within(
     folder: &Path,
-    command: &str,
+    beginning: &str,
     instead: &str,
     patience: Patience<'_>,
 ) -> Result<SshGuest, GuestError> {
     let program = folder.join("ssh");
     let text = format!(
         "#!/bin/sh\nfor line; do :; done\ncase \"$*\" in *\" -O \"* | *\" -G \"*) exit ;; esac\n\
-         case \"$line\" in {command}*) echo $$ > {}/pid; {instead} ;; esac\nexec sh -c \"$line\"\n",
+         case \"$line\" in {beginning}*) echo $$ > {}/pid; {instead} ;; esac\nexec sh -c \"$line\"\n",
         folder.display()
     );
     fs::write(&program, text).unwrap();
@@ -163,12 +163,27 @@ fn a_machine_that_holds_a_command_or_prints_without_end_is_not_waited_for() {
     for (instead, why) in [("exec sleep 1000", "after 2.0 s"), ("exec yes", "more than 64 KiB")] {
         let folder = tempfile::tempdir().unwrap();
         let begun = Instant::now();
-        let refusal = mock(folder.path(), "nproc", instead).unwrap_err().to_string();
+        let refusal = mock(folder.path(), "*nproc", instead).unwrap_err().to_string();
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
         let known = ["there", "`ssh 10.0.0.9 nproc`", why].iter().all(|word| refusal.contains(word));
         assert!(known, "{refusal}");
         assert!(ends(&fs::read_to_string(folder.path().join("pid")).unwrap()));
     }
+}
+
+#[test]
+fn any_login_shell_reads_lines_as_words_and_quotes_and_kills_nothing_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("lines");
+    let mut guest = mock(folder.path(), "", &format!("echo \"$line\" >> {}", lines.display())).unwrap();
+    let mut armed = guest.arm("sleep 1000", LONG).unwrap();
+    armed.release().unwrap();
+    armed.finish(&AtomicBool::new(true)).unwrap();
+    let lines = fs::read_to_string(&lines).unwrap();
+    let all = ["'nproc; ", "sh 'sleep 1000'\n", "'kill -TERM -", "'read -r up "];
+    assert!(all.iter().all(|part| lines.contains(part)), "{lines}");
+    let unquoted: String = lines.split('\'').step_by(2).collect();
+    assert!(unquoted.chars().all(|c| c.is_ascii_alphanumeric() || " -\n".contains(c)), "{lines}");
 }
 
 #[test]
@@ -178,7 +193,7 @@ fn a_login_that_hangs_ends_with_a_signal_or_the_limit_of_the_run() {
     let hour = Patience { limit: Duration::from_secs(3600), ending: &ending };
     std::thread::scope(|scope| {
         let connected =
-            scope.spawn(|| mock_within(folder.path(), "nproc", "exec sleep 1000", hour).map(drop));
+            scope.spawn(|| mock_within(folder.path(), "*nproc", "exec sleep 1000", hour).map(drop));
         let is_held = || fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'));
         while !is_held() && begun.elapsed() < LONG / 2 {
             std::thread::sleep(Duration::from_millis(5));
@@ -194,7 +209,7 @@ fn a_login_that_hangs_ends_with_a_signal_or_the_limit_of_the_run() {
 #[test]
 fn a_machine_that_holds_the_end_of_a_script_holds_no_study() {
     let folder = tempfile::tempdir().unwrap();
-    let mut guest = mock(folder.path(), "kill", "exec sleep 1000").unwrap();
+    let mut guest = mock(folder.path(), "*\\'kill", "exec sleep 1000").unwrap();
     let mut armed = guest.arm("sleep 1000", LONG).unwrap();
     armed.release().unwrap();
     let begun = Instant::now();

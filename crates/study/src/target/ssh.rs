@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use guests::shell::quoted;
 use programs::Error;
 use sha2::{Digest as _, Sha256};
 
@@ -53,6 +54,7 @@ impl Ssh {
         Self { destination, port, config, client: PathBuf::from("ssh"), serve, program: None }
     }
 
+    /// The command that runs a script there by sh. Any program can be the login shell, so it gets only words and quotes.
     fn command(&self, script: &str) -> Command {
         let mut command = Command::new(&self.client);
         if let Some(config) = &self.config {
@@ -67,7 +69,7 @@ impl Ssh {
         if let Some(port) = self.port {
             command.args(["-p", &port.to_string()]);
         }
-        command.args(["-T", "--", &self.destination, script]);
+        command.args(["-T", "--", &self.destination, &format!("exec sh -c {}", quoted(script))]);
         command
     }
 
@@ -79,8 +81,7 @@ impl Ssh {
         let own = own_program()?;
         let folder = "\"${XDG_CACHE_HOME:-$HOME/.cache}/exitless\"";
         let program = format!("{folder}/exitless-{:.16}", hex(&Sha256::digest(&own)));
-        let there = self.finish(&format!("test -x {program} || exit {NOT_THERE}"), &[], LOOK)?;
-        if there == NOT_THERE {
+        if !self.has(&program)? {
             let status = self.finish(&copying(folder, &program, own.len()), &own, COPY)?;
             if status != 0 {
                 let why = format!("Could not copy exitless to {}: status {status}", self.destination);
@@ -89,6 +90,18 @@ impl Ssh {
         }
         self.program = Some(program.clone());
         Ok(program)
+    }
+
+    /// Tests whether the machine has this program.
+    fn has(&self, program: &str) -> Result<bool, RemoteError> {
+        match self.finish(&format!("test -x {program} || exit {NOT_THERE}"), &[], LOOK)? {
+            0 => Ok(true),
+            NOT_THERE => Ok(false),
+            status => Err(RemoteError::Hopeless(format!(
+                "Could not run sh on {there}: status {status}; try `ssh {there} exec sh -c true`",
+                there = self.destination
+            ))),
+        }
     }
 
     /// Runs a script with this input until it exits, and returns its exit status.

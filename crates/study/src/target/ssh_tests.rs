@@ -124,6 +124,26 @@ fn a_signal_of_the_terminal_ends_short_commands_but_not_the_connection() {
 }
 
 #[test]
+fn any_login_shell_reads_a_script_as_words_and_one_quoted_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = ssh(folder.path(), "").command("test -x \"${HOME}/a b\" || exit 3");
+    assert_eq!(command.get_args().last().unwrap(), "exec sh -c 'test -x \"${HOME}/a b\" || exit 3'");
+}
+
+#[test]
+fn a_machine_that_runs_no_shell_is_not_taken_for_one_that_has_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = ssh(folder.path(), "for line; do :; done; eval \"$line\"");
+    assert!(there.has("/bin/sh").unwrap());
+    assert!(!there.has(&folder.path().join("none").display().to_string()).unwrap());
+    for status in [1, 127] {
+        let refusal = ssh(folder.path(), &format!("exit {status}")).has("/bin/sh").unwrap_err();
+        let said = format!("Could not run sh on there: status {status}; try `ssh there exec sh -c true`");
+        assert!(matches!(&refusal, RemoteError::Hopeless(why) if *why == said), "{refusal}");
+    }
+}
+
+#[test]
 fn a_program_that_arrives_in_part_is_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let ssh = ssh(folder.path(), "for script; do :; done; eval \"$script\"");
