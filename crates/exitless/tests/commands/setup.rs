@@ -209,6 +209,31 @@ esac"#,
     assert_eq!(lint(&[]), "", "it is there");
 }
 
+#[test]
+fn rustups_installer_runs_nothing_in_tmp_and_leaves_nothing_when_it_fails() {
+    if !Path::new("/etc/ssl/certs/ca-certificates.crt").exists() {
+        return println!("not tested: there are no certificates, so scripts/setup would install them first");
+    }
+    let folder = programs(&["dirname", "uname", "mkdir", "rm", "sh"]);
+    for (name, text) in [
+        ("make", ""),
+        ("clang", ""),
+        ("cc", "echo /libc.a"),
+        (
+            "curl",
+            r#"while [ "$1" != -o ]; do shift; done
+echo 'echo "in $TMPDIR"; exit 1' >"$2""#,
+        ),
+    ] {
+        program(&folder.path().join(name), text);
+    }
+    let (text, succeeded) = said(folder.path(), &checkout(folder.path()), &[], &[]);
+    let tools = folder.path().join("checkout/target/tools");
+    assert!(!succeeded && text.contains(&format!("in {}/", tools.display())), "{text}");
+    assert!(text.contains("install Rust 1."), "{text}");
+    assert_eq!(std::fs::read_dir(&tools).unwrap().count(), 0);
+}
+
 /// The version that follows `before` in a file.
 fn version<'a>(file: &'a str, before: &str) -> &'a str {
     let (_, rest) = file.split_once(before).unwrap_or_else(|| panic!("{before} is not there"));
