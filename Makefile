@@ -3,10 +3,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# With -j two recipes could install at the same time. cargo works in parallel by itself.
+.NOTPARALLEL:
 .PHONY: help build fleet fleet-test dist dist-check demo check test soak matrix seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-demo setup-labs setup-check setup-test setup-lint setup-fleet
 
 # Prefer rustup's cargo to an older one of the distribution, and tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+# They would replace the flags of .cargo/config.toml, which link statically.
+unexport RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
 
 # The folder for binaries that .cargo/config.toml leads to.
 BINARY := $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-gnu/release/exitless

@@ -16,24 +16,65 @@ pub(crate) fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-#[test]
-fn a_soak_gets_any_filter_of_tests() {
+/// `make` in the checkout with another shell for its recipes; `None`, with the reason printed, if it is not here.
+fn make(shell: &Path) -> Option<Command> {
     if Command::new("make").arg("--version").stdout(Stdio::null()).status().is_err() {
         println!("not tested: there is no make on PATH");
-        return;
+        return None;
     }
+    let mut make = Command::new("make");
+    make.args(["-C", ROOT, "--no-print-directory", "-s"]).arg(format!("SHELL={}", shell.display()));
+    make.env_remove("MAKEFLAGS");
+    Some(make)
+}
+
+#[test]
+fn a_soak_gets_any_filter_of_tests() {
     let folder = tempfile::tempdir().unwrap();
     // Replaces make's shell: prints the recipe's environment and command, and checks the command's syntax.
     let shell = folder.path().join("shell");
     program(&shell, r#"for last; do :; done; echo "$WHAT, $N: $last"; exec bash -n -c "$last""#);
     for (given, filter) in [(None, "lab"), (Some("test(xen) | test(/a b$$/)"), "test(xen) | test(/a b$/)")] {
-        let mut make = Command::new("make");
-        make.args(["-C", ROOT, "--no-print-directory", "-s", "-o", "setup-test", "soak", "N=3"]);
-        make.arg(format!("SHELL={}", shell.display())).args(given.map(|filter| format!("WHAT={filter}")));
-        let output = make.env_remove("MAKEFLAGS").env_remove("WHAT").output().unwrap();
+        let Some(mut make) = make(&shell) else { return };
+        make.args(["-o", "setup-test", "soak", "N=3"]).args(given.map(|filter| format!("WHAT={filter}")));
+        let output = make.env_remove("WHAT").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(said, format!("{filter}, 3: scripts/soak \"$N\"\n"));
+    }
+}
+
+#[test]
+fn two_recipes_of_make_never_run_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let shell = folder.path().join("shell");
+    program(&shell, "echo begin; sleep 0.03; echo end");
+    let Some(mut make) = make(&shell) else { return };
+    let output = make.args(["-j4", "lint"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let recipes = said.lines().count() / 2;
+    assert!(recipes >= 4, "{said}");
+    assert_eq!(said, "begin\nend\n".repeat(recipes));
+}
+
+#[test]
+fn flags_of_the_environment_do_not_replace_those_that_link_statically() {
+    let folder = tempfile::tempdir().unwrap();
+    let shell = folder.path().join("shell");
+    let flags = "echo \"[${RUSTFLAGS-}${CARGO_ENCODED_RUSTFLAGS-}]\"";
+    program(&shell, flags);
+    let mut script = Command::new("bash");
+    script.args(["-euc", &format!(". {ROOT}/scripts/common; {flags}")]);
+    let mut commands = vec![script];
+    if let Some(mut make) = make(&shell) {
+        make.args(["-o", "setup-test", "soak"]);
+        commands.push(make);
+    }
+    for mut command in commands {
+        command.env("RUSTFLAGS", "-Ctarget-cpu=native").env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-cpu=native");
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n", "{command:?}: {output:?}");
     }
 }
 
