@@ -88,6 +88,22 @@ fn a_release_without_its_tools_or_its_commit_is_refused_before_anything_is_remov
 }
 
 #[test]
+fn a_release_that_cannot_be_signed_is_refused_before_anything_is_built() {
+    let folder = programs(&["dirname", "sed", "head", "date"]);
+    let refusal = |stand_ins: &[&str]| {
+        for name in stand_ins {
+            program(&folder.path().join(name), "");
+        }
+        let variables = [("SOURCE_DATE_EPOCH", "1"), ("EXITLESS_COMMIT", "abc"), ("SIGN_KEY", "me")];
+        let (text, succeeded) = said(folder.path(), "dist", &[], &variables);
+        assert!(!succeeded, "{text}");
+        text
+    };
+    assert!(refusal(&["python3", "xz", "dpkg-deb"]).contains("gpg is missing"));
+    assert!(refusal(&["gpg", "rpmbuild"]).contains("rpmsign is missing"));
+}
+
+#[test]
 fn a_release_is_not_written_over_the_checkout_or_over_a_folder_that_it_did_not_make() {
     let folder = programs(&["dirname", "sed", "head", "date", "realpath", "ls"]);
     for name in ["python3", "xz", "dpkg-deb"] {
