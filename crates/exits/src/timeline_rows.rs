@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use crate::{Grouping, Key, Slice, Span, Timeline, Vcpu, Whose};
 
+/// The most columns of a timeline: more than anything draws.
+const MOST_COLUMNS: u64 = 1 << 16;
+
 /// Exits of one kind over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineRow {
@@ -60,12 +63,14 @@ pub struct TimelineRows {
     rest: Option<TimelineRest>,
 }
 
-/// Neighbouring slices that are drawn as one, and their observed time.
+/// A part of the time axis that is drawn as one, with its slices and its observed time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// The indices of the slices.
+    /// The indices of the slices; empty before the first exit and after the last one.
     pub slices: Range<usize>,
-    /// The time in them that was observed, in nanoseconds; never zero.
+    /// The part of the time axis.
+    pub span: Span,
+    /// The time in it that was observed, in nanoseconds; zero between recordings.
     pub observed_ns: u64,
 }
 
@@ -75,6 +80,21 @@ impl Column {
     pub fn sum(&self, slices: &[Slice], figure: TimelineFigure) -> u64 {
         let part = slices.get(self.slices.clone()).unwrap_or_default();
         part.iter().fold(0, |sum, &slice| sum.saturating_add(figure.of(slice)))
+    }
+
+    /// The figure of `slices` for each nanosecond of this column that was observed; zero if none was.
+    #[must_use]
+    pub fn per_ns(&self, slices: &[Slice], figure: TimelineFigure) -> f64 {
+        if self.observed_ns == 0 {
+            return 0.0;
+        }
+        self.sum(slices, figure) as f64 / self.observed_ns as f64
+    }
+
+    fn extend(&mut self, next: &Self) {
+        self.slices.end = next.slices.end;
+        self.span = self.span.join(next.span);
+        self.observed_ns = self.observed_ns.saturating_add(next.observed_ns);
     }
 }
 
@@ -158,39 +178,59 @@ impl TimelineRows {
         self.rows.is_empty() && self.rest.is_none()
     }
 
-    /// At most `count` columns, each with the same number of slices or one more.
+    /// At most `count` columns from the beginning of the first of the `observed` spans, which do not overlap, to the end
+    /// of the last one. Each has the width of the same number of slices or of one more. Exits outside are in the first or
+    /// last column. None without exits, or without a duration.
     ///
-    /// A recording begins and ends within a slice. A column that was observed for less than half of its width is
-    /// merged with its neighbour, because a rate over such a short time would be random.
+    /// A recording begins and ends within a slice. A column that was observed for less than half as long as its
+    /// neighbour is merged with it, because a rate over such a short time would be random.
     #[must_use]
-    pub fn columns(&self, count: usize, observed: Span) -> Vec<Column> {
-        let count = count.clamp(1, self.length.max(1)).min(self.length);
-        let mut columns: Vec<Column> = (0..count)
-            .map(|column| column * self.length / count..(column + 1) * self.length / count)
-            .map(|slices| self.column(slices, observed))
-            .collect();
-        let is_short = |column: &Column| {
-            column.observed_ns < (column.slices.len() as u64).saturating_mul(self.width_ns) / 2
+    pub fn columns(&self, count: usize, observed: &[Span]) -> Vec<Column> {
+        let whole = observed.iter().copied().reduce(Span::join);
+        let Some(whole) = whole.filter(|whole| self.length > 0 && whole.length_ns() > 0) else {
+            return Vec::new();
         };
-        if columns.len() > 1 && columns.first().is_some_and(is_short) {
-            let first = columns.remove(0);
-            columns[0] = self.column(first.slices.start..columns[0].slices.end, observed);
-        }
-        if columns.len() > 1 && columns.last().is_some_and(is_short) {
-            let end = columns.pop().map_or(0, |last| last.slices.end);
-            if let Some(last) = columns.last_mut() {
-                *last = self.column(last.slices.start..end, observed);
+        // Slices by their number since the beginning of the clock, also those before the first exit and after the last.
+        let start = whole.first_ns / self.width_ns;
+        let all = (whole.last_ns - 1) / self.width_ns - start + 1;
+        let count = (count as u64).clamp(1, all.min(MOST_COLUMNS));
+        let edge = |number: u64| start + number * all / count;
+        let is_short = |one_ns: u64, other_ns: u64| one_ns > 0 && one_ns < other_ns / 2;
+        let mut columns: Vec<Column> = Vec::new();
+        let (mut previous_ns, mut is_joined) = (0, false);
+        for number in 0..count {
+            let next = self.column(edge(number)..edge(number + 1), observed, whole);
+            let next_ns = next.observed_ns;
+            let joins = is_short(next_ns, previous_ns) || (!is_joined && is_short(previous_ns, next_ns));
+            match columns.last_mut() {
+                Some(last) if joins => last.extend(&next),
+                _ => columns.push(next),
             }
+            (previous_ns, is_joined) = (next_ns, joins);
+        }
+        if let Some(first) = columns.first_mut() {
+            first.slices.start = 0;
+        }
+        if let Some(last) = columns.last_mut() {
+            last.slices.end = self.length;
         }
         columns
     }
 
-    fn column(&self, slices: Range<usize>, observed: Span) -> Column {
-        let edge =
-            |number: usize| self.start_ns.saturating_add((number as u64).saturating_mul(self.width_ns));
-        let from = edge(slices.start).max(observed.first_ns);
-        let to = edge(slices.end).min(observed.last_ns);
-        Column { slices, observed_ns: to.saturating_sub(from).max(1) }
+    /// The column of these slices of the clock.
+    fn column(&self, slices: Range<u64>, observed: &[Span], whole: Span) -> Column {
+        let time = |number: u64| number.saturating_mul(self.width_ns).clamp(whole.first_ns, whole.last_ns);
+        let index = |number: u64| {
+            let index = number.saturating_sub(self.start_ns / self.width_ns);
+            usize::try_from(index).map_or(self.length, |index| index.min(self.length))
+        };
+        let (first_ns, last_ns) = (time(slices.start), time(slices.end));
+        let part = |span: &Span| span.last_ns.min(last_ns).saturating_sub(span.first_ns.max(first_ns));
+        Column {
+            slices: index(slices.start)..index(slices.end),
+            span: Span { first_ns, last_ns },
+            observed_ns: observed.iter().map(part).fold(0, u64::saturating_add),
+        }
     }
 }
 

@@ -60,7 +60,7 @@ fn the_rest_is_one_row() {
 #[test]
 fn a_column_says_how_long_it_was_watched() {
     let rows = rows(&[Dimension::Reason], TimelineFigure::Exits);
-    let columns = rows.columns(5, span(MILLISECOND / 2, 9 * MILLISECOND + MILLISECOND / 4));
+    let columns = rows.columns(5, &[span(MILLISECOND / 2, 9 * MILLISECOND + MILLISECOND / 4)]);
     let found: Vec<_> = columns.iter().map(|column| (column.slices.clone(), column.observed_ns)).collect();
     let wide = 2 * MILLISECOND;
     assert_eq!(
@@ -78,15 +78,17 @@ fn a_column_says_how_long_it_was_watched() {
 #[test]
 fn a_sliver_of_a_column_is_one_with_its_neighbour() {
     let rows = rows(&[Dimension::Reason], TimelineFigure::Exits);
-    let columns = rows.columns(100, span(MILLISECOND - 10, 9 * MILLISECOND + 10));
+    let (first_ns, last_ns) = (MILLISECOND - 10, 9 * MILLISECOND + 10);
+    let columns = rows.columns(100, &[span(first_ns, last_ns)]);
     assert_eq!(columns.len(), 8);
-    assert_eq!(columns[0], Column { slices: 0..2, observed_ns: MILLISECOND + 10 });
-    assert_eq!(columns[7], Column { slices: 8..10, observed_ns: MILLISECOND + 10 });
+    let observed_ns = MILLISECOND + 10;
+    let first = Column { slices: 0..2, span: span(first_ns, 2 * MILLISECOND), observed_ns };
+    let last = Column { slices: 8..10, span: span(8 * MILLISECOND, last_ns), observed_ns };
+    assert_eq!((&columns[0], &columns[7]), (&first, &last));
     assert_eq!(columns[7].sum(&rows.rows()[0].slices, TimelineFigure::Exits), 5);
     assert_eq!(columns[7].sum(&rows.rows()[0].slices, TimelineFigure::Time), 50);
-    // All exits at the same time: the duration is zero.
-    let instant = rows.columns(1, span(5, 5));
-    assert_eq!(instant, [Column { slices: 0..10, observed_ns: 1 }]);
+    // Without a duration there is no rate.
+    assert!(rows.columns(100, &[span(5, 5)]).is_empty());
 }
 
 #[test]
@@ -101,7 +103,7 @@ fn exits_that_were_counted_together_leave_no_gaps() {
         whole.merge(&reading);
     }
     let rows = TimelineRows::new(&whole.timeline, &Grouping::by_reason(), TimelineFigure::Exits);
-    let columns = rows.columns(60, whole.span.unwrap());
+    let columns = rows.columns(60, &[whole.span.unwrap()]);
     assert_eq!(columns.len(), 21);
     for column in columns {
         let count = column.sum(&rows.rows()[0].slices, TimelineFigure::Exits);
@@ -113,7 +115,79 @@ fn exits_that_were_counted_together_leave_no_gaps() {
 #[test]
 fn nothing_has_no_columns() {
     let nothing = TimelineRows::new(&Timeline::default(), &Grouping::by_reason(), TimelineFigure::Exits);
-    assert!(nothing.is_empty() && nothing.columns(80, span(0, 9)).is_empty());
+    assert!(nothing.is_empty() && nothing.columns(80, &[span(0, 9)]).is_empty());
+    assert!(rows(&[Dimension::Reason], TimelineFigure::Exits).columns(80, &[]).is_empty());
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// An exit each 10 ms from the first to the last second of each part.
+fn steady(parts: &[(u64, u64)]) -> TimelineRows {
+    let mut timeline = Timeline::default();
+    let series = timeline.series(SeriesKey { vm: Some(1), reason: HLT });
+    for number in parts.iter().flat_map(|&(first, last)| first * 100..last * 100) {
+        timeline.add(series, number * SECOND / 100, Slice { count: 1, handling_ns: 0 });
+    }
+    TimelineRows::new(&timeline, &Grouping::by_reason(), TimelineFigure::Exits)
+}
+
+fn sums(rows: &TimelineRows, columns: &[Column]) -> Vec<u64> {
+    columns.iter().map(|column| column.sum(&rows.rows()[0].slices, TimelineFigure::Exits)).collect()
+}
+
+#[test]
+fn columns_also_show_the_time_before_the_first_exit_and_after_the_last() {
+    let rows = steady(&[(50, 60)]);
+    for (observed, quiet) in [(span(0, 60 * SECOND), 0..49), (span(50 * SECOND, 110 * SECOND), 11..60)] {
+        let columns = rows.columns(60, &[observed]);
+        let sums = sums(&rows, &columns);
+        assert_eq!((columns.len(), sums.iter().sum::<u64>()), (60, 1000));
+        assert!(sums[quiet].iter().all(|&sum| sum == 0), "{sums:?}");
+        assert_eq!(
+            (columns[0].span.first_ns, columns[59].span.last_ns),
+            (observed.first_ns, observed.last_ns)
+        );
+        assert!(columns.windows(2).all(|pair| pair[0].span.last_ns == pair[1].span.first_ns));
+        assert!(columns.iter().all(|column| column.observed_ns.abs_diff(SECOND) < SECOND / 20));
+    }
+}
+
+#[test]
+fn the_time_between_recordings_lowers_no_rate() {
+    let rows = steady(&[(0, 10), (3600, 3610)]);
+    let observed = [span(0, 10 * SECOND), span(3600 * SECOND, 3610 * SECOND)];
+    for count in [1, 2, 7, 60, 2000] {
+        let columns = rows.columns(count, &observed);
+        assert_eq!(columns.iter().map(|column| column.observed_ns).sum::<u64>(), 20 * SECOND, "{count}");
+        for (column, sum) in columns.iter().zip(sums(&rows, &columns)) {
+            let rate = column.per_ns(&rows.rows()[0].slices, TimelineFigure::Exits) * 1e9;
+            assert!(rate == 0.0 || (rate - 100.0).abs() < 10.0, "{count}: {rate} a second in {column:?}");
+            assert_eq!(sum == 0, column.observed_ns == 0);
+        }
+    }
+    let unobserved = |column: &Column| column.observed_ns == 0;
+    assert_eq!(rows.columns(60, &observed).into_iter().filter(unobserved).count(), 58);
+}
+
+#[test]
+fn a_recording_without_a_duration_has_no_rate() {
+    let one = Slice { count: 1, handling_ns: 0 };
+    let exits = timeline(&[(1, HLT, 0, one), (1, HLT, 1800 * SECOND, one)]);
+    let rows = TimelineRows::new(&exits, &Grouping::by_reason(), TimelineFigure::Exits);
+    let columns = rows.columns(60, &[span(0, 10 * SECOND), span(1800 * SECOND, 1800 * SECOND)]);
+    let rate = |column: &Column| column.per_ns(&rows.rows()[0].slices, TimelineFigure::Exits) * 1e9;
+    assert_eq!(sums(&rows, &columns).iter().sum::<u64>(), 2);
+    assert!(columns.iter().map(rate).fold(0.0, f64::max) <= 0.1, "{columns:?}");
+}
+
+#[test]
+fn exits_outside_of_the_axis_are_in_its_first_or_last_column() {
+    let rows = rows(&[Dimension::Reason], TimelineFigure::Exits);
+    for observed in [span(4 * MILLISECOND, 6 * MILLISECOND), span(20 * MILLISECOND, 30 * MILLISECOND)] {
+        let columns = rows.columns(2, &[observed]);
+        assert_eq!((columns[0].slices.start, columns[1].slices.end), (0, 10));
+        assert_eq!(columns[0].slices.end, columns[1].slices.start);
+    }
 }
 
 proptest! {
@@ -125,8 +199,8 @@ proptest! {
         let one = Slice { count: 1, handling_ns: 3 };
         let exits: Vec<_> = times.iter().map(|&time_ns| (1, HLT, time_ns, one)).collect();
         let rows = TimelineRows::new(&timeline(&exits), &Grouping::by_reason(), TimelineFigure::Exits);
-        let observed = span(*times.iter().min().unwrap(), *times.iter().max().unwrap());
-        let columns = rows.columns(count, observed);
+        let observed = span(*times.iter().min().unwrap(), *times.iter().max().unwrap() + 1);
+        let columns = rows.columns(count, &[observed]);
         prop_assert!(columns.len() <= count.max(1));
         prop_assert!(columns.windows(2).all(|pair| pair[0].slices.end == pair[1].slices.start));
         let sum = |figure| -> u64 {
@@ -135,6 +209,6 @@ proptest! {
         prop_assert_eq!(sum(TimelineFigure::Exits), times.len() as u64);
         prop_assert_eq!(sum(TimelineFigure::Time), 3 * times.len() as u64);
         let watched: u64 = columns.iter().map(|column| column.observed_ns).sum();
-        prop_assert!(watched.abs_diff(observed.length_ns()) <= columns.len() as u64);
+        prop_assert_eq!(watched, observed.length_ns());
     }
 }

@@ -73,21 +73,28 @@ impl Recordings {
     /// count.
     #[must_use]
     pub fn observed_ns(&self) -> u64 {
+        self.spans().into_iter().map(Span::length_ns).fold(0, u64::saturating_add)
+    }
+
+    /// The recorded spans within the selected time, in order. Overlapping ones are one.
+    #[must_use]
+    pub fn spans(&self) -> Vec<Span> {
         let mut spans: Vec<Span> = self.files.iter().filter_map(|file| file.observed).collect();
         spans.sort_by_key(|span| span.first_ns);
-        let (mut sum, mut seen_until) = (0u64, 0);
+        let mut joined: Vec<Span> = Vec::new();
         for span in spans {
-            let from = span.first_ns.max(seen_until);
-            sum = sum.saturating_add(span.last_ns.saturating_sub(from));
-            seen_until = seen_until.max(span.last_ns);
+            match joined.last_mut() {
+                Some(last) if span.first_ns <= last.last_ns => *last = last.join(span),
+                _ => joined.push(span),
+            }
         }
-        sum
+        joined
     }
 
     /// The span from the first event of any recording to the last one of any, within the selected time.
     #[must_use]
     pub fn observed(&self) -> Option<Span> {
-        self.files.iter().filter_map(|file| file.observed).reduce(Span::join)
+        self.spans().into_iter().reduce(Span::join)
     }
 
     /// The time of the first event of each recording, regardless of the selected time.
@@ -149,6 +156,8 @@ mod tests {
     fn time_is_observed_once_and_gaps_are_not() {
         let all = recordings(Options::default(), &[("a", 100, 200), ("a", 150, 250), ("a", 900, 1000)]);
         assert_eq!(all.observed_ns(), 250);
+        let spans = [(100, 250), (900, 1000)].map(|(first_ns, last_ns)| Span { first_ns, last_ns });
+        assert_eq!(all.spans(), spans);
         assert_eq!(all.observed(), Some(Span { first_ns: 100, last_ns: 1000 }));
         assert_eq!(all.profile.total(), 3);
         assert_eq!(Recordings::default().observed_ns(), 0);

@@ -31,6 +31,7 @@ impl Colours {
 /// The data of a chart.
 pub(crate) struct Course {
     layers: Vec<Layer>,
+    gaps: Vec<(f64, f64)>,
     edges: Vec<f64>,
     length_ns: f64,
     figure: TimelineFigure,
@@ -48,7 +49,7 @@ impl Course {
         let observed = recordings.observed().filter(|span| span.length_ns() > 0)?;
         let grouping = Grouping::by_reason();
         let rows = TimelineRows::new(&recordings.profile.timeline, &grouping, figure);
-        let columns = rows.columns(columns, observed);
+        let columns = rows.columns(columns, &recordings.spans());
         let scale = Scale::new(recordings, figure, observed);
         let mut layers: BTreeMap<usize, (String, Vec<Slice>, u64)> = BTreeMap::new();
         for row in rows.rows() {
@@ -72,9 +73,11 @@ impl Course {
                 figure: scale.shown(scale.mean(total)),
             })
             .collect();
+        let edges = edges(&columns, observed);
         (!layers.is_empty()).then(|| Self {
             layers,
-            edges: edges(&columns),
+            gaps: gaps(&columns, &edges),
+            edges,
             length_ns: observed.length_ns() as f64,
             figure,
         })
@@ -94,9 +97,9 @@ impl Course {
             TimelineFigure::Exits => &per_second,
             TimelineFigure::Time => &share,
         };
-        let (layers, edges) = (&self.layers, &self.edges);
+        let (layers, gaps, edges) = (&self.layers, &self.gaps, &self.edges);
         let ticks = elapsed(self.length_ns);
-        let chart = Stacked { title, layers, ticks: &ticks, gaps: &[], edges, highest, height, shown };
+        let chart = Stacked { title, layers, ticks: &ticks, gaps, edges, highest, height, shown };
         html! {
             figure.course { (chart.render()) (legend(layers)) }
         }
@@ -122,15 +125,15 @@ impl Scale {
         Self { figure, vcpus, observed_ns }
     }
 
-    fn value(&self, sum: u64, ns: f64) -> f64 {
+    fn value(&self, per_ns: f64) -> f64 {
         match self.figure {
-            TimelineFigure::Exits => sum as f64 / ns * 1e9,
-            TimelineFigure::Time => sum as f64 / ns / self.vcpus * 100.0,
+            TimelineFigure::Exits => per_ns * 1e9,
+            TimelineFigure::Time => per_ns / self.vcpus * 100.0,
         }
     }
 
     fn mean(&self, total: u64) -> f64 {
-        self.value(total, self.observed_ns)
+        self.value(total as f64 / self.observed_ns)
     }
 
     fn shown(&self, value: f64) -> String {
@@ -142,17 +145,73 @@ impl Scale {
 }
 
 fn values(columns: &[Column], slices: &[Slice], figure: TimelineFigure, scale: &Scale) -> Vec<f64> {
-    columns.iter().map(|column| scale.value(column.sum(slices, figure), column.observed_ns as f64)).collect()
+    columns.iter().map(|column| scale.value(column.per_ns(slices, figure))).collect()
 }
 
-/// The starts of columns, as shares of their total time.
-fn edges(columns: &[Column]) -> Vec<f64> {
-    let all: f64 = columns.iter().map(|column| column.observed_ns as f64).sum();
-    let mut edges = vec![0.0];
-    let mut until = 0.0;
-    for column in columns {
-        until += column.observed_ns as f64;
-        edges.push(until / all.max(1.0));
+/// The starts of columns as shares of the time from the first to the last, followed by 1.
+fn edges(columns: &[Column], observed: Span) -> Vec<f64> {
+    let share = |column: &Column| {
+        column.span.last_ns.saturating_sub(observed.first_ns) as f64 / observed.length_ns() as f64
+    };
+    std::iter::once(0.0).chain(columns.iter().map(share)).collect()
+}
+
+/// The columns between recordings, as shares of the time; neighbours are one gap.
+fn gaps(columns: &[Column], edges: &[f64]) -> Vec<(f64, f64)> {
+    let mut gaps: Vec<(f64, f64)> = Vec::new();
+    for (_, ends) in columns.iter().zip(edges.windows(2)).filter(|(column, _)| column.observed_ns == 0) {
+        match gaps.last_mut() {
+            Some(gap) if gap.1 == ends[0] => gap.1 = ends[1],
+            _ => gaps.push((ends[0], ends[1])),
+        }
     }
-    edges
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::{Profile, SeriesKey, Vcpu};
+    use traces::{Format, Options, Origin, Reading};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A reading of these seconds, with an exit each 10 ms of the last 10 s.
+    fn reading(first: u64, last: u64) -> Reading {
+        let mut profile = Profile::new();
+        profile.span = Some(Span { first_ns: first * SECOND, last_ns: last * SECOND });
+        let (reason, vm) = (ExitReason::vmx(32), Some(1));
+        let vcpu = Vcpu { vm, number: Some(0), thread: Some(2) };
+        profile.vcpu(vcpu).reasons.entry(reason).or_default().count = 1000;
+        let series = profile.timeline.series(SeriesKey { vm, reason });
+        for number in (last - 10) * 100..last * 100 {
+            profile.timeline.add(series, number * SECOND / 100, Slice { count: 1, handling_ns: 0 });
+        }
+        Reading { profile, origin: Origin::new(Format::PerfData), damage: None, warnings: Vec::new() }
+    }
+
+    fn course(readings: Vec<Reading>) -> Course {
+        let mut recordings = Recordings::new(Options::default());
+        readings.into_iter().for_each(|reading| recordings.add("one".to_owned(), reading));
+        Course::new(&recordings, TimelineFigure::Exits, &Colours::new([&recordings]), 60).unwrap()
+    }
+
+    #[test]
+    fn exits_are_drawn_at_their_time() {
+        let course = course(vec![reading(0, 60)]);
+        assert_eq!((course.step().as_str(), course.gaps.len()), ("1.00 s", 0));
+        let drawn = course.layers[0].values.iter().zip(&course.edges).filter(|(value, _)| **value > 0.0);
+        let first = drawn.map(|(_, &edge)| edge).fold(1.0, f64::min);
+        assert!((first - 5.0 / 6.0).abs() < 0.02, "{first}");
+        assert_eq!(course.edges.last(), Some(&1.0));
+    }
+
+    #[test]
+    fn between_recordings_is_a_gap_which_lowers_no_rate() {
+        let course = course(vec![reading(0, 10), reading(3600, 3610)]);
+        assert_eq!(course.layers[0].figure, "100/s");
+        assert!((course.highest() - 100.0).abs() < 10.0, "{}", course.highest());
+        assert_eq!(course.gaps.len(), 1, "{:?}", course.gaps);
+        assert!(course.gaps[0].0 < 0.05 && course.gaps[0].1 > 0.95, "{:?}", course.gaps);
+    }
 }

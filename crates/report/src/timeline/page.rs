@@ -44,7 +44,7 @@ fn section(
     let Some(observed) = recordings.observed().filter(|span| span.length_ns() > 0 && !rows.is_empty()) else {
         return html! {};
     };
-    let columns = rows.columns(COLUMNS, observed);
+    let columns = rows.columns(COLUMNS, &recordings.spans());
     let shown = |value: f64| match figure {
         TimelineFigure::Exits => per_second(value),
         TimelineFigure::Time => share(value),
@@ -52,16 +52,15 @@ fn section(
     let one = |name: &str, whose: &BTreeSet<Whose>, slices: &[Slice], total: Slice| {
         let vcpus = vcpus_of(whose, &recordings.profile);
         // A rate, or a share of the time of the row's vCPUs.
-        let value = |sum: u64, ns: u64| match figure {
-            TimelineFigure::Exits => sum as f64 / ns.max(1) as f64 * 1e9,
-            TimelineFigure::Time => sum as f64 / ns.max(1) as f64 / vcpus * 100.0,
+        let value = |per_ns: f64| match figure {
+            TimelineFigure::Exits => per_ns * 1e9,
+            TimelineFigure::Time => per_ns / vcpus * 100.0,
         };
-        let values: Vec<f64> =
-            columns.iter().map(|column| value(column.sum(slices, figure), column.observed_ns)).collect();
+        let values: Vec<f64> = columns.iter().map(|column| value(column.per_ns(slices, figure))).collect();
         let peak = values.iter().copied().fold(0.0, f64::max);
         let words = format!(
             "mean {}, peak {}",
-            shown(value(figure.of(total), recordings.observed_ns())),
+            shown(value(figure.of(total) as f64 / recordings.observed_ns().max(1) as f64)),
             shown(peak)
         );
         html! {

@@ -50,14 +50,14 @@ pub fn terminal(
     let width = screen.width.max(NARROWEST);
     let mut text = head(recordings, width, screen.colour);
     text.push('\n');
-    match recordings.observed().filter(|_| !rows.is_empty()) {
+    match recordings.observed().filter(|span| span.length_ns() > 0 && !rows.is_empty()) {
         Some(observed) => {
             text += &curves(recordings, rows, grouping, figure, observed, Screen { width, ..screen })
         }
         None => {
             let when = window(recordings.options).map_or_else(String::new, |window| format!(" ({window})"));
             text += &wrapped(
-                &format!("There is no exit to draw{when}; `exitless report` says more."),
+                &format!("There is nothing to draw{when}; `exitless report` says more."),
                 width,
                 "",
                 "",
@@ -116,7 +116,7 @@ fn curves(
     let mut figures_width = 0;
     let (columns, drawn_lines) = loop {
         let room = screen.width.saturating_sub(names_width + figures_width).max(NARROWEST_CURVE);
-        let columns = rows.columns(room, observed);
+        let columns = rows.columns(room, &recordings.spans());
         let drawn_lines: Vec<Drawn> =
             lines.iter().map(|line| draw(line, &columns, recordings, figure, screen)).collect();
         let wanted = 2 * GAP
@@ -162,18 +162,17 @@ fn draw(
 ) -> Drawn {
     let vcpus = vcpus_of(&line.whose, &recordings.profile);
     // A rate, or a share of the time of the line's vCPUs.
-    let scaled = |sum: u64, ns: u64| match figure {
-        TimelineFigure::Exits => sum as f64 / ns as f64 * 1e9,
-        TimelineFigure::Time => sum as f64 / ns as f64 / vcpus * 100.0,
+    let scaled = |per_ns: f64| match figure {
+        TimelineFigure::Exits => per_ns * 1e9,
+        TimelineFigure::Time => per_ns / vcpus * 100.0,
     };
     let shown = |value: f64| match figure {
         TimelineFigure::Exits => per_second(value),
         TimelineFigure::Time => share(value),
     };
-    let value = |column: &Slices| scaled(column.sum(&line.slices, figure), column.observed_ns);
-    let values: Vec<f64> = columns.iter().map(value).collect();
+    let values: Vec<f64> = columns.iter().map(|column| scaled(column.per_ns(&line.slices, figure))).collect();
     let peak = values.iter().copied().fold(0.0, f64::max);
-    let mean = scaled(figure.of(line.total), recordings.observed_ns().max(1));
+    let mean = scaled(figure.of(line.total) as f64 / recordings.observed_ns().max(1) as f64);
     Drawn { curve: curve(&values, peak, levels(screen.ascii)), peak: shown(peak), mean: shown(mean) }
 }
 
@@ -208,7 +207,7 @@ fn axis(observed: Span, columns: usize) -> String {
 }
 
 fn legend(columns: &[Slices], figure: TimelineFigure) -> String {
-    let widths: BTreeSet<u64> = columns.iter().map(|column| column.observed_ns).collect();
+    let widths: BTreeSet<u64> = columns.iter().map(|column| column.span.length_ns()).collect();
     let (Some(&shortest), Some(&longest)) = (widths.first(), widths.last()) else { return String::new() };
     let (shortest, longest) = (whole_time(shortest), whole_time(longest));
     let step = if shortest == longest { longest } else { format!("{shortest} to {longest}") };

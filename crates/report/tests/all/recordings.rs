@@ -182,6 +182,36 @@ fn a_timeline_in_ascii() {
 }
 
 #[test]
+fn a_curve_begins_where_the_exits_do() {
+    // The VM started in the middle of the recording.
+    let mut recordings = whole();
+    let observed = recordings.files[0].observed.as_mut().unwrap();
+    observed.first_ns -= observed.length_ns();
+    let text = drawn(&recordings, REASON, TimelineFigure::Exits, 80);
+    let title = text.lines().find(|line| line.starts_with("exit reason")).unwrap();
+    let start = title.find("exits a second").unwrap();
+    let row = text.lines().find(|line| line.starts_with("MSR_WRITE")).unwrap();
+    let curve: Vec<char> = row.chars().skip(start).take(40).collect();
+    assert!(curve[..15].iter().all(|&column| column == ' ') && curve[25] != ' ', "{text}");
+}
+
+#[test]
+fn between_recordings_nothing_is_drawn() {
+    // An hour later nothing happened.
+    const HOUR: u64 = 3_600_000_000_000;
+    let mut recordings = whole();
+    let mut later = recordings.files[0].clone();
+    let observed = later.observed.as_mut().unwrap();
+    (observed.first_ns, observed.last_ns) = (observed.first_ns + HOUR, observed.last_ns + HOUR);
+    recordings.files.push(later);
+    let text = drawn(&recordings, REASON, TimelineFigure::Exits, 80);
+    let row: Vec<&str> =
+        text.lines().find(|line| line.starts_with("MSR_WRITE")).unwrap().split_whitespace().collect();
+    // The rate of the first column is over the 5.19 s of it that were recorded.
+    assert_eq!(row, ["MSR_WRITE", "█", "2,336/s", "1,168/s"], "{text}");
+}
+
+#[test]
 fn a_timeline_for_programs() {
     let recordings = part();
     let rows = TimelineRows::new(&recordings.profile.timeline, &grouping(REASON), TimelineFigure::Exits);
