@@ -51,6 +51,9 @@ pub struct Origin {
     pub version: Option<String>,
     /// The host's name.
     pub host: Option<String>,
+    /// The ID of the host's boot, with which the clock of its times began.
+    #[serde(default)]
+    pub boot: Option<String>,
     /// The hypervisor whose exits it has.
     #[serde(default)]
     pub hypervisor: Hypervisor,
@@ -76,6 +79,7 @@ impl Origin {
             format,
             version: None,
             host: None,
+            boot: None,
             hypervisor,
             xen_version: None,
             kernel: None,

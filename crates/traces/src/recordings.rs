@@ -1,5 +1,7 @@
 //! Several recordings as one.
 
+use std::collections::BTreeMap;
+
 use exits::{NotThere, Profile, Selection, Span};
 use serde::Serialize;
 
@@ -69,29 +71,58 @@ impl Recordings {
         Ok(Self { profile: selection.of(&self.profile)?, selection, ..self })
     }
 
-    /// The recorded time in nanoseconds. Overlapping recordings count once; the time between recordings does not
-    /// count.
+    /// The recorded time in nanoseconds. Overlapping recordings of one clock count once; the time between recordings does
+    /// not count.
     #[must_use]
     pub fn observed_ns(&self) -> u64 {
-        self.spans().into_iter().map(Span::length_ns).fold(0, u64::saturating_add)
+        length_ns(self.clocks().into_values().flatten())
     }
 
-    /// The recorded spans within the selected time, in order. Overlapping ones are one.
+    /// The recorded spans within the selected time, in order. Overlapping ones are one. None if there is more than one clock:
+    /// they have no common order.
     #[must_use]
     pub fn spans(&self) -> Vec<Span> {
-        let mut spans: Vec<Span> = self.files.iter().filter_map(|file| file.observed).collect();
-        spans.sort_by_key(|span| span.first_ns);
-        let mut joined: Vec<Span> = Vec::new();
-        for span in spans {
-            match joined.last_mut() {
-                Some(last) if span.first_ns <= last.last_ns => *last = last.join(span),
-                _ => joined.push(span),
-            }
+        let mut clocks = self.clocks().into_values();
+        match (clocks.next(), clocks.next()) {
+            (Some(spans), None) => spans,
+            _ => Vec::new(),
         }
-        joined
     }
 
-    /// The span from the first event of any recording to the last one of any, within the selected time.
+    /// Tests whether the times of the recordings are not known to be of one clock.
+    #[must_use]
+    pub fn have_several_clocks(&self) -> bool {
+        self.clocks().len() > 1
+    }
+
+    /// Tests whether recordings that do not name their boot overlap. They may be of different boots then.
+    #[must_use]
+    pub fn overlap_without_a_boot(&self) -> bool {
+        let each =
+            self.files.iter().filter(|file| file.origin.boot.is_none()).filter_map(|file| file.observed);
+        let together = self.clocks().into_iter().filter(|((_, boot), _)| boot.is_none());
+        length_ns(each) > length_ns(together.flat_map(|(_, spans)| spans))
+    }
+
+    /// The recorded spans of each clock, in order and joined where they overlap. A clock begins at each boot of a host.
+    /// Recordings that do not name their boot, as those of other programs, count as of one boot.
+    fn clocks(&self) -> BTreeMap<(Option<&str>, Option<&str>), Vec<Span>> {
+        let mut files: Vec<(&Origin, Span)> =
+            self.files.iter().filter_map(|file| Some((&file.origin, file.observed?))).collect();
+        files.sort_by_key(|(_, span)| span.first_ns);
+        let mut clocks: BTreeMap<_, Vec<Span>> = BTreeMap::new();
+        for (origin, span) in files {
+            let spans = clocks.entry((origin.host.as_deref(), origin.boot.as_deref())).or_default();
+            match spans.last_mut() {
+                Some(last) if span.first_ns <= last.last_ns => *last = last.join(span),
+                _ => spans.push(span),
+            }
+        }
+        clocks
+    }
+
+    /// The span from the first event of any recording to the last one of any, within the selected time; `None` if there is
+    /// more than one clock.
     #[must_use]
     pub fn observed(&self) -> Option<Span> {
         self.spans().into_iter().reduce(Span::join)
@@ -111,8 +142,7 @@ impl Recordings {
         self.files.iter().any(|file| file.damage.is_some())
     }
 
-    /// The hosts of the recordings, if there is more than one: then VM numbers and clocks of different recordings are
-    /// not comparable.
+    /// The hosts of the recordings, if there is more than one: then VM numbers of different recordings are not comparable.
     #[must_use]
     pub fn different_hosts(&self) -> Vec<&str> {
         let mut hosts: Vec<_> = self.files.iter().filter_map(|file| file.origin.host.as_deref()).collect();
@@ -127,6 +157,11 @@ impl Recordings {
         let last_ns = self.options.to_ns.map_or(span.last_ns, moment).min(span.last_ns);
         (first_ns <= last_ns).then_some(Span { first_ns, last_ns })
     }
+}
+
+/// The summed length of spans.
+fn length_ns(spans: impl Iterator<Item = Span>) -> u64 {
+    spans.map(Span::length_ns).fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -161,6 +196,29 @@ mod tests {
         assert_eq!(all.observed(), Some(Span { first_ns: 100, last_ns: 1000 }));
         assert_eq!(all.profile.total(), 3);
         assert_eq!(Recordings::default().observed_ns(), 0);
+    }
+
+    #[test]
+    fn each_boot_of_a_host_has_its_own_time() {
+        let of = |origins: [(&str, Option<&str>); 2]| {
+            let mut all = Recordings::new(Options::default());
+            for (host, boot) in origins {
+                let mut reading = reading(host, 100, 160);
+                reading.origin.boot = boot.map(str::to_owned);
+                all.add("recording".to_owned(), reading);
+            }
+            (
+                all.observed_ns(),
+                all.observed().is_some(),
+                all.have_several_clocks(),
+                all.overlap_without_a_boot(),
+            )
+        };
+        let (first, second) = (Some("first"), Some("second"));
+        assert_eq!(of([("a", first), ("a", first)]), (60, true, false, false));
+        assert_eq!(of([("a", first), ("a", second)]), (120, false, true, false));
+        assert_eq!(of([("a", None), ("b", None)]), (120, false, true, false));
+        assert_eq!(of([("a", None), ("a", None)]), (60, true, false, true));
     }
 
     #[test]

@@ -249,11 +249,11 @@ fn begin<T>(
 /// The facts of this host at the start of a recording.
 fn header(isa: Isa) -> anyhow::Result<Header> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
+    let line = |path: &str| Some(std::fs::read_to_string(Path::new(HOST).join(path)).ok()?.trim().to_owned());
     Ok(Header {
         isa: Some(isa),
-        host_name: std::fs::read_to_string(Path::new(HOST).join("proc/sys/kernel/hostname"))
-            .ok()
-            .map(|name| name.trim().to_owned()),
+        host_name: line("proc/sys/kernel/hostname"),
+        boot_id: line("proc/sys/kernel/random/boot_id"),
         host: Some(host::Fingerprint::read(Path::new(HOST)).context("Could not describe this host")?),
         command: Some(command_line().join(" ")),
         clock: Some("CLOCK_MONOTONIC".to_owned()),

@@ -72,6 +72,20 @@ pub(crate) fn warnings(recordings: &Recordings) -> Vec<String> {
             hosts.join(", ")
         ));
     }
+    if recordings.have_several_clocks() {
+        warnings.push(
+            "The recordings are not known to be of one clock, which begins anew with each boot of a host: their times \
+             are added up, and they have no common timeline. Draw each by itself."
+                .to_owned(),
+        );
+    }
+    if recordings.overlap_without_a_boot() {
+        warnings.push(
+            "Recordings overlap, and their common time counts once. If the host was restarted between them, its clock \
+             began anew, and rates are too high: then read each by itself."
+                .to_owned(),
+        );
+    }
     warnings
 }
 

@@ -54,6 +54,10 @@ pub fn terminal(
         Some(observed) => {
             text += &curves(recordings, rows, grouping, figure, observed, Screen { width, ..screen })
         }
+        // The notes say why.
+        None if recordings.have_several_clocks() => {
+            text += &wrapped("There is no timeline of recordings of several clocks.", width, "", "");
+        }
         None => {
             let when = window(recordings.options).map_or_else(String::new, |window| format!(" ({window})"));
             text += &wrapped(

@@ -212,6 +212,13 @@ fn between_recordings_nothing_is_drawn() {
 }
 
 #[test]
+fn recordings_of_several_clocks_have_no_common_timeline() {
+    let text = drawn(&broken(), REASON, TimelineFigure::Exits, 120);
+    assert!(text.contains("There is no timeline of recordings of several clocks."), "{text}");
+    assert!(text.contains("not known to be of one clock") && !text.contains("peak"), "{text}");
+}
+
+#[test]
 fn a_timeline_for_programs() {
     let recordings = part();
     let rows = TimelineRows::new(&recordings.profile.timeline, &grouping(REASON), TimelineFigure::Exits);

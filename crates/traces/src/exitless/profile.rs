@@ -42,6 +42,7 @@ struct Stored<'p> {
     exitless_version: &'static str,
     isa: Option<Isa>,
     host_name: &'p Option<String>,
+    boot_id: &'p Option<String>,
     host: &'p Option<host::Fingerprint>,
     command: &'p Option<String>,
     clock: &'p Option<String>,
@@ -60,6 +61,8 @@ struct ReadBack {
     exitless_version: Option<String>,
     #[serde(default)]
     host_name: Option<String>,
+    #[serde(default)]
+    boot_id: Option<String>,
     #[serde(default)]
     host: Option<Host>,
     #[serde(default)]
@@ -144,6 +147,7 @@ pub fn write_profile(
         exitless_version: env!("CARGO_PKG_VERSION"),
         isa: header.isa,
         host_name: &header.host_name,
+        boot_id: &header.boot_id,
         host: &header.host,
         command: &header.command,
         clock: &header.clock,
@@ -251,6 +255,7 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
     let origin = Origin {
         version: read.exitless_version,
         host: read.host_name,
+        boot: read.boot_id,
         hypervisor: if xen.is_some() { Hypervisor::Xen } else { Hypervisor::Kvm },
         xen_version: xen.and_then(|xen| xen.version),
         kernel,

@@ -110,6 +110,7 @@ impl<'m> Metadata<'m> {
         let origin = Origin {
             version: text(key::VERSION),
             host: text(key::HOST_NAME),
+            boot: text(key::BOOT),
             hypervisor: if xen { Hypervisor::Xen } else { Hypervisor::Kvm },
             xen_version: fact("/hypervisor/version"),
             kernel: fact("/kernel_release"),

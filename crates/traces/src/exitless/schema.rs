@@ -35,6 +35,7 @@ pub(super) mod key {
     pub(crate) const VERSION: &str = "exitless.version";
     pub(crate) const ISA: &str = "exitless.isa";
     pub(crate) const HOST_NAME: &str = "exitless.host_name";
+    pub(crate) const BOOT: &str = "exitless.boot_id";
     pub(crate) const HOST: &str = "exitless.host";
     pub(crate) const COMMAND: &str = "exitless.command";
     pub(crate) const CLOCK: &str = "exitless.clock";
@@ -51,6 +52,8 @@ pub struct Header {
     pub isa: Option<Isa>,
     /// The host's name.
     pub host_name: Option<String>,
+    /// The ID of the host's boot, with which its clocks began (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: Option<String>,
     /// The properties of the host that matter for interrupt virtualization.
     pub host: Option<host::Fingerprint>,
     /// The command that records.
@@ -77,6 +80,7 @@ impl Header {
         put(key::VERSION, Some(env!("CARGO_PKG_VERSION").to_owned()));
         put(key::ISA, self.isa.map(|isa| isa.to_string()));
         put(key::HOST_NAME, self.host_name.clone());
+        put(key::BOOT, self.boot_id.clone());
         put(key::HOST, self.host.as_ref().map(serde_json::to_string).transpose()?);
         put(key::COMMAND, self.command.clone());
         put(key::CLOCK, self.clock.clone());

@@ -227,6 +227,7 @@ fn the_header_says_where_it_is_from() {
     let header = Header {
         isa: Some(Isa::Svm),
         host_name: Some("host-18".to_owned()),
+        boot_id: Some("7d2a".to_owned()),
         host: Some(fingerprint),
         command: Some("exitless record".to_owned()),
         clock: Some("CLOCK_MONOTONIC".to_owned()),
@@ -244,6 +245,7 @@ fn the_header_says_where_it_is_from() {
         [text(&origin.host), text(&origin.kernel), text(&origin.processor), text(&origin.command)],
         ["host-18", "6.12.107", "EPYC 9654", "exitless record"]
     );
+    assert_eq!(origin.boot, header.boot_id);
     assert_eq!(profile.names, BTreeMap::from([(vm, "web".to_owned())]));
     assert_eq!(profile.span, Some(Span { first_ns: 1, last_ns: u64::MAX }));
     assert_eq!(profile.events, BTreeMap::from([("kvm:kvm_exit".to_owned(), 34_592)]));
