@@ -214,6 +214,30 @@ fn runs_of_the_same_work_vary_as_their_counts_do_whatever_their_times() {
     assert!(interval.high - interval.low < 1e-6, "{interval:?}");
 }
 
+/// The row of a reason with these exits in three recordings of 10 s before, spread out evenly, and with none after.
+fn gone_from(counts: [u64; 3]) -> ComparedRow {
+    const CELLS: u64 = 9536;
+    let side = |counts: [u64; 3]| {
+        counts.map(|count| {
+            let each = (0..count).map(|number| (VINTR, number * CELLS / count, 1, 1000));
+            profile(1, CELLS, &each.chain([(MSR, 0, 1000, 1000)]).collect::<Vec<Some>>())
+        })
+    };
+    let (before, after) = (side(counts), side([0; 3]));
+    let [before, after] = [&before, &after].map(|side| side.each_ref().map(Recording::from));
+    row(&ProfileComparison::new(&before, &after, &ComparisonOptions::default()), VINTR)
+}
+
+#[test]
+fn what_one_run_of_three_had_is_not_certain_to_be_gone() {
+    let burst = gone_from([300, 0, 0]);
+    assert_eq!(burst.rate.effect(), Effect::Indistinguishable, "{burst:?}");
+    assert!(burst.after.rate_bound.unwrap() > 300.0 / 30.1, "{burst:?}");
+    let steady = gone_from([300, 310, 290]);
+    assert!(steady.rate.interval.unwrap().high < -98.0, "{steady:?}");
+    assert!(steady.after.rate_bound.unwrap() < 3.1 / 29.9, "{steady:?}");
+}
+
 #[test]
 fn runs_without_a_duration_vary_by_operation() {
     let side = |counts: [u64; 3]| {

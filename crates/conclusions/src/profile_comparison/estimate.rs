@@ -128,21 +128,32 @@ impl Pair<'_> {
         if before.min(after) < FEWEST_RECORDINGS {
             return None;
         }
-        let variance = |one: &OneSide<'_>| {
-            // The operations of a single recording are unknown: they count as equal shares, so that recordings of the
-            // same work that take different times do not seem alike.
-            let units = one.side.observed_ns.iter().map(|&ns| if self.per == Per::Second { ns } else { 1.0 });
-            let parts: Vec<(f64, f64)> = one
-                .sums
-                .recordings
-                .iter()
-                .zip(units)
-                .map(|(sums, units)| ratio.of_recording(sums, units))
-                .collect();
-            ratio_variance(&parts)
-        };
-        let log = offset([variance(&self.before)?, variance(&self.after)?])?;
+        let log = offset([self.variance(&self.before, ratio)?, self.variance(&self.after, ratio)?])?;
         Some((log, Basis::Recordings { before, after }))
+    }
+
+    /// The variance of the logarithm of a side's ratio between its recordings, and its degrees of freedom.
+    fn variance(&self, one: &OneSide<'_>, ratio: Ratio) -> Option<(f64, f64)> {
+        // The operations of a single recording are unknown: they count as equal shares, so that recordings of the same
+        // work that take different times do not seem alike.
+        let units = one.side.observed_ns.iter().map(|&ns| if self.per == Per::Second { ns } else { 1.0 });
+        let recordings = one.sums.recordings.iter().zip(units);
+        let parts: Vec<(f64, f64)> =
+            recordings.map(|(sums, units)| ratio.of_recording(sums, units)).collect();
+        ratio_variance(&parts)
+    }
+
+    /// The dispersion of the recordings' exits on each side, which is that of the other side where there are none; `None`
+    /// without exits, or with too few recordings to say.
+    fn dispersions_between_recordings(&self) -> Option<[f64; 2]> {
+        if self.both(|one| one.side.observed_ns.len()).into_iter().min() < Some(FEWEST_RECORDINGS) {
+            return None;
+        }
+        let own = self.both(|one| {
+            let (variance, _) = self.variance(one, Ratio::ExitsByTime)?;
+            Some(variance * one.sums.count as f64)
+        });
+        Some([own[0].or(own[1])?, own[1].or(own[0])?])
     }
 
     fn by_blocks(&self, ratio: Ratio) -> Option<(Interval, Basis)> {
@@ -162,20 +173,26 @@ impl Pair<'_> {
     fn dispersions(&self) -> ([f64; 2], bool) {
         let own = self.both(|one| one.dispersion(self.subject, |cells| tenths(cells).to_vec()));
         let slices = self.both(|one| one.dispersion(self.subject, <[f64]>::to_vec));
-        let measured = slices.iter().flatten().next().is_some();
+        let between = self.dispersions_between_recordings();
+        let measured = between.is_some() || slices.iter().flatten().next().is_some();
         let pooled = pooled(slices.into_iter().flatten());
-        let of = |one: &OneSide<'_>, own: Option<(f64, f64)>| {
-            let own = own.map_or(1.0, |own| own.0);
+        // A reason that occurs in some recordings only may be steady within each of them.
+        let [before, after] = between.unwrap_or([1.0; 2]);
+        let of = |one: &OneSide<'_>, own: Option<(f64, f64)>, between: f64| {
+            let own = own.map_or(1.0, |own| own.0).max(between).max(1.0);
             // A few exits do not show their own dispersion. The dispersion within slices may be that of the other side.
-            if one.sums.count >= ENOUGH_TO_TELL { own.max(1.0) } else { own.max(pooled).max(1.0) }
+            if one.sums.count >= ENOUGH_TO_TELL { own } else { own.max(pooled) }
         };
-        ([of(&self.before, own[0]), of(&self.after, own[1])], measured)
+        ([of(&self.before, own[0], before), of(&self.after, own[1], after)], measured)
     }
 
     /// The upper bound of the exits per unit if none was seen.
     pub(super) fn bound_of_none(&self, one: &OneSide<'_>) -> f64 {
         let slices = self.both(|one| one.dispersion(self.subject, <[f64]>::to_vec));
-        poisson::upper_bound_of_none(pooled(slices.into_iter().flatten()).max(1.0)) / one.units
+        // Without exits on this side, both are that of the other.
+        let between = self.dispersions_between_recordings().map_or(1.0, |[before, _]| before);
+        let dispersion = pooled(slices.into_iter().flatten()).max(between).max(1.0);
+        poisson::upper_bound_of_none(dispersion) / one.units
     }
 }
 

@@ -28,12 +28,13 @@ pub enum Basis {
     },
     /// The exact interval for Poisson counts, corrected for the dispersion of the counts.
     Poisson {
-        /// The dispersion before: the variance of the slices' counts divided by their mean, but at least 1.
+        /// The dispersion before: the variance of the counts of slices, or of recordings if that is larger, divided by
+        /// their mean; at least 1.
         before: f64,
         /// The dispersion after.
         after: f64,
-        /// True if the dispersion was measured in slices. Otherwise both are 1, and the interval is too narrow if exits
-        /// come in clusters.
+        /// True if the dispersion was measured in slices or between recordings. Otherwise both are 1, and the interval is
+        /// too narrow if exits come in clusters.
         measured: bool,
     },
     /// Welch's t over single handling times, which are assumed to be independent.
