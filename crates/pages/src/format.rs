@@ -56,10 +56,15 @@ pub fn counted(number: u64, one: &str) -> String {
 
 /// A number below 0.1 with two significant digits, so that a rare event does not have the rate zero.
 pub fn small(value: f64) -> String {
+    format!("{value:.0$}", places(value))
+}
+
+/// The decimals of a number below 1 that has two significant digits.
+pub fn places(value: f64) -> usize {
     let places = |value: f64| (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
     // 0.0996 rounds to 0.10, which needs a place less.
-    let rounded = format!("{value:.0$}", places(value)).parse().unwrap_or(value);
-    format!("{value:.0$}", places(rounded))
+    let rounded: f64 = format!("{value:.0$}", places(value)).parse().unwrap_or(value);
+    places(rounded)
 }
 
 /// Three significant digits, or more if the integer part has more; two decimals below 10, and two digits below 0.1.

@@ -1,7 +1,9 @@
 //! Figures as text with their units, the same in every medium.
 
 use conclusions::RelativeChange;
-pub(crate) use pages::format::{NONE, count, counted, cycles, per_second, share, small, time, whole_time};
+pub(crate) use pages::format::{
+    NONE, count, counted, cycles, per_second, places, share, small, time, whole_time,
+};
 use stats::Interval;
 
 /// A percentage with its sign: "-71.3", "+2.0", "+1,234". It has no decimals from a hundred on, and no sign if it rounds to

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use iocm_monitor::{Decided, Direction, Figures, Reason, State, VmExits, VmFigures};
 use textwrap::Options;
 
+use super::rates::bytes_per_second;
 use crate::format::{NONE, count, counted, per_second, share};
 use crate::terminal::NARROWEST;
 use crate::terminal::columns::{Column, drawn};
@@ -152,11 +153,11 @@ fn cores(before: &[u32], after: &[u32]) -> String {
 
 fn figures_in_words(figures: &Figures) -> String {
     let mut text = format!(
-        "I/O {:.2} CPUs, busiest worker {}, requests {}, {:.1} MB/s, vCPUs run {:.2} and wait {:.2} CPUs, {}, {} CPUs",
+        "I/O {:.2} CPUs, busiest worker {}, requests {}, {}, vCPUs run {:.2} and wait {:.2} CPUs, {}, {} CPUs",
         figures.useful,
         share(figures.busiest * 100.0),
         per_second(figures.requests_per_second),
-        figures.bytes_per_second / 1e6,
+        bytes_per_second(figures.bytes_per_second),
         figures.computing,
         figures.waiting,
         counted(figures.queues as u64, "queue"),
@@ -244,7 +245,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let text = text.replace("\n    ", " ");
         assert!(text.starts_with("I/O cores 7 -> 6,7: I/O takes 1.62 CPUs"), "{text}");
-        assert!(text.contains("250.0 MB/s") && text.contains("1 action"), "{text}");
+        assert!(text.contains("250 MB/s") && text.contains("1 action"), "{text}");
         assert!(text.contains(", exits 41,200/s, of which 12,300/s reach a device]"), "{text}");
         let trouble = Decided { trouble: Some("the daemon\u{1b} ended".to_owned()), ..Decided::default() };
         let text = decided(&trouble, 80);

@@ -1,8 +1,10 @@
 //! The tables of `exitless iocm watch`.
 
 use iocm::control::rates::{QueueRates, Rates};
+use study::Unit;
 
 use crate::format::{NONE, count, per_second, share_of};
+use crate::study::figures::Measure;
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
@@ -32,6 +34,11 @@ pub fn terminal(rates: &Rates, width: usize, colour: bool) -> String {
     text
 }
 
+/// A rate of bytes with the prefix that fits it: a console has kilobytes a second.
+pub(super) fn bytes_per_second(value: f64) -> String {
+    Measure::of(Unit::BytesPerSecond, value).shown(value)
+}
+
 fn rate(value: Option<f64>) -> String {
     value.map_or_else(|| NONE.to_owned(), per_second)
 }
@@ -58,9 +65,7 @@ fn workers(rates: &Rates) -> Vec<Column> {
 
 fn devices(rates: &Rates) -> Vec<Column> {
     let all = &rates.devices;
-    let bytes = |bytes: Option<f64>| {
-        bytes.map_or_else(|| NONE.to_owned(), |bytes| format!("{:.1} MB/s", bytes / 1e6))
-    };
+    let bytes = |bytes: Option<f64>| bytes.map_or_else(|| NONE.to_owned(), bytes_per_second);
     vec![
         Column::whole_names("device", all.iter().map(|one| printable(&one.device)).collect()),
         Column::names("name", all.iter().map(|one| name(&one.name)).collect()),
@@ -99,6 +104,12 @@ fn queues(all: &[&QueueRates]) -> Vec<Column> {
 mod tests {
     use super::*;
     use iocm::control::rates::{DeviceRates, QueueRates, WorkerRates};
+
+    #[test]
+    fn slow_devices_have_data_too() {
+        let shown = [0.0, 40.0, 40_000.0, 1_500_000.0, 2.5e8].map(bytes_per_second);
+        assert_eq!(shown, ["0 B/s", "40.0 B/s", "40.0 kB/s", "1.50 MB/s", "250 MB/s"]);
+    }
 
     #[test]
     fn the_tables_fit_and_have_units() {

@@ -5,7 +5,7 @@ use stats::{Contrast, Interval, Scale};
 use study::analysis::{Comparison, Figure, Finding, Findings, Multiplicity, Point, exits_of_which_work};
 use study::{Better, Unit};
 
-use crate::format::{self, NONE, counted, time};
+use crate::format::{self, NONE, counted, places, time};
 
 /// A number of guests: "2 VMs", or "2 guests".
 pub(crate) fn guests(findings: &Findings, count: u32) -> String {
@@ -89,9 +89,11 @@ impl Measure {
             shown if shown >= 100.0 => usize::from(self.unit == Unit::Percent),
             shown if shown >= 10.0 => 1,
             0.0 => 0,
-            // Two significant digits: a rare exit has a small rate per operation.
-            shown if shown < 1.0 && self.unit == Unit::PerOperation => {
-                (1.0 - shown.log10().floor()).min(9.0) as usize
+            // Two significant digits: a rare exit has a small rate, which is not zero.
+            shown
+                if shown < 1.0 && matches!(self.unit, Unit::PerOperation | Unit::PerSecond | Unit::Count) =>
+            {
+                places(shown)
             }
             _ => 2,
         };
@@ -275,6 +277,8 @@ mod tests {
         assert_eq!(shown(Unit::PerSecond, 214_000.0), "214,000 a second");
         assert_eq!(shown(Unit::PerSecond, 21_400_000.0), "21.4 million a second");
         assert_eq!(shown(Unit::Seconds, 0.000_812), "812 µs");
+        assert_eq!(shown(Unit::PerSecond, 0.004_17), "0.0042 a second");
+        assert_eq!(shown(Unit::PerSecond, 0.0999), "0.10 a second");
         assert_eq!(shown(Unit::Percent, 100.0), "100.0 %");
         assert_eq!(shown(Unit::Count, 0.0), "0");
         assert_eq!(Measure::of(Unit::BytesPerSecond, 4e8).shown(1e6), "1 MB/s");
@@ -293,6 +297,9 @@ mod tests {
         let rate = changed(Scale::Difference, -3100.0, -3140.0, -3060.0);
         assert_eq!(change(rate, Unit::PerSecond), "-3,100 a second");
         assert_eq!(change(None, Unit::Percent), NONE);
+        let rare = changed(Scale::Difference, 0.004_17, 0.001_2, 0.007_1);
+        assert_eq!(change(rare, Unit::PerSecond), "+0.0042 a second");
+        assert_eq!(interval(rare, Unit::PerSecond), "+0.0012 to +0.0071 a second");
     }
 
     #[test]
