@@ -18,6 +18,8 @@ pub struct HandlingTime {
     min_ns: u64,
     max_ns: u64,
     squares: u128,
+    /// Some of the times come from a file of the first version, which has no squares.
+    lacks_squares: bool,
     histogram: Histogram,
 }
 
@@ -48,6 +50,7 @@ impl HandlingTime {
         self.count = self.count.saturating_add(other.count);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.squares = self.squares.saturating_add(other.squares);
+        self.lacks_squares |= other.lacks_squares;
         self.histogram.merge(&other.histogram);
     }
 
@@ -61,6 +64,7 @@ impl HandlingTime {
         self.count = self.count.saturating_sub(other.count);
         self.total_ns = self.total_ns.saturating_sub(other.total_ns);
         self.squares = self.squares.saturating_sub(other.squares);
+        self.lacks_squares |= other.lacks_squares;
         self.histogram.subtract(&other.histogram);
     }
 
@@ -75,6 +79,7 @@ impl HandlingTime {
             min_ns: octave.min_ns,
             max_ns: octave.max_ns,
             squares: octave.squares_ns2,
+            lacks_squares: false,
             histogram,
         });
     }
@@ -109,11 +114,11 @@ impl HandlingTime {
         (self.count > 0).then(|| self.total_ns as f64 / self.count as f64)
     }
 
-    /// The sample standard deviation in nanoseconds (divisor count - 1); `None` below two times, or if the
-    /// times come from a file of an earlier version, which kept no squares.
+    /// The sample standard deviation in nanoseconds (divisor count - 1); `None` below two times, or if some of the times
+    /// come from a file of the first version, which has no squares.
     #[must_use]
     pub fn standard_deviation_ns(&self) -> Option<f64> {
-        if self.count < 2 || (self.squares == 0 && self.total_ns > 0) {
+        if self.count < 2 || self.lacks_squares {
             return None;
         }
         // n * sum(x^2) - (sum x)^2 is never negative, and exact while it fits.
@@ -181,7 +186,7 @@ struct Stored {
     total_ns: u64,
     min_ns: u64,
     max_ns: u64,
-    /// A decimal string, because readers of JSON may not support 128-bit integers.
+    /// A decimal string, because readers of JSON may not support 128-bit integers; 0 if they are not known.
     #[serde(default)]
     squares_ns2: String,
     /// The largest time of a bucket, and its count.
@@ -194,12 +199,13 @@ struct Stored {
 
 impl From<HandlingTime> for Stored {
     fn from(times: HandlingTime) -> Self {
+        let squares = if times.lacks_squares { 0 } else { times.squares };
         Self {
             count: times.count,
             total_ns: times.total_ns,
             min_ns: times.min_ns,
             max_ns: times.max_ns,
-            squares_ns2: times.squares.to_string(),
+            squares_ns2: squares.to_string(),
             histogram: times.buckets().collect(),
             buckets: Default::default(),
         }
@@ -219,12 +225,14 @@ impl TryFrom<Stored> for HandlingTime {
         parsing::spend(Histogram::size_of(all().map(|(upper_end, _)| upper_end)))?;
         let mut histogram = Histogram::default();
         all().for_each(|(upper_end, count)| histogram.add(upper_end, count));
+        let squares: u128 = stored.squares_ns2.parse().unwrap_or(0);
         Ok(Self {
             count: stored.count,
             total_ns: stored.total_ns,
             min_ns: stored.min_ns,
             max_ns: stored.max_ns,
-            squares: stored.squares_ns2.parse().unwrap_or(0),
+            squares,
+            lacks_squares: squares == 0 && stored.total_ns > 0,
             histogram,
         })
     }

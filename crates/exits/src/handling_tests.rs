@@ -62,6 +62,24 @@ fn files_of_the_first_version_are_read() {
     assert!((383..=383 * 33 / 32).contains(&median), "{median}");
 }
 
+#[test]
+fn times_without_squares_leave_no_deviation() {
+    let json = r#"{"count":2,"total_ns":30,"min_ns":10,"max_ns":20}"#;
+    let old: HandlingTime = serde_json::from_str(json).unwrap();
+    let new = times(&[10, 20, 30]);
+    let mut merged = [old.clone(), new.clone()];
+    merged[0].merge(&new);
+    merged[1].merge(&old);
+    for merged in &merged {
+        assert_eq!((merged.count(), merged.total_ns(), merged.standard_deviation_ns()), (5, 90, None));
+        let again = serde_json::from_str::<HandlingTime>(&serde_json::to_string(merged).unwrap()).unwrap();
+        assert_eq!(again.standard_deviation_ns(), None);
+    }
+    let mut from_nothing = HandlingTime::new();
+    from_nothing.merge(&new);
+    assert!(from_nothing.standard_deviation_ns().is_some());
+}
+
 proptest! {
     #[test]
     fn merging_is_adding(a in proptest::collection::vec(any::<u64>(), 0..20),
