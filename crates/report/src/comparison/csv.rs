@@ -1,7 +1,7 @@
 //! The rows of a comparison as comma-separated values, the total first.
 
 use conclusions::RelativeChange;
-use conclusions::profile_comparison::{Basis, ComparedRow, Estimate, Figures};
+use conclusions::profile_comparison::{Basis, ComparedRow, Estimate, Figures, Remainder};
 
 use super::compared::{Compared, vm};
 use crate::csv::Line;
@@ -12,10 +12,11 @@ const TITLES: &str = "vm,vcpu,thread,reason,access,idle,\
     time_ns_before,time_ns_after,time_rate_ns_before,time_rate_ns_after,time_percent_before,time_percent_after,\
     time_change,time_low,time_high,time_method,\
     mean_ns_before,mean_ns_after,mean_change,mean_low,mean_high,mean_method,\
-    p50_ns_before,p50_ns_after,p99_ns_before,p99_ns_after";
+    p50_ns_before,p50_ns_after,p99_ns_before,p99_ns_after,rows";
 
 /// A line for each row. The first line, without names, is the total. Changes and the ends of their 95 % intervals are in
-/// percent. They are empty for rows that were zero before, as is the upper end of an unbounded interval.
+/// percent. They are empty for rows that were zero before, as is the upper end of an unbounded interval. The rows that the
+/// comparison leaves out are one last line without names, whose `rows` is their number.
 #[must_use]
 pub fn csv(compared: &Compared<'_>) -> String {
     let comparison = compared.comparison;
@@ -26,9 +27,34 @@ pub fn csv(compared: &Compared<'_>) -> String {
         line.optional(vm).optional(row.subject.vcpu).optional(row.subject.thread);
         line.optional(row.subject.reason).optional(row.subject.access).field(row.idle);
         figures(&mut line, row);
+        line.field(1);
         line.end(&mut text);
     }
+    if let Some(rest) = &comparison.rest {
+        sums(rest).end(&mut text);
+    }
     text
+}
+
+/// The line of rows that are left out. What cannot be added up is empty.
+fn sums(rest: &Remainder) -> Line {
+    let Remainder { rows, before, after } = rest;
+    let mut line = Line::default();
+    for title in TITLES.split(',') {
+        match title {
+            "exits_before" => line.field(before.exits),
+            "exits_after" => line.field(after.exits),
+            "rate_before" => line.field(before.rate),
+            "rate_after" => line.field(after.rate),
+            "time_ns_before" => line.field(before.time_ns),
+            "time_ns_after" => line.field(after.time_ns),
+            "time_rate_ns_before" => line.field(before.time_rate_ns),
+            "time_rate_ns_after" => line.field(after.time_rate_ns),
+            "rows" => line.field(rows),
+            _ => line.field(""),
+        };
+    }
+    line
 }
 
 fn figures(line: &mut Line, row: &ComparedRow) {

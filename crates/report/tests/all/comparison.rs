@@ -87,6 +87,35 @@ fn csv_of_a_comparison() {
 }
 
 #[test]
+fn rows_that_are_left_out_are_the_last_line_of_csv() {
+    let mut pair = virtualized();
+    pair.comparison.keep_top(2, ComparisonOrder::Time);
+    let text = csv(&pair.compared());
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let [titles, total, rows @ ..] = &lines[..] else { panic!("{text}") };
+    assert!(lines.iter().all(|line| line.len() == titles.len()), "{text}");
+    for title in ["exits_before", "exits_after", "time_ns_before", "time_ns_after"] {
+        let at = titles.iter().position(|&one| one == title).unwrap();
+        let number = |line: &Vec<&str>| line[at].parse::<u64>().unwrap();
+        // The time asleep is in no sum.
+        let is_counted = |line: &&Vec<&str>| title.starts_with("exits") || line[5] != "true";
+        let sum: u64 = rows.iter().filter(is_counted).map(number).sum();
+        assert_eq!(sum, number(total), "{title}");
+    }
+    let filled = |line: &Vec<&str>| -> Vec<String> {
+        let named = titles.iter().zip(line).filter(|(_, value)| !value.is_empty());
+        named.map(|(title, _)| (*title).to_owned()).collect()
+    };
+    let [.., rest] = rows else { panic!("{text}") };
+    assert_eq!(
+        filled(rest).join(" "),
+        "exits_before exits_after rate_before rate_after time_ns_before time_ns_after time_rate_ns_before \
+         time_rate_ns_after rows"
+    );
+    assert_eq!(rest.last(), Some(&"6"));
+}
+
+#[test]
 fn json_of_a_comparison() {
     let mut pair = virtualized();
     pair.comparison.keep_top(1, ComparisonOrder::Time);
