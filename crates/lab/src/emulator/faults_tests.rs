@@ -240,7 +240,7 @@ fn no_tsc_goes_back_when_a_machine_is_saved_in_the_middle_of_a_turn() {
 
 #[test]
 fn the_iommu_posts_interrupts_into_guests_as_the_specification_says() {
-    pass_in_ours(&[&WITH_AVIC[..], &IOMMU, &CARD].concat(), "iommu cpus=2", 53);
+    pass_in_ours(&[&WITH_AVIC[..], &IOMMU, &CARD].concat(), "iommu cpus=2", 56);
 }
 
 #[test]

@@ -358,6 +358,21 @@ static void test_cache(void)
     entry(REMAP | LOGICAL_HOST, 0, 0, VECTOR); /* where a posted one has IsRun */
     interrupt_of_card();
     checked("iommu: one that is the host's by now does not make the vCPU run", logged(), 16ul << 32 | 16);
+
+    /* Linux since 6.17 sets GALogIntr when a vCPU halts and clears it when the vCPU runs, without a flush. */
+    empty_log();
+    fresh_entry(REMAP | POSTED | RUNS, (u64)backing[1], 0, LOW);
+    interrupt_of_card();
+    entry(REMAP | POSTED | LOGGED, (u64)backing[1], 0, LOW);
+    remapping[2] ^= 1ul << 32;
+    interrupt_of_card();
+    checked("iommu: that the log is wanted is seen before a flush", logged(), 8ul << 32 | 8);
+    checked("iommu: so is another tag", ga_log[0], 1ul << 60 | (u64)card << 32 | (TAG ^ 1));
+    command(INVALIDATE_TABLE | card);
+    interrupt_of_card();
+    entry(REMAP | POSTED, (u64)backing[1], 0, LOW);
+    interrupt_of_card();
+    checked("iommu: so is that the log is not wanted", logged(), 16ul << 32 | 16);
 }
 
 /*
