@@ -163,6 +163,7 @@ static QEMU: Source = Source {
         "34-keep-the-cache-of-jumps-when-the-TLB-is-flushed",
         "35-icount-let-a-turn-end-before-its-budget-is-used-up",
         "36-make-the-cache-of-jumps-larger",
+        "37-end-a-block-at-RDMSR",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],

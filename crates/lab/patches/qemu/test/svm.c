@@ -14,6 +14,8 @@
  * prints it too, and then stops at -device virtio-serial-pci,ioeventfd=off -device virtconsole,chardev=...,expected-input=1 until
  * it goes on in a machine without that input. `jump` and `resumed` want -icount sleep=off,quantum=512 and two processors.
  *
+ * `current` wants -icount and a CPU with x2APIC, and leaves the APIC in that mode.
+ *
  * `disk` reads from -blockdev null-co,node-name=disk,latency-ns=100000000 -device virtio-blk-pci,drive=disk,disable-legacy=off.
  *
  * Sources: AMD64 Architecture Programmer's Manual, volume 2, appendix B (layout of the VMCB) and chapter 15; chapter 16
@@ -162,6 +164,7 @@ static u64 npt4[512] PAGE, npt3[512] PAGE, npt2[2048] PAGE;
 #define EXIT_VMMCALL 0x81
 #define EXIT_NPF 0x400
 #define V_IRQ (1 << 8)
+#define V_INTR_PRIO(priority) ((priority) << 16)
 #define V_IGN_TPR (1 << 20)
 #define V_INTR_MASKING (1 << 24)
 #define VALID (1u << 31)
@@ -216,6 +219,20 @@ static void test_once(void)
     enter();
     timer_off();
     check("once: an injected interrupt is delivered once", guest_interrupts == 1 && vmcb->exit_code == EXIT_VMMCALL,
+          "deliveries", guest_interrupts, 1);
+}
+
+/* Patch 04. The interrupt's priority is below V_TPR until the guest writes CR8. */
+asm("guest_cr8: mov %rax, %cr8\nvmmcall\n");
+void guest_cr8(void);
+static void test_cr8(void)
+{
+    guest(guest_cr8, guest_stack + 4096);
+    vmcb->int_ctl |= V_IRQ | V_INTR_PRIO(5) | 7;
+    vmcb->int_vector = VECTOR;
+    vmcb->rax = 2;
+    enter();
+    check("cr8: a virtual interrupt is delivered once CR8 no longer masks it", guest_interrupts == 1 && vmcb->exit_code == EXIT_VMMCALL,
           "deliveries", guest_interrupts, 1);
 }
 
@@ -294,6 +311,17 @@ static void test_tlb(void)
     vmcb->rip = (u64)guest_load;
     loaded();
     check("tlb: a page that was taken away faults", vmcb->exit_code == EXIT_NPF && *here == 1, "exit", vmcb->exit_code, EXIT_NPF);
+}
+
+/* Patch 37. RDMSR must not be the last instruction of its block. */
+static void test_current(void)
+{
+    const u32 start = 1 << 30;
+    u32 count, high;
+    timer(TICK, start);
+    wrmsr(0x1b, 0xfee00d00); /* APIC_BASE: enabled, x2APIC, of the first processor */
+    asm volatile("rdmsr\nnop\nnop" : "=a"(count), "=d"(high) : "c"(0x839));
+    check("current: RDMSR reads the count of the APIC's timer", count && count < start, "count", count, start);
 }
 
 /* Other processors */
@@ -557,6 +585,7 @@ void entered(u32 cpu)
     u32 cpus = asked(line, "cpus=4") ? 4 : asked(line, "cpus=3") ? 3 : asked(line, "cpus=2") ? 2 : 1;
     if (cpus > 1) start_others(cpus - 1);
     if (asked(line, "once")) test_once();
+    if (asked(line, "cr8")) test_cr8();
     if (asked(line, "next")) test_next();
     if (asked(line, "type")) test_type();
     if (asked(line, "cost")) test_cost();
@@ -572,6 +601,7 @@ void entered(u32 cpu)
     if (asked(line, "iommu") && prepare_iommu()) test_iommu(cpus);
     if (asked(line, "locked") && prepare_iommu()) test_locked();
     if (asked(line, "migrated") && prepare_iommu()) test_migrated();
+    if (asked(line, "current")) test_current(); /* the last one: see above */
     out8(0x501, failed);
     for (;;) asm volatile("hlt");
 }
