@@ -128,9 +128,9 @@ pub(crate) fn bzimage(path: &Path, compressed: &[u8], elf: &[u8]) -> Result<Vec<
 /// The page tables at [`TABLES`], which map the first GiB of memory one to one.
 fn page_tables() -> Vec<u8> {
     let mut tables = vec![0; 2 * PAGE as usize];
-    tables[..8].copy_from_slice(&(TABLES + PAGE | TABLE).to_le_bytes());
-    tables[PAGE as usize..][..8].copy_from_slice(&(TABLES + 2 * PAGE | TABLE).to_le_bytes());
-    tables.extend((0..512u64).flat_map(|page| (page << 21 | LARGE_PAGE).to_le_bytes()));
+    tables[..8].copy_from_slice(&((TABLES + PAGE) | TABLE).to_le_bytes());
+    tables[PAGE as usize..][..8].copy_from_slice(&((TABLES + 2 * PAGE) | TABLE).to_le_bytes());
+    tables.extend((0..512u64).flat_map(|page| ((page << 21) | LARGE_PAGE).to_le_bytes()));
     tables
 }
 
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(tables.len() as u64, TABLES_END - TABLES);
         let entry = |at: usize| u64::from_le_bytes(tables[at..at + 8].try_into().unwrap());
         assert_eq!((entry(0), entry(8), entry(4096)), (0x10_2003, 0, 0x10_3003));
-        assert_eq!((entry(8192), entry(8192 + 511 * 8)), (0x83, (1 << 30) - (2 << 20) | 0x83));
+        assert_eq!((entry(8192), entry(8192 + 511 * 8)), (0x83, ((1 << 30) - (2 << 20)) | 0x83));
     }
 
     #[test]
