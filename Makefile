@@ -69,7 +69,7 @@ bench: setup-labs ## Run the benchmarks, including the boot times of the emulate
 	EXITLESS_BENCH_LABS=1 cargo bench --workspace --locked --benches
 
 instructions: setup ## Count the instructions of an I/O request, and compare them with the kept figures (KEEP=update: keep them)
-	cargo bench --locked --profile checked --config crates/iocm/benches/instructions/profile.toml --package iocm \
+	cargo bench --locked --profile checked --config crates/iocm/benches/instructions/profile.toml --workspace \
 	    --bench instructions -- $(KEEP)
 
 docs: setup ## Build the crates' documentation; a warning is an error
