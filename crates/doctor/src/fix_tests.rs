@@ -179,7 +179,7 @@ fn vhost_user_devices_get_shared_memory_and_connect_again() {
     let devices = "<disk type='vhostuser'><source type='unix' path='/run/b'/><target dev='vdb' bus='virtio'/></disk>\
                    <interface type='vhostuser'><source type='unix' path='/run/n' mode='client'/><model type='virtio'/></interface>";
     let xml = XML.replace("<interface type='network'>", &format!("{devices}<interface type='network'>"));
-    let arguments = "qemu-system-x86_64 -M q35 -accel kvm -m 512 -cpu host -smp 2 -nodefaults \
+    let arguments = "qemu-system-x86_64 -M pc-q35-9.2 -accel kvm -m 512 -cpu host -smp 2 -nodefaults \
                      -chardev socket,id=b,path=/run/b -device vhost-user-blk-pci,chardev=b \
                      -chardev socket,id=n,path=/run/n -netdev vhost-user,id=n,chardev=n -device virtio-net-pci,netdev=n";
     for (text, form) in [(xml.as_str(), Form::Libvirt), (arguments, Form::Qemu)] {

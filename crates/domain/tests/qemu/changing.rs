@@ -371,6 +371,20 @@ fn a_disk_that_moves_to_pci_takes_no_slot_that_another_device_names() {
 }
 
 #[test]
+fn qemu_connects_again_by_the_property_that_its_version_has() {
+    let line = |machine: &str, more: &str| {
+        format!("kvm -M {machine} -chardev socket,id=c,path=/c{more} -device vhost-user-blk-pci,chardev=c")
+    };
+    let change = || DefinitionChange::Reconnect { device: 0 };
+    let new = line("pc-q35-9.2", ",reconnect-ms=1000");
+    for off in ["", ",reconnect=0", ",reconnect-ms=0"] {
+        assert_eq!(after(&line("pc-q35-9.2", off), change()), new);
+    }
+    let old = line("pc-q35-7.2", ",reconnect=1");
+    assert_eq!(after(&old, change()), old);
+}
+
+#[test]
 fn memory_becomes_shared_in_the_object_that_it_is() {
     let cases = [
         (

@@ -16,6 +16,10 @@ fn every_refusal_says_what_to_do() {
     let thread = || DefinitionChange::IoThread { device: 0, iothread: "io0".into() };
     let net = "kvm -nodefaults -netdev user,id=n -device virtio-net-pci,netdev=n";
     let passed = "kvm -netdev tap,id=n,fds=3:4 -device virtio-net-pci,netdev=n";
+    let socket = |machine: &str| {
+        format!("kvm -M {machine} -chardev socket,id=c,path=/c -device vhost-user-blk-pci,chardev=c")
+    };
+    let (any, old) = (socket("q35"), socket("pc-q35-9.1"));
     let cases = [
         ("qemu-system-x86_64 -M q35", DefinitionChange::Irqchip(Irqchip::Split), "-accel kvm"),
         (
@@ -47,6 +51,8 @@ fn every_refusal_says_what_to_do() {
         ),
         (passed, DefinitionChange::Queues { device: 0, queues: 8 }, "fds="),
         ("kvm -nic tap,model=virtio", DefinitionChange::Queues { device: 0, queues: 8 }, "-netdev"),
+        (any.as_str(), DefinitionChange::Reconnect { device: 0 }, "reconnect-ms=1000"),
+        (old.as_str(), DefinitionChange::Reconnect { device: 0 }, "reconnect=1"),
         ("kvm -device ide-hd", thread(), "virtio-blk-pci first"),
         (
             "kvm -object iothread,id=a -drive if=none,id=d,file=f \

@@ -44,7 +44,9 @@ fn in_arguments(change: &DefinitionChange) -> String {
         DefinitionChange::SharedMemory => {
             "-object memory-backend-memfd,id=mem0,size=...,share=on -machine memory-backend=mem0".to_owned()
         }
-        DefinitionChange::Reconnect { .. } => "-chardev socket,...,reconnect=1".to_owned(),
+        DefinitionChange::Reconnect { .. } => {
+            "-chardev socket,...,reconnect-ms=1000 (before QEMU 9.2 reconnect=1)".to_owned()
+        }
         other => unknown(other),
     }
 }

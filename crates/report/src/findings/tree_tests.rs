@@ -121,6 +121,7 @@ fn each_change_reads_as_its_form_writes_it() {
         DefinitionChange::Queues { device: 0, queues: 4 },
         DefinitionChange::IoThread { device: 0, iothread: "iothread1".to_owned() },
         DefinitionChange::Aio { device: 0, aio: "native".to_owned() },
+        DefinitionChange::Reconnect { device: 0 },
     ];
     let words = |form| changes.iter().map(|change| change_in_words(change, form)).collect::<Vec<_>>();
     insta::assert_snapshot!(words(Form::Qemu).join("\n"));

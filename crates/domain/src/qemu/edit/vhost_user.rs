@@ -44,7 +44,8 @@ pub(super) fn shared_memory(editor: &mut Editor<'_>) -> Outcome {
     super::platform::add_to_machine(editor, "memory-backend", Value::Text(&id))
 }
 
-/// Makes QEMU reconnect.
+/// Makes QEMU reconnect. The property is `reconnect-ms` since 9.2, and 10.2 has no `reconnect` any more
+/// (`docs/about/removed-features.rst`); the machine type is the only hint at QEMU's version, and sets its lowest.
 pub(super) fn reconnect(editor: &mut Editor<'_>, device: usize) -> Outcome {
     if editor.reading.definition.devices[device].reconnects == Some(true) {
         return Ok(());
@@ -53,6 +54,12 @@ pub(super) fn reconnect(editor: &mut Editor<'_>, device: usize) -> Outcome {
     let item = origin.backend.or(origin.item).map(|number| editor.item(number));
     let socket = item.and_then(|item| editor.reading.named("chardev", "id", item.value("chardev")?));
     let socket = socket.ok_or("The device has no -chardev to another process that is written here.")?;
-    // QEMU 9.2 and later also know `reconnect-ms`.
-    editor.set(socket, "reconnect", Value::Number(1))
+    if editor.reading.definition.machine_version().is_none_or(|version| version < (9, 2)) {
+        return Err("QEMU before 9.2 takes only reconnect=1, and from 10.2 on only reconnect-ms=1000; the machine type \
+                    does not show which QEMU it is. Add the one that it takes to the -chardev."
+            .to_owned());
+    }
+    // QEMU refuses both together, also a reconnect=0.
+    editor.drop_properties(socket, |key| key == "reconnect")?;
+    editor.set(socket, "reconnect-ms", Value::Number(1000))
 }
