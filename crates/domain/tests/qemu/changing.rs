@@ -267,6 +267,17 @@ fn vhost_and_queues_are_said_by_the_tap_and_the_interface() {
         after(tap, DefinitionChange::Queues { device: 0, queues: 4 }),
         "kvm -nodefaults -netdev tap,id=n,vhost=off,queues=4 -device virtio-net-pci,netdev=n,vectors=10,mq=on"
     );
+    // A tap that is there already stays one with several queues, and QEMU makes one that a script sets up.
+    let more = DefinitionChange::Queues { device: 0, queues: 4 };
+    let taps =
+        [(",script=no", ",queues=2", ",mq=on"), (",script=no", ",queues=2", ""), (",script=/up", "", "")];
+    for (tap, queues, rest) in taps {
+        let before =
+            format!("kvm -netdev tap,id=n,ifname=t{tap}{queues} -device virtio-net-pci,netdev=n{rest}");
+        let expected =
+            format!("kvm -netdev tap,id=n,ifname=t{tap},queues=4 -device virtio-net-pci,netdev=n,mq=on");
+        assert_eq!(after(&before, more.clone()), expected);
+    }
     let json = "kvm -netdev '{\"type\":\"tap\",\"id\":\"n\",\"vhost\":true,\"vhostfd\":\"3\"}' -device virtio-net-pci,netdev=n";
     assert_eq!(
         after(json, DefinitionChange::Vhost { device: 0, on: false }),

@@ -16,6 +16,10 @@ fn every_refusal_says_what_to_do() {
     let thread = || DefinitionChange::IoThread { device: 0, iothread: "io0".into() };
     let net = "kvm -nodefaults -netdev user,id=n -device virtio-net-pci,netdev=n";
     let passed = "kvm -netdev tap,id=n,fds=3:4 -device virtio-net-pci,netdev=n";
+    let helped =
+        "kvm -netdev tap,id=n,helper=/usr/lib/qemu/qemu-bridge-helper -device virtio-net-pci,netdev=n";
+    let ready = "kvm -netdev tap,id=n,ifname=tap0,script=no,downscript=no -device virtio-net-pci,netdev=n";
+    let several = "kvm -netdev tap,id=n,ifname=tap0,script=no,queues=2 -device virtio-net-pci,netdev=n,mq=on";
     let socket = |machine: &str| {
         format!("kvm -M {machine} -chardev socket,id=c,path=/c -device vhost-user-blk-pci,chardev=c")
     };
@@ -50,6 +54,9 @@ fn every_refusal_says_what_to_do() {
             "virtio-net-pci first",
         ),
         (passed, DefinitionChange::Queues { device: 0, queues: 8 }, "fds="),
+        (helped, DefinitionChange::Queues { device: 0, queues: 4 }, "helper="),
+        (ready, DefinitionChange::Queues { device: 0, queues: 4 }, "with multi_queue"),
+        (several, DefinitionChange::Queues { device: 0, queues: 1 }, "without multi_queue"),
         ("kvm -nic tap,model=virtio", DefinitionChange::Queues { device: 0, queues: 8 }, "-netdev"),
         (any.as_str(), DefinitionChange::Reconnect { device: 0 }, "reconnect-ms=1000"),
         (old.as_str(), DefinitionChange::Reconnect { device: 0 }, "reconnect=1"),

@@ -237,6 +237,10 @@ fn network_interfaces_get_vhost_and_queues() {
     );
     let model = DefinitionChange::DeviceModel { device: 2, model: "virtio-net-pci".into() };
     assert_eq!(difference(&text, model), "-<model type='e1000'/>");
+    let ready = text.replace("<source bridge='br0'/>", "<target dev='tap0' managed='no'/>");
+    assert!(refused(&ready, queues.clone()).contains("with multi_queue"));
+    let several = ready.replacen("<model", "<driver queues='2'/><model", 1);
+    assert_eq!(applied(&several, &[queues]).refused, []);
 }
 
 #[test]

@@ -62,6 +62,15 @@ impl<'t> Step<'t> {
                 if element.get("type") == Some("user") {
                     return Err("An interface of type user has one queue.".into());
                 }
+                // The kernel opens a tap only by the kind that it was made as (`tun_set_iff` in `drivers/net/tun.c`).
+                let present = what.queues.as_ref().map_or(1, |set| set.value);
+                if element.find("target@managed") == Some("no") && (present > 1) != (queues > 1) {
+                    let kind = if queues > 1 { "with" } else { "without" };
+                    return Err(format!(
+                        "The tap exists before libvirt starts the domain (managed='no'), and its kind must fit. Make it \
+                         {kind} multi_queue (`ip tuntap add`), then set <driver queues=> yourself."
+                    ));
+                }
                 [INTERFACE, &["model"]].concat()
             }
             DeviceKind::Disk

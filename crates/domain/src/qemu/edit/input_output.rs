@@ -95,6 +95,23 @@ fn pairs(editor: &mut Editor<'_>, device: usize, of_device: Option<usize>, queue
             "The tap is handed over open ({key}=), a descriptor for each queue. Change it where QEMU is started from."
         ));
     }
+    if editor.item(number).value("helper").is_some() {
+        return Err("The program of helper= opens the tap, with one queue. Make a tap with `ip tuntap add ... multi_queue`, \
+                    and name it by ifname= and script=no instead."
+            .to_owned());
+    }
+    // Without a script nothing sets up a tap that QEMU makes, so it is there before. The kernel opens it only by the
+    // kind that it was made as, with one queue or with several (`tun_set_iff` in `drivers/net/tun.c`).
+    let tap = editor.item(number);
+    let is_there = tap.value("ifname").is_some() && matches!(tap.value("script"), Some("no" | ""));
+    let present = Backends::queues(editor.reading, tap).map_or(1, |set| set.value);
+    if is_there && (present > 1) != (queues > 1) {
+        let kind = if queues > 1 { "with" } else { "without" };
+        return Err(format!(
+            "The tap exists before QEMU starts (script=no), and its kind must fit. Make it {kind} multi_queue (`ip \
+             tuntap add`), then set queues= of the tap and mq= of the device yourself."
+        ));
+    }
     editor.set(number, "queues", Value::Number(queues))?;
     if queues > 1 || editor.item(of_device).value("mq").is_some() {
         editor.set(of_device, "mq", Value::Switch(queues > 1))?;
