@@ -229,15 +229,22 @@ fn a_disk_of_ide_becomes_one_of_virtio_however_it_is_written() {
         ),
         ("kvm -drive file=a,if=ide,bus=0,unit=0", "kvm -drive file=a,if=virtio"),
         ("kvm -drive file=a", "kvm -drive file=a,if=virtio"),
-        ("kvm -hda \"$D\" -m 1", "kvm -drive \"file=$D,index=0,media=disk,if=virtio\" -m 1"),
-        ("kvm --hdb a,b.img", "kvm --drive file=a,,b.img,index=1,media=disk,if=virtio"),
-        ("kvm -m 1 'my disk'", "kvm -m 1 -drive 'file=my disk,index=0,media=disk,if=virtio'"),
-        ("kvm\0-m\x001\0d\0", "kvm\0-m\x001\0-drive\0file=d,index=0,media=disk,if=virtio\0"),
-        ("kvm -hda ö,", "kvm -drive file=ö,,,index=0,media=disk,if=virtio"),
+        // The place at IDE could be another disk's at virtio.
+        (
+            "kvm -drive file=a,index=0 -drive file=b,if=virtio",
+            "kvm -drive file=a,if=virtio -drive file=b,if=virtio",
+        ),
+        ("kvm -hda \"$D\" -m 1", "kvm -drive \"file=$D,media=disk,if=virtio\" -m 1"),
+        ("kvm --hdb a,b.img", "kvm --drive file=a,,b.img,media=disk,if=virtio"),
+        ("kvm -m 1 'my disk'", "kvm -m 1 -drive 'file=my disk,media=disk,if=virtio'"),
+        ("kvm\0-m\x001\0d\0", "kvm\0-m\x001\0-drive\0file=d,media=disk,if=virtio\0"),
+        ("kvm -hda ö,", "kvm -drive file=ö,,,media=disk,if=virtio"),
     ];
     for (before, expected) in cases {
         assert_eq!(after(before, virtio()), expected);
     }
+    let expected = "kvm -drive file=d,if=virtio -drive file=b,media=disk,if=virtio";
+    assert_eq!(after("kvm -drive file=d,if=virtio -hda b", model(1, "virtio-blk-pci")), expected);
 }
 
 #[test]
@@ -252,7 +259,7 @@ fn what_the_machine_brings_along_can_be_named_too() {
     assert_eq!(edited.refused, []);
     assert_eq!(
         String::from_utf8_lossy(&edited.bytes),
-        "kvm -M q35 -drive file=a,index=0,media=disk,if=virtio -vga virtio -nic user,model=virtio-net-pci"
+        "kvm -M q35 -drive file=a,media=disk,if=virtio -vga virtio -nic user,model=virtio-net-pci"
     );
 }
 

@@ -47,6 +47,7 @@ fn every_refusal_says_what_to_do() {
         ("kvm -device ide-hd", model(0, "virtio-net-pci"), "another model"),
         ("kvm -device ide-hd", model(0, "scsi-hd"), "virtio-blk-pci"),
         ("kvm -device ide-hd", model(77, "virtio-blk-pci"), "Read it again"),
+        ("kvm -hda a -drive file=b,if=virtio,index=0", model(0, "virtio-blk-pci"), "index="),
         (net, DefinitionChange::Vhost { device: 0, on: true }, "tap"),
         (
             "kvm -netdev tap,id=n -device e1000,netdev=n",

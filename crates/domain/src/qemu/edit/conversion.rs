@@ -12,9 +12,9 @@ fn double_commas(editor: &mut Editor<'_>, argument: usize, within: Range<usize>)
     commas.into_iter().for_each(|at| editor.write(argument, at..at, ","));
 }
 
-/// Converts a disk of `-hda` and similar options, or a bare image, to `-drive`. `false` if it is already in
-/// that form.
-pub(super) fn into_drive(editor: &mut Editor<'_>, device: usize) -> Result<bool, String> {
+/// Converts a disk of `-hda` and similar options, or a bare image, to `-drive`, with its place at the interface if that
+/// stays. `false` if it is already in that form.
+pub(super) fn into_drive(editor: &mut Editor<'_>, device: usize, stays: bool) -> Result<bool, String> {
     let origin = &editor.reading.origins[device];
     let (argument, index, media) = match (origin.item, origin.image) {
         (Some(number), _) => {
@@ -42,7 +42,8 @@ pub(super) fn into_drive(editor: &mut Editor<'_>, device: usize) -> Result<bool,
     let length = editor.reading.command.arguments[argument].text.len();
     editor.write(argument, 0..0, "file=");
     double_commas(editor, argument, 0..length);
-    editor.write(argument, length..length, &format!(",index={index},media={media}"));
+    let place = if stays { format!(",index={index}") } else { String::new() };
+    editor.write(argument, length..length, &format!("{place},media={media}"));
     editor.again = true;
     Ok(true)
 }
@@ -94,7 +95,7 @@ pub(super) fn free_id(editor: &Editor<'_>, stem: &str) -> String {
 
 /// Converts a disk to the next longer form, so that the change can be tried again.
 pub(super) fn longer(editor: &mut Editor<'_>, device: usize) -> Outcome {
-    if into_drive(editor, device)? || into_device(editor, device)? {
+    if into_drive(editor, device, true)? || into_device(editor, device)? {
         return Ok(());
     }
     Err("This disk is not written in a way that can take it. Write it with -drive and -device.".to_owned())

@@ -190,7 +190,7 @@ pub(super) fn aio(editor: &mut Editor<'_>, device: usize, aio: &str) -> Outcome 
     let backend =
         origin.backend.or_else(|| origin.item.filter(|&number| editor.item(number).name == "drive"));
     let Some(backend) = backend else {
-        return if conversion::into_drive(editor, device)? {
+        return if conversion::into_drive(editor, device, true)? {
             Ok(())
         } else {
             Err("What is behind the disk is not written here. Give it a -blockdev.".to_owned())

@@ -1,6 +1,7 @@
 //! Changes the model of a device.
 
 use super::super::drives;
+use super::super::items::Item;
 use super::super::machine::iommu_model;
 use super::super::models::{self, full, kind};
 use super::conversion;
@@ -175,19 +176,31 @@ fn disk(editor: &mut Editor<'_>, device: usize, model: &str) -> Outcome {
     if !matches!(old, "ide-hd" | "scsi-hd" | "virtio-blk-pci" | "virtio-blk-device") {
         return Err(format!("{old} cannot become {model}. Write the disk with -drive and -device."));
     }
-    if conversion::into_drive(editor, device)? {
+    // All of these options are for IDE.
+    if conversion::into_drive(editor, device, interface == "ide")? {
         return Ok(());
     }
     let Some(number) = editor.reading.origins[device].item else { return Ok(()) };
-    if drives::interface(editor.reading, editor.item(number)) != interface {
+    let moves = drives::interface(editor.reading, editor.item(number)) != interface;
+    if moves {
+        // QEMU gives the disk the first unit that no option before it has (`drive_new` in `blockdev.c`).
+        let named = |item: &Item| {
+            let other = item.name == "drive" && drives::interface(editor.reading, item) == interface;
+            other && ["index", "unit"].iter().any(|key| item.value(key).is_some())
+        };
+        if editor.reading.items[number + 1..].iter().any(named) {
+            return Err(format!(
+                "A later disk with if={interface} names its place, which QEMU could give to this one. Remove index= or \
+                 unit= there first."
+            ));
+        }
         editor.set(number, "if", Value::Text(interface))?;
     }
-    let dropped = editor.drop_properties(number, |key| matches!(key, "bus" | "unit"))?;
+    let drops = |key: &str| matches!(key, "bus" | "unit") || (moves && key == "index");
+    let dropped = editor.drop_properties(number, drops)?;
     if !dropped.is_empty() {
         let lost = dropped.join(" and ");
-        editor
-            .notes
-            .push(format!("{lost} of the disk named its place at the old interface, and were dropped."));
+        editor.notes.push(format!("Dropped, as the disk's place at the old interface: {lost}."));
     }
     Ok(())
 }
