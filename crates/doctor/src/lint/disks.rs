@@ -6,6 +6,7 @@ use domain::{Backend, DefinitionChange, Device, DeviceKind, Form};
 
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
+use super::virtio::lacks_ioeventfd;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -123,13 +124,20 @@ fn iothread(subject: &Subject<'_>) -> Verdict {
     if bad.is_empty() {
         return Verdict::pass("every virtio disk has one");
     }
-    let threads = threads_for(subject, bad.len());
-    let changes = bad.iter().zip(threads.iter().cycle());
+    // QEMU refuses an I/O thread without an ioeventfd.
+    let ready: Vec<_> = bad.iter().filter(|(_, device)| !lacks_ioeventfd(device)).collect();
+    let threads = threads_for(subject, ready.len());
+    let changes = ready.iter().zip(threads.iter().cycle());
     let changes = changes
-        .map(|(&&(device, _), thread)| DefinitionChange::IoThread { device, iothread: thread.clone() });
+        .map(|(&&&(device, _), thread)| DefinitionChange::IoThread { device, iothread: thread.clone() });
     let changes = changes.collect();
     let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
     let verdict = Verdict::warn(format!("{}: served by the main loop", listed(&names))).fix(changes);
+    let verdict = if ready.is_empty() {
+        verdict.advice("remove ioeventfd=off first: QEMU refuses an I/O thread beside it")
+    } else {
+        verdict
+    };
     bad.iter().fold(verdict, |verdict, (_, device)| verdict.said(subject.form(), &device.place))
 }
 

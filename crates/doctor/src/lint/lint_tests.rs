@@ -133,6 +133,26 @@ fn an_interface_gets_a_queue_pair_for_each_vcpu_up_to_eight() {
 }
 
 #[test]
+fn a_disk_without_ioeventfd_gets_no_io_thread() {
+    let disk = |ioeventfd: &str| {
+        let mut disk = device(DeviceKind::Disk, "virtio-blk-pci");
+        disk.properties.push(("driver@ioeventfd".to_owned(), ioeventfd.to_owned()));
+        disk
+    };
+    let mut vm = quiet();
+    vm.devices = vec![disk("off"), disk("on")];
+    let thread = DefinitionChange::IoThread { device: 1, iothread: "iothread1".to_owned() };
+    let found = finding("disk-iothread", &vm, &HostSide::default());
+    assert_eq!(found.fixes, [Fix::Definition(vec![thread])]);
+    vm.devices.pop();
+    let found = finding("disk-iothread", &vm, &HostSide::default());
+    assert!(
+        matches!(&found.fixes[..], [Fix::Advice(advice)] if advice.contains("ioeventfd=off")),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn an_apic_id_without_room_is_told_with_both_limits() {
     let told = |vcpus: u32, host: &HostSide| {
         let mut vm = quiet();

@@ -67,9 +67,17 @@ fn is(name: &str, wanted: &str) -> bool {
     name.rsplit_once('@').map_or(name, |(_, last)| last) == wanted
 }
 
+fn switches_ioeventfd_off(name: &str, value: &str) -> bool {
+    is(name, "ioeventfd") && matches!(value, "off" | "false" | "no")
+}
+
+/// Tests for a device whose notifications exit to the VMM.
+pub(super) fn lacks_ioeventfd(device: &Device) -> bool {
+    device.properties.iter().any(|(name, value)| switches_ioeventfd_off(name, value))
+}
+
 fn ioeventfd(subject: &Subject<'_>) -> Verdict {
-    let off = |name: &str, value: &str| is(name, "ioeventfd") && matches!(value, "off" | "false" | "no");
-    with_property(subject, off, "KVM takes them", "ioeventfd=off")
+    with_property(subject, switches_ioeventfd_off, "KVM takes them", "ioeventfd=off")
 }
 
 fn msix(subject: &Subject<'_>) -> Verdict {

@@ -68,6 +68,12 @@ fn every_refusal_says_what_to_do() {
             thread(),
             "iothread-vq-mapping",
         ),
+        ("kvm -drive if=none,id=d -device virtio-blk-pci,drive=d,ioeventfd=off", thread(), "ioeventfd=off"),
+        (
+            "kvm -device virtio-scsi-pci,id=s,ioeventfd=off -device scsi-hd,bus=s.0",
+            DefinitionChange::IoThread { device: 1, iothread: "io0".into() },
+            "ioeventfd=off",
+        ),
         ("kvm -hda x", DefinitionChange::Queues { device: 0, queues: 3 }, "virtio"),
         ("kvm -drive file=a,if=ide", DefinitionChange::Aio { device: 0, aio: "fast".into() }, "io_uring"),
         (

@@ -26,6 +26,12 @@ pub(super) fn of_devices() -> Vec<Cases> {
                 (any(), |vm| {
                     vm.devices.push(device(DeviceKind::Controller, "virtio-scsi-pci"));
                 }),
+                (any(), |vm| {
+                    disk(vm, |disk| {
+                        disk.iothreads.clear();
+                        property(disk, "ioeventfd", "off");
+                    });
+                }),
             ],
             vec![
                 (any(), |vm| disk(vm, |_| {})),

@@ -257,6 +257,8 @@ fn disks_get_threads_of_their_own() {
     assert!(new.contains("<vcpu>4</vcpu>\n  <iothreads>2</iothreads>"), "{new}");
     assert!(new.contains("<driver name='qemu' type='raw' iothread='1'/>"), "{new}");
     assert!(new.contains("model='virtio-scsi'>\n      <driver iothread='2'/>\n    </controller>"), "{new}");
+    let polled = text.replace("name='qemu'", "name='qemu' ioeventfd='off'");
+    assert!(refused(&polled, thread(0, "iothread1")).contains("ioeventfd='off' first"));
     let far = applied(&text, &[thread(0, "iothread7")]);
     let new = String::from_utf8(far.bytes).unwrap();
     assert!(new.contains("<iothreads>1</iothreads>\n  <iothreadids>\n    <iothread id='7'/>"), "{new}");

@@ -106,6 +106,11 @@ impl<'t> Step<'t> {
                 ));
             }
         };
+        if served.find("driver@ioeventfd") == Some("off") {
+            return Err(
+                "QEMU refuses an I/O thread without an ioeventfd. Remove ioeventfd='off' first.".into()
+            );
+        }
         if served.child("driver/iothreads").is_some() {
             return Err("The disk's queues are spread over I/O threads already (<driver><iothreads>).".into());
         }

@@ -154,6 +154,12 @@ pub(super) fn iothread(editor: &mut Editor<'_>, device: usize, iothread: &str) -
     else {
         return conversion::longer(editor, device);
     };
+    // QEMU refuses an I/O thread without an ioeventfd (`virtio_blk_vq_aio_context_init`, `virtio_scsi_dataplane_setup`).
+    if editor.item(number).properties.switch("ioeventfd") == Some(false) {
+        return Err("ioeventfd=off leaves the device to the main loop, and QEMU refuses an I/O thread beside it. Remove \
+                    ioeventfd=off first."
+            .to_owned());
+    }
     // QEMU refuses both properties together (`hw/block/virtio-blk.c`).
     let maps = |property: &Property| property.key.replace('_', "-").starts_with("iothread-vq-mapping");
     if editor.item(number).properties.list.iter().any(maps) {
