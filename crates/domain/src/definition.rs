@@ -45,6 +45,9 @@ pub struct IoThread {
     pub id: String,
     /// Host CPUs on which it may run, as a list such as `0-3,6`; `None` if not given.
     pub cpus: Option<Set<String>>,
+    /// True if QEMU's own arguments in libvirt's XML make it: libvirt does not know it, and no element can name it.
+    #[serde(skip)]
+    pub unknown_to_libvirt: bool,
 }
 
 /// A VM as described by its definition. Fields contain no defaults, except where their description says so.

@@ -131,7 +131,7 @@ fn disk(vm: &mut Definition, change: impl Fn(&mut Device)) {
     let mut disk = device(DeviceKind::Disk, "virtio-blk-pci");
     disk.iothreads = vec![said("iothread1".to_owned(), "iothread=iothread1")];
     change(&mut disk);
-    vm.iothreads = vec![IoThread { id: "iothread1".to_owned(), cpus: None }];
+    vm.iothreads = vec![IoThread { id: "iothread1".to_owned(), cpus: None, unknown_to_libvirt: false }];
     vm.devices.push(disk);
 }
 

@@ -147,11 +147,12 @@ fn threads_for(subject: &Subject<'_>, wanted: usize) -> Vec<String> {
     let used = subject.vm.devices.iter().flat_map(|device| &device.iothreads);
     let used: BTreeSet<&str> = used.map(|thread| thread.value.as_str()).collect();
     let taken: BTreeSet<String> = subject.vm.iothreads.iter().map(|thread| thread.id.clone()).collect();
-    let ids = subject.vm.iothreads.iter().map(|thread| thread.id.clone());
+    let own = subject.vm.iothreads.iter().filter(|thread| !thread.unknown_to_libvirt);
+    let ids = own.map(|thread| thread.id.clone());
     let (busy, mut threads): (Vec<_>, Vec<_>) = ids.partition(|id| used.contains(id.as_str()));
     let most = usize::try_from(subject.vcpus()).unwrap_or(usize::MAX).max(1);
     let free = (1..).map(|number| format!("iothread{number}")).filter(|name| !taken.contains(name));
-    let new = wanted.saturating_sub(threads.len()).min(most.saturating_sub(taken.len()));
+    let new = wanted.saturating_sub(threads.len()).min(most.saturating_sub(busy.len() + threads.len()));
     threads.extend(free.take(new));
     threads.truncate(wanted.max(1));
     if threads.is_empty() { busy } else { threads }

@@ -153,6 +153,17 @@ fn a_disk_without_ioeventfd_gets_no_io_thread() {
 }
 
 #[test]
+fn a_disk_gets_no_io_thread_that_libvirt_does_not_know() {
+    let mut vm = quiet();
+    vm.vcpus.count = Some(said(1, "-smp"));
+    vm.devices.push(device(DeviceKind::Disk, "virtio-blk-pci"));
+    let thread = domain::IoThread { id: "iothread1".to_owned(), cpus: None, unknown_to_libvirt: true };
+    vm.iothreads.push(thread);
+    let new = DefinitionChange::IoThread { device: 0, iothread: "iothread2".to_owned() };
+    assert_eq!(finding("disk-iothread", &vm, &HostSide::default()).fixes, [Fix::Definition(vec![new])]);
+}
+
+#[test]
 fn an_apic_id_without_room_is_told_with_both_limits() {
     let told = |vcpus: u32, host: &HostSide| {
         let mut vm = quiet();

@@ -2,7 +2,7 @@
 
 use super::reading::Reading;
 use crate::xml::{Node, Value};
-use crate::{Definition, Files, Place, Set, Text, qemu};
+use crate::{Definition, Files, IoThread, Place, Set, Text, qemu};
 use std::collections::HashMap;
 
 /// The namespace of `<qemu:commandline>`; a document may give it any prefix.
@@ -122,6 +122,7 @@ impl<'t> Reading<'t> {
 fn merge(ours: &mut Definition, theirs: &Definition, arguments: &Arguments<'_>) {
     arguments.over(&mut ours.machine.kind, theirs.machine.kind.as_ref());
     arguments.over(&mut ours.machine.accelerator, theirs.machine.accelerator.as_ref());
+    arguments.over(&mut ours.machine.encryption, theirs.machine.encryption.as_ref());
     arguments.over(&mut ours.machine.irqchip, theirs.machine.irqchip.as_ref());
     arguments.over(&mut ours.machine.pit, theirs.machine.pit.as_ref());
     arguments.over(&mut ours.machine.pic, theirs.machine.pic.as_ref());
@@ -132,6 +133,7 @@ fn merge(ours: &mut Definition, theirs: &Definition, arguments: &Arguments<'_>) 
     arguments.over(&mut ours.timers.kvm_clock, theirs.timers.kvm_clock.as_ref());
     arguments.over(&mut ours.timers.hyperv_clock, theirs.timers.hyperv_clock.as_ref());
     arguments.over(&mut ours.memory_mib, theirs.memory_mib.as_ref());
+    arguments.over(&mut ours.shared_memory, theirs.shared_memory.as_ref());
     arguments.over(&mut ours.huge_pages, theirs.huge_pages.as_ref());
     arguments.over(&mut ours.vcpus.count, theirs.vcpus.count.as_ref());
     arguments.over(&mut ours.vcpus.maximum, theirs.vcpus.maximum.as_ref());
@@ -147,7 +149,8 @@ fn merge(ours: &mut Definition, theirs: &Definition, arguments: &Arguments<'_>) 
         iommu.place = arguments.place(&iommu.place);
         ours.iommus.push(iommu);
     }
-    ours.iothreads.extend(theirs.iothreads.iter().cloned());
+    let threads = theirs.iothreads.iter().cloned();
+    ours.iothreads.extend(threads.map(|thread| IoThread { unknown_to_libvirt: true, ..thread }));
     for device in theirs.devices.iter().filter(|device| device.place.end > device.place.start) {
         let mut device = device.clone();
         device.place = arguments.place(&device.place);

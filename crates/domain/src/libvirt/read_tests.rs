@@ -230,6 +230,10 @@ fn shared_memory_is_read_from_its_access_and_its_source() {
     assert_eq!(cells("memAccess='shared'", "", "shared"), Some(true));
     assert_eq!(cells("memAccess='shared'", "", "private"), Some(false));
     assert_eq!(shared("<cpu><numa><cell memAccess='shared'/><cell/></numa></cpu>"), None);
+    let arguments = ["-object", "memory-backend-memfd,id=m,size=1G", "-machine", "memory-backend=m"];
+    let arguments: String = arguments.map(|argument| format!("<q:arg value='{argument}'/>")).concat();
+    let namespace = "xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'";
+    assert_eq!(shared(&format!("<q:commandline {namespace}>{arguments}</q:commandline>")), Some(true));
 }
 
 #[test]

@@ -115,7 +115,11 @@ impl<'t> Reading<'t> {
                 }
             }
         }
-        let threads = numbers.iter().map(|number| IoThread { id: format!("iothread{number}"), cpus: None });
+        let threads = numbers.iter().map(|number| IoThread {
+            id: format!("iothread{number}"),
+            cpus: None,
+            unknown_to_libvirt: false,
+        });
         self.definition.iothreads = threads.collect();
     }
 

@@ -341,7 +341,7 @@ fn object(reading: &mut Reading<'_>, item: &Item) {
     if item.value("qom-type") == Some("iothread")
         && let Some(id) = item.text("id").filter(|id| id.len() <= LONGEST_ID)
     {
-        reading.definition.iothreads.push(IoThread { id, cpus: None });
+        reading.definition.iothreads.push(IoThread { id, cpus: None, unknown_to_libvirt: false });
     }
 }
 

@@ -122,14 +122,15 @@ pub(super) fn of_placement() -> Vec<Cases> {
             vec![(any(), |vm| {
                 pins(vm, &[(0, "2"), (1, "3")]);
                 let cpus = Some(said("3".to_owned(), "iothreadpin 3"));
-                vm.iothreads = vec![IoThread { id: "iothread1".to_owned(), cpus }];
+                vm.iothreads = vec![IoThread { id: "iothread1".to_owned(), cpus, unknown_to_libvirt: false }];
             })],
             vec![
                 (any(), |_| {}),
                 (any(), |vm| {
                     pins(vm, &[(0, "2"), (1, "3")]);
                     let cpus = Some(said("4".to_owned(), "iothreadpin 4"));
-                    vm.iothreads = vec![IoThread { id: "iothread1".to_owned(), cpus }];
+                    vm.iothreads =
+                        vec![IoThread { id: "iothread1".to_owned(), cpus, unknown_to_libvirt: false }];
                 }),
             ],
         ),

@@ -272,6 +272,23 @@ fn disks_get_threads_of_their_own() {
     assert_eq!(difference(&text, aio(1, "io_uring")), "+<driver name='qemu' io='io_uring'/>");
 }
 
+#[test]
+fn io_threads_of_qemus_own_arguments_are_not_libvirts() {
+    let text = domain(
+        "  <vcpu>4</vcpu>\n  <devices>\n    <disk type='file' device='disk'>\n      \
+         <target dev='vda' bus='virtio'/>\n    </disk>\n  </devices>\n  \
+         <q:commandline xmlns:q='http://libvirt.org/schemas/domain/qemu/1.0'>\n    <q:arg value='-object'/>\n    \
+         <q:arg value='iothread,id=iothread1'/>\n  </q:commandline>",
+    );
+    let thread = |name: &str| DefinitionChange::IoThread { device: 0, iothread: name.into() };
+    assert!(refused(&text, thread("iothread1")).contains("Name another"));
+    // Without its number libvirt would make a second iothread1.
+    let edited = applied(&text, &[thread("iothread2")]);
+    assert_eq!(edited.refused, []);
+    let new = String::from_utf8(edited.bytes).unwrap();
+    assert!(new.contains("<iothreads>1</iothreads>\n  <iothreadids>\n    <iothread id='2'/>"), "{new}");
+}
+
 fn any_change() -> impl Strategy<Value = DefinitionChange> {
     let name = prop::sample::select(vec![
         "x2apic",

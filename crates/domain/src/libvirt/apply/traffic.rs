@@ -115,9 +115,17 @@ impl<'t> Step<'t> {
             return Err("The disk's queues are spread over I/O threads already (<driver><iothreads>).".into());
         }
         let mut made = Made::default();
-        let mut taken: Vec<u32> =
-            self.definition.iothreads.iter().filter_map(|thread| number(&thread.id)).collect();
+        let threads = &self.definition.iothreads;
+        let taken: Vec<u32> = threads.iter().filter_map(|thread| number(&thread.id)).collect();
+        let own = threads.iter().filter(|thread| !thread.unknown_to_libvirt);
+        let own: Vec<u32> = own.filter_map(|thread| number(&thread.id)).collect();
         let wanted = match number(iothread) {
+            Some(wanted) if taken.contains(&wanted) && !own.contains(&wanted) => {
+                return Err(format!(
+                    "The I/O thread iothread{wanted} is made in <qemu:commandline>, where libvirt does not know it. Name \
+                     another one."
+                ));
+            }
             Some(wanted) => wanted,
             None => {
                 let free = (1..).find(|number| !taken.contains(number)).unwrap_or(1);
@@ -125,9 +133,8 @@ impl<'t> Step<'t> {
                 free
             }
         };
-        if !taken.contains(&wanted) {
-            made = made.and(self.new_iothread(wanted, &taken));
-            taken.push(wanted);
+        if !own.contains(&wanted) {
+            made = made.and(self.new_iothread(wanted, own.len()));
         }
         if served.index != element.index {
             made = made
@@ -149,8 +156,8 @@ impl<'t> Step<'t> {
     }
 
     /// Adds an I/O thread. libvirt numbers threads from 1 unless `<iothreadids>` gives other numbers.
-    fn new_iothread(&self, wanted: u32, taken: &[u32]) -> Vec<Replacement> {
-        let count = (taken.len() + 1).to_string();
+    fn new_iothread(&self, wanted: u32, present: usize) -> Vec<Replacement> {
+        let count = (present + 1).to_string();
         let mut edits = match self.domain.child("iothreads") {
             Some(said) => self.style.set_text(said, &count),
             None => {
@@ -161,7 +168,7 @@ impl<'t> Step<'t> {
         let id = New::named("iothread").with("id", wanted.to_string());
         match self.domain.child("iothreadids") {
             Some(ids) => edits.extend(self.style.insert(ids, &["iothread"], &id)),
-            None if usize::try_from(wanted) == Ok(taken.len() + 1) => {}
+            None if usize::try_from(wanted) == Ok(present + 1) => {}
             None => {
                 let ids = New::named("iothreadids").holding(id);
                 edits.extend(self.style.insert(self.domain, before(DOMAIN, "iothreadids"), &ids));
