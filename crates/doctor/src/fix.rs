@@ -65,7 +65,7 @@ pub struct RuleChanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Left {
-    /// The change needs a change in the guest, so its rule must be named.
+    /// The change needs a change in the guest, or prevents migration, so its rule must be named.
     GuestFollows,
     /// Its rule was not named.
     NotNamed,

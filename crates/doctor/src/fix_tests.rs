@@ -112,6 +112,24 @@ fn a_guest_from_which_kvm_is_hidden_by_any_feature_sees_it_again() {
 }
 
 #[test]
+fn an_invariant_tsc_is_offered_only_by_name_because_it_ends_migration() {
+    let xml = XML.replace("<timer name='hpet'", "<timer name='kvmclock' present='no'/><timer name='hpet'");
+    let arguments = "qemu-system-x86_64 -M q35 -accel kvm -cpu host,kvmclock=off";
+    for (text, form) in [(xml.as_str(), Form::Libvirt), (arguments, Form::Qemu)] {
+        let fixed = |chosen: &Chosen| {
+            fix(&Text::new("vm", text), form, &NoFiles, &HostSide::default(), chosen).unwrap()
+        };
+        let safe = fixed(&Chosen::Safe);
+        let left = LeftFinding { rule: "clock-source".to_owned(), why: Left::GuestFollows };
+        assert!(safe.plan.left.contains(&left), "{:?}", safe.plan.left);
+        assert!(!String::from_utf8(safe.bytes).unwrap().contains("invtsc"));
+        let named = fixed(&Chosen::Rules(vec!["clock-source".to_owned()]));
+        assert!(named.notes.iter().any(|note| note.contains("tsc-frequency=")), "{:?}", named.notes);
+        assert!(String::from_utf8(named.bytes).unwrap().contains("invtsc"));
+    }
+}
+
+#[test]
 fn a_split_irqchip_is_said_to_end_live_migration() {
     let many = XML.replace("<vcpu>4<", "<vcpu>300<");
     let arguments = "qemu-system-x86_64 -M q35 -accel kvm -smp 300 -cpu host";

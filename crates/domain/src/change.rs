@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 pub(crate) const SPLIT_NOTE: &str = "The irqchip is split from the next start. A VM that runs now cannot be migrated live \
                                      to this definition, nor back: shut it down and start it.";
 
+/// The note on an invariant TSC: QEMU blocks migration with it, and with that saving, unless the TSC has a fixed frequency
+/// (`kvm_arch_init_vcpu` in `target/i386/kvm/kvm.c`).
+pub(crate) const INVTSC_NOTE: &str = "With invtsc the VM can be migrated or saved, and its memory be in a snapshot, only if \
+                                      the TSC has a fixed frequency: tsc-frequency= of -cpu, <timer name='tsc' \
+                                      frequency='...'/> of libvirt.";
+
 /// One change of a definition, independent of the form of its text.
 ///
 /// A change that the text already contains changes no byte.

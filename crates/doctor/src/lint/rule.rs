@@ -21,8 +21,8 @@ pub struct Rule {
     pub why: &'static str,
     /// The source.
     pub source: &'static str,
-    /// True if its change needs a change in the guest: another driver, or doing without a feature. Such changes are
-    /// made only if the rule is named.
+    /// True if its change needs a change in the guest (another driver, or doing without a feature) or prevents migration.
+    /// Such changes are made only if the rule is named.
     pub guest_follows: bool,
     /// True if it concerns only VMs on KVM.
     pub(super) needs_kvm: bool,

@@ -20,7 +20,8 @@ pub(super) const RULES: &[Rule] = &[
         title: "Clock of the guest",
         why: "without a clock in memory the guest reads the HPET or ACPI timer, and each read exits to the VMM",
         source: "Linux Documentation/virt/kvm/x86/timekeeping.rst",
-        guest_follows: false,
+        // With invtsc QEMU blocks migration.
+        guest_follows: true,
         needs_kvm: true,
         check: clock_source,
     },

@@ -2,6 +2,7 @@
 
 use super::order::{DOMAIN, before};
 use super::{Made, Step};
+use crate::change::INVTSC_NOTE;
 use crate::xml::{New, Replacement};
 use crate::{CpuModel, FeatureState};
 
@@ -113,9 +114,7 @@ impl Step<'_> {
             }
         });
         if name == "invtsc" && on {
-            return Ok(
-                made.noting("A guest with invtsc migrates only to hosts whose TSC runs at the same rate.")
-            );
+            return Ok(made.noting(INVTSC_NOTE));
         }
         Ok(made)
     }

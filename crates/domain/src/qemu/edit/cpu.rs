@@ -3,6 +3,7 @@
 use super::super::cpu::{How, Part, canonical, deciding, parts};
 use super::super::properties::switch;
 use super::editor::{Editor, Outcome};
+use crate::change::INVTSC_NOTE;
 use crate::cpu::NEEDS;
 use crate::{CpuModel, FeatureState};
 
@@ -62,6 +63,9 @@ pub(super) fn feature(editor: &mut Editor<'_>, name: &str, state: FeatureState) 
     let name = canonical(name);
     if name.is_empty() || name.contains([',', '=', '+']) {
         return Err(format!("{name:?} is not a CPU feature. `-cpu help` lists them."));
+    }
+    if name == "invtsc" && on && editor.reading.definition.cpu.feature(&name) != Some(FeatureState::On) {
+        editor.notes.push(INVTSC_NOTE.to_owned());
     }
     match name.strip_prefix("hv-") {
         Some(name) => hyperv(editor, name, on),

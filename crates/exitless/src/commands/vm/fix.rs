@@ -25,7 +25,8 @@ pub(crate) struct Arguments {
     /// Fix only findings of this rule, also if the guest must be changed too; may be given more than once.
     #[arg(long = "rule", value_name = "NAME")]
     rules: Vec<String>,
-    /// Also fix findings for which the guest must be changed too: with another driver, or without a feature.
+    /// Also fix findings for which the guest must be changed too (another driver, or without a feature), or whose fix
+    /// prevents migration.
     #[arg(long, conflicts_with = "rules")]
     all: bool,
     /// Write the new text back: to a file, or to a domain by `virsh define`.
