@@ -1,5 +1,6 @@
 //! Makes changes in libvirt's XML, one after the other, each by replacing a few bytes.
 
+mod boot;
 mod devices;
 mod holds;
 mod order;
@@ -11,8 +12,13 @@ mod vhost_user;
 use super::{find, read_domain};
 use crate::cpu::NEEDS;
 use crate::xml::{Node, Pieces, Replacement, Style, Tree};
-use crate::{Definition, DefinitionChange, Edited, Error, Irqchip, NoFiles, Refusal, Text};
+use crate::{Definition, DefinitionChange, DeviceKind, Edited, Error, Irqchip, NoFiles, Refusal, Text};
 use holds::holds;
+
+/// The reason why disks keep their models.
+const OTHER_BOOT_DISK: &str = "libvirt starts the guest from the first disk by bus and target, which would be another disk \
+                               then. Put <boot order='1'/> into the disk with the system, and remove <boot dev=> of <os>, \
+                               first.";
 
 /// The replacements of a change.
 #[derive(Debug, Default)]
@@ -56,7 +62,9 @@ struct Editing<'o> {
 /// See [`apply`](super::apply()).
 pub(super) fn apply(text: &Text, changes: &[DefinitionChange]) -> Result<Edited, Error> {
     let tree = Tree::read(&text.name, &text.bytes)?;
-    let definition = read_domain(find::domain(&text.name, &tree)?, &NoFiles);
+    let domain = find::domain(&text.name, &tree)?;
+    let definition = read_domain(domain, &NoFiles);
+    let boot_disk = boot::disk(domain).map(|disk| disk.element().tag.start);
     let mut editing = Editing {
         name: &text.name,
         pieces: Pieces::of(text.bytes.len()),
@@ -68,6 +76,26 @@ pub(super) fn apply(text: &Text, changes: &[DefinitionChange]) -> Result<Edited,
         match editing.make(change) {
             Ok(notes) => edited.notes.extend(notes),
             Err(reason) => edited.refused.push(Refusal { change: change.clone(), reason }),
+        }
+    }
+    if boot_disk.is_some_and(|old| editing.boot_disk() != editing.pieces.now(old)) {
+        let of_disk = |change: &DefinitionChange| match change {
+            DefinitionChange::DeviceModel { device, .. } => {
+                definition.devices.get(*device).is_some_and(|device| device.kind == DeviceKind::Disk)
+            }
+            _ => false,
+        };
+        let (moved, rest): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(of_disk);
+        // No other change moves a disk.
+        if !moved.is_empty() {
+            let refused = edited.refused;
+            edited = apply(text, &rest)?;
+            edited.refused.extend(moved.into_iter().map(|change| {
+                let known = refused.iter().find(|refusal| refusal.change == change);
+                let reason = known.map_or(OTHER_BOOT_DISK, |refusal| refusal.reason.as_str()).to_owned();
+                Refusal { change, reason }
+            }));
+            return Ok(edited);
         }
     }
     edited.notes.extend(editing.missing_enlightenments());
@@ -119,6 +147,13 @@ impl Editing<'_> {
     fn definition(&self) -> Result<Definition, String> {
         let tree = self.tree()?;
         Ok(read_domain(find::domain(self.name, &tree).map_err(|error| error.to_string())?, &NoFiles))
+    }
+
+    /// The start of the disk from which the guest starts.
+    fn boot_disk(&self) -> Option<usize> {
+        let tree = self.tree().ok()?;
+        let domain = find::domain(self.name, &tree).ok()?;
+        boot::disk(domain).map(|disk| disk.element().tag.start)
     }
 
     /// The change with its device's index in the current text: an earlier change may have added a device.

@@ -194,7 +194,7 @@ fn an_iommu_gets_caching_mode_for_assigned_devices_and_there_is_one() {
 fn a_disk_moves_to_virtio_with_its_name_and_without_its_address() {
     let text = domain(
         "  <os><type machine='pc-i440fx-9.0'>hvm</type></os>\n  <devices>\n    <disk type='file' device='disk'>\n      \
-         <source file='/a'/>\n      <target dev='hda' bus='ide'/>\n      <address type='drive' controller='0'/>\n    \
+         <source file='/a'/>\n      <target dev='hda' bus='ide'/>\n      <boot order='1'/>\n      <address type='drive' controller='0'/>\n    \
          </disk>\n    <disk type='file' device='disk'>\n      <target dev='vda' bus='virtio'/>\n    </disk>\n    \
          <disk type='file' device='cdrom'>\n      <target dev='hdb' bus='ide'/>\n    </disk>\n  </devices>",
     );
@@ -215,6 +215,34 @@ fn a_disk_moves_to_virtio_with_its_name_and_without_its_address() {
         new.contains("<target dev='sda' bus='scsi'/>") && new.contains("<target dev='hdb' bus='ide'/>"),
         "{new}"
     );
+}
+
+#[test]
+fn a_guest_starts_from_the_same_disk_after_disks_have_moved() {
+    let text = |disks: &[(&str, &str)]| {
+        let disk = |(target, bus): &(&str, &str)| {
+            format!("    <disk device='disk'>\n      <target dev='{target}' bus='{bus}'/>\n    </disk>\n")
+        };
+        let disks: String = disks.iter().map(disk).collect();
+        domain(&format!(
+            "  <os><type machine='pc-q35-9.0'>hvm</type><boot dev='hd'/></os>\n  <devices>\n{disks}  </devices>"
+        ))
+    };
+    let virtio = |device| DefinitionChange::DeviceModel { device, model: "virtio-blk-pci".into() };
+    // It would become vdb, behind the disk with data.
+    let beside = text(&[("sda", "sata"), ("vda", "virtio")]);
+    assert!(refused(&beside, virtio(0)).contains("<boot order='1'/>"));
+    let ordered = beside.replace("<boot dev='hd'/>", "").replacen("<target", "<boot order='1'/><target", 1);
+    assert_eq!(applied(&ordered, &[virtio(0)]).refused, []);
+    let network = beside.replace("dev='hd'", "dev='network'");
+    assert_eq!(applied(&network, &[virtio(0)]).refused, []);
+    // The first one of the text would become vda. Other changes are made.
+    let turned = text(&[("sdb", "sata"), ("sda", "sata")]);
+    let edited = applied(&turned, &[virtio(0), DefinitionChange::Hpet(false), virtio(1)]);
+    assert_eq!(edited.refused.len(), 2, "{:?}", edited.refused);
+    assert!(String::from_utf8(edited.bytes).unwrap().contains("<timer name='hpet' present='no'/>"));
+    let both = text(&[("sda", "sata"), ("sdb", "sata"), ("sdaa", "sata")]);
+    assert_eq!(applied(&both, &[virtio(0), virtio(1), virtio(2)]).refused, []);
 }
 
 #[test]
