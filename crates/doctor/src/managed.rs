@@ -43,6 +43,9 @@ impl Edit {
             ("bool", word("true", "false")),
             ("policy", word("require", "disable")),
             ("bit", word("1", "0")),
+            // For settings that hide or forbid something.
+            ("unbool", word("false", "true")),
+            ("unbit", word("0", "1")),
         ];
         Self::new(setting, name, values)
     }
@@ -67,6 +70,10 @@ impl Edit {
             }
             DefinitionChange::CpuFeature(name, state) if name == "svm" || name == "vmx" => {
                 Self::switch(Setting::Nested, name, *state != FeatureState::Off)
+            }
+            // QEMU has them beside the features of the CPU: `kvm`, `kvm-pv-eoi`, `kvmclock`.
+            DefinitionChange::CpuFeature(name, state) if name.starts_with("kvm") => {
+                Self::switch(Setting::KvmFeature, name, *state != FeatureState::Off)
             }
             DefinitionChange::CpuFeature(name, state) => {
                 Self::switch(Setting::CpuFeature, name, *state != FeatureState::Off)

@@ -148,7 +148,9 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     ("pit", &[("tickPolicy", ""), ("present", "")]),
     ("present", &[("present", "")]),
     ("cpu", &[("model", ""), ("features", ""), ("sockets", ""), ("cores", ""), ("threads", "")]),
-    ("features", &[("hyperv", "hyperv"), ("hypervPassthrough", "state")]),
+    ("features", &[("hyperv", "hyperv"), ("hypervPassthrough", "state"), ("kvm", "kvm"), ("apic", "apic")]),
+    ("kvm", &[("hidden", "")]),
+    ("apic", &[("enabled", ""), ("endOfInterrupt", "")]),
     (
         "hyperv",
         &[
@@ -226,6 +228,34 @@ fn fields_of_kubevirt_are_those_of_its_api() {
         seen += 1;
     }
     assert!(seen > 25, "{seen}");
+}
+
+#[test]
+fn what_kvm_adds_to_the_features_of_the_cpu_is_none_for_libvirt() {
+    let told = |manager, name: &str| {
+        let change = DefinitionChange::CpuFeature(name.to_owned(), FeatureState::On);
+        said(&[Edit::of(&change, None).unwrap()], "web", &vm(manager)).unwrap()
+    };
+    for name in ["kvm", "kvm-pv-eoi", "kvmclock"] {
+        for manager in [Manager::Nova, Manager::KubeVirt, Manager::Ovirt] {
+            let Managed { changes, without, .. } = told(manager, name);
+            assert!(
+                changes.iter().all(|text| !text.contains(name) || text.contains(".kvm.hidden")),
+                "{changes:?}"
+            );
+            assert_ne!(changes.is_empty(), without.is_empty(), "{manager:?} {name}");
+        }
+    }
+    let kvm = |manager| told(manager, "kvm").changes;
+    assert_eq!(kvm(Manager::Proxmox), ["qm set 100 --cpu MODEL,hidden=0 (with the rest of its value)"]);
+    assert_eq!(
+        kvm(Manager::Nova),
+        ["image: img_hide_hypervisor_id=false, and flavor: hw:hide_hypervisor_id=false"]
+    );
+    let hidden = "VirtualMachine prod/web: spec.template.spec.domain.features.kvm.hidden: false";
+    assert_eq!(kvm(Manager::KubeVirt), [hidden]);
+    let eoi = "VirtualMachine prod/web: spec.template.spec.domain.features.apic.endOfInterrupt: true";
+    assert_eq!(told(Manager::KubeVirt, "kvm-pv-eoi").changes, [eoi]);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub enum Setting {
     CpuModel,
     /// A feature of the CPU.
     CpuFeature,
+    /// KVM's signature, or a feature that KVM adds to those of the CPU. libvirt has no CPU feature of that name.
+    KvmFeature,
     /// SVM or VMX.
     Nested,
     /// An enlightenment of Hyper-V.
@@ -83,7 +85,7 @@ const fn only(
 use Manager::{CloudHypervisor, Crosvm, Firecracker, Incus, KubeVirt, Nova, Ovirt, Proxmox};
 use Setting::{
     Aio, CpuFeature, CpuModel, DiscardPitTicks, DiskQueues, FewerVcpus, HyperV, InterruptRemapping, IoThread,
-    Nested, NetworkQueues, NoHpet, SplitIrqchip, VirtioDisk, VirtioNetwork,
+    KvmFeature, Nested, NetworkQueues, NoHpet, SplitIrqchip, VirtioDisk, VirtioNetwork,
 };
 use Words::{Arguments, Change, Nothing};
 
@@ -121,6 +123,22 @@ pub const ROWS: &[Row] = &[
     row(CpuModel, Proxmox, Change("qm set {vmid} --cpu {model}"), "qm.conf(5), cpu"),
     row(
         CpuFeature,
+        Proxmox,
+        Change(
+            "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}{feature}`, then qm set {vmid} --cpu \
+             custom-NAME",
+        ),
+        PVE_MODELS,
+    ),
+    only(
+        KvmFeature,
+        "kvm",
+        Proxmox,
+        Change("qm set {vmid} --cpu MODEL,hidden={unbit} (with the rest of its value)"),
+        "qm.conf(5), cpu",
+    ),
+    row(
+        KvmFeature,
         Proxmox,
         Change(
             "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}{feature}`, then qm set {vmid} --cpu \
@@ -209,6 +227,14 @@ pub const ROWS: &[Row] = &[
         Change("nova.conf of the compute node: [libvirt] cpu_model_extra_flags={sign}{feature}"),
         NOVA_FLAGS,
     ),
+    only(
+        KvmFeature,
+        "kvm",
+        Nova,
+        Change("image: img_hide_hypervisor_id={unbool}, and flavor: hw:hide_hypervisor_id={unbool}"),
+        "Glance useful image properties, img_hide_hypervisor_id; Nova flavors, hw:hide_hypervisor_id",
+    ),
+    row(KvmFeature, Nova, Nothing("no property switches one feature of KVM"), NOVA_HYPERV),
     row(
         Nested,
         Nova,
@@ -304,6 +330,21 @@ pub const ROWS: &[Row] = &[
         ),
         "KubeVirt api/core/v1/schema.go, CPUFeature",
     ),
+    only(
+        KvmFeature,
+        "kvm",
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.features.kvm.hidden: {unbool}"),
+        "KubeVirt api/core/v1/schema.go, FeatureKVM",
+    ),
+    only(
+        KvmFeature,
+        "kvm-pv-eoi",
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.features.apic.endOfInterrupt: {bool}"),
+        "KubeVirt api/core/v1/schema.go, FeatureAPIC",
+    ),
+    row(KvmFeature, KubeVirt, Nothing("no field of a VirtualMachine switches this feature of KVM"), KV),
     row(
         Nested,
         KubeVirt,
@@ -407,6 +448,12 @@ pub const ROWS: &[Row] = &[
         Change("custom property cpuflags = {sign}{feature} (vdsm-hook-cpuflags)"),
         VDSM_FLAGS,
     ),
+    row(
+        KvmFeature,
+        Ovirt,
+        Nothing("the engine has no setting for it, and vdsm-hook-cpuflags knows only features of the CPU"),
+        VDSM_FLAGS,
+    ),
     row(Nested, Ovirt, Change("custom property cpuflags = {sign}{feature} (vdsm-hook-cpuflags)"), VDSM_FLAGS),
     row(HyperV, Ovirt, Nothing("the engine writes its own list of enlightenments for Windows"), OVIRT_XML),
     row(InterruptRemapping, Ovirt, Nothing("the engine's settings have no IOMMU for the guest"), OVIRT_XML),
@@ -429,6 +476,15 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         CpuFeature,
+        Incus,
+        Change(
+            "{client} config edit {vm}: in raw.qemu, -cpu VALUE,{sign}{feature}; VALUE from the VM's command line, as the \
+             last -cpu counts",
+        ),
+        INCUS_CPU,
+    ),
+    row(
+        KvmFeature,
         Incus,
         Change(
             "{client} config edit {vm}: in raw.qemu, -cpu VALUE,{sign}{feature}; VALUE from the VM's command line, as the \
