@@ -6,7 +6,7 @@ mod table;
 pub use table::{ROWS, Row, Setting, Words};
 
 use crate::{Finding, Fix, Managed};
-use domain::{CpuModel, Definition, DefinitionChange, DeviceKind, FeatureState};
+use domain::{CpuModel, Definition, DefinitionChange, Device, DeviceKind, FeatureState};
 use exits::{CurePlace, InhibitReason};
 use host::vms::{Management, Manager};
 
@@ -25,7 +25,7 @@ pub const fn hides(place: CurePlace) -> bool {
 /// A setting with its new value, as placeholders of [`Words`].
 struct Edit {
     setting: Setting,
-    /// The name of a CPU feature or an enlightenment.
+    /// The name of a CPU feature or an enlightenment, the bus of a disk, or the machine; see [`Row::only`].
     name: String,
     values: Vec<(&'static str, String)>,
 }
@@ -50,10 +50,20 @@ impl Edit {
         Self::new(setting, name, values)
     }
 
+    /// The setting of a device.
+    fn of_device(setting: Setting, device: Option<&Device>, mut values: Vec<(&'static str, String)>) -> Self {
+        let any =
+            if matches!(setting, Setting::VirtioNetwork | Setting::NetworkQueues) { "netN" } else { "scsiN" };
+        let (bus, slot) = device.and_then(|device| slot(device.id.as_deref()?)).unwrap_or(("", any));
+        values.push(("slot", slot.to_owned()));
+        Self::new(setting, bus, values)
+    }
+
     /// The setting for a change of the definition; `None` if no program has one, so the change is shown in
     /// the definition's form.
     fn of(change: &DefinitionChange, definition: Option<&Definition>) -> Option<Self> {
-        let kind = |device: usize| definition.and_then(|vm| Some(vm.devices.get(device)?.kind));
+        let found = |device: usize| definition.and_then(|vm| vm.devices.get(device));
+        let kind = |device: usize| found(device).map(|device| device.kind);
         let plain = |setting| Self::new(setting, "", Vec::new());
         Some(match change {
             DefinitionChange::Irqchip(_) => plain(Setting::SplitIrqchip),
@@ -79,9 +89,12 @@ impl Edit {
                 Self::switch(Setting::CpuFeature, name, *state != FeatureState::Off)
             }
             DefinitionChange::HyperV(name, on) => Self::switch(Setting::HyperV, name, *on),
-            DefinitionChange::InterruptRemapping => plain(Setting::InterruptRemapping),
+            DefinitionChange::InterruptRemapping => {
+                let old = definition.is_some_and(Definition::is_i440fx);
+                Self::new(Setting::InterruptRemapping, if old { "i440fx" } else { "" }, Vec::new())
+            }
             DefinitionChange::DeviceModel { device, .. } => match kind(*device)? {
-                DeviceKind::Network => plain(Setting::VirtioNetwork),
+                DeviceKind::Network => Self::of_device(Setting::VirtioNetwork, found(*device), Vec::new()),
                 DeviceKind::Disk | DeviceKind::Controller => plain(Setting::VirtioDisk),
                 _ => return None,
             },
@@ -91,10 +104,14 @@ impl Edit {
                 } else {
                     Setting::DiskQueues
                 };
-                Self::new(setting, "", vec![("queues", queues.to_string())])
+                Self::of_device(setting, found(*device), vec![("queues", queues.to_string())])
             }
-            DefinitionChange::IoThread { .. } => plain(Setting::IoThread),
-            DefinitionChange::Aio { aio, .. } => Self::new(Setting::Aio, "", vec![("aio", aio.clone())]),
+            DefinitionChange::IoThread { device, .. } => {
+                Self::of_device(Setting::IoThread, found(*device), Vec::new())
+            }
+            DefinitionChange::Aio { device, aio } => {
+                Self::of_device(Setting::Aio, found(*device), vec![("aio", aio.clone())])
+            }
             _ => return None,
         })
     }
@@ -207,6 +224,15 @@ fn passed_on(arguments: &[&str], name: &str, management: &Management) -> String 
             format!("custom property qemu_cmdline = [{}] (vdsm-hook-qemucmdline)", quoted.join(","))
         }
     }
+}
+
+/// The bus and the option of a device of Proxmox VE, by its name on QEMU's command line: `virtio0`, `net0`, or
+/// `virtioscsi0` for the controller of scsi0 alone (qemu-server src/PVE/QemuServer.pm, `config_to_command`).
+fn slot(id: &str) -> Option<(&str, &str)> {
+    let option = id.strip_prefix("virtio").filter(|rest| rest.starts_with("scsi")).unwrap_or(id);
+    let bus = option.trim_end_matches(|one: char| one.is_ascii_digit());
+    let is_numbered = (1..=2).contains(&(option.len() - bus.len()));
+    (is_numbered && ["ide", "sata", "scsi", "virtio", "net"].contains(&bus)).then_some((bus, option))
 }
 
 fn vmid(management: &Management) -> String {

@@ -259,6 +259,54 @@ fn what_kvm_adds_to_the_features_of_the_cpu_is_none_for_libvirt() {
 }
 
 #[test]
+fn options_of_proxmox_are_set_as_a_whole() {
+    let rows = ROWS.iter().filter(|row| row.manager == Manager::Proxmox);
+    let texts: Vec<&str> = rows
+        .filter_map(|row| match row.words {
+            Words::Change(text) => Some(text),
+            _ => None,
+        })
+        .collect();
+    let in_parts = |text: &&&str| text.contains('=') || text.contains("--cpu");
+    assert!(texts.iter().filter(in_parts).count() > 8, "{texts:?}");
+    for text in texts.iter().filter(in_parts) {
+        assert!(text.contains("rest of its value"), "{text}");
+    }
+}
+
+fn definition(arguments: &str) -> Definition {
+    domain::qemu::read(&domain::Text::new("test", arguments), &domain::NoFiles).unwrap()
+}
+
+#[test]
+fn a_device_of_proxmox_keeps_its_option() {
+    let vm_with = definition(
+        "kvm -M pc -drive file=a,if=none,id=drive-virtio0 -device virtio-blk-pci,drive=drive-virtio0,id=virtio0 \
+         -device virtio-scsi-pci,id=virtioscsi1 -device virtio-scsi-pci,id=scsihw0 -device e1000,id=net12",
+    );
+    let index = |id: &str| vm_with.devices.iter().position(|one| one.id.as_deref() == Some(id)).unwrap();
+    let told = |change: DefinitionChange| {
+        said(&[Edit::of(&change, Some(&vm_with)).unwrap()], "web", &vm(Manager::Proxmox)).unwrap()
+    };
+    let thread =
+        |id: &str| DefinitionChange::IoThread { device: index(id), iothread: "iothread0".to_owned() };
+    let rest = "VOLUME,...,iothread=1 (with the rest of its value)";
+    assert_eq!(told(thread("virtio0")).changes, [format!("qm set 100 --virtio0 {rest}")]);
+    for (id, option) in [("virtioscsi1", "scsi1"), ("scsihw0", "scsiN")] {
+        let single = format!("qm set 100 --scsihw virtio-scsi-single --{option} {rest}");
+        assert_eq!(told(thread(id)).changes, [single]);
+    }
+    let queues = told(DefinitionChange::Queues { device: index("virtio0"), queues: 4 });
+    assert!(queues.changes.is_empty() && queues.without[0].contains("takes no number"), "{queues:?}");
+    let net = DefinitionChange::DeviceModel { device: index("net12"), model: "virtio-net-pci".to_owned() };
+    assert!(told(net).changes[0].starts_with("qm set 100 --net12 virtio=MAC,..."));
+    let iommu = told(DefinitionChange::InterruptRemapping);
+    assert!(iommu.changes.is_empty() && iommu.without[0].contains("install it anew"), "{iommu:?}");
+    assert_eq!(slot("net0;reboot"), None);
+    assert_eq!(slot("virtio123"), None);
+}
+
+#[test]
 fn templates_of_firecracker_are_json_with_whole_bitmaps() {
     for (change, place) in [
         (DefinitionChange::CpuFeature("x2apic".to_owned(), FeatureState::Off), 21),

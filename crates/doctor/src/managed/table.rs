@@ -58,7 +58,7 @@ pub enum Words {
 pub struct Row {
     /// The setting.
     pub setting: Setting,
-    /// Only for the feature or enlightenment of this name; empty for all others.
+    /// Only for the feature or enlightenment of this name, disks on this bus, or this machine; empty for all others.
     pub only: &'static str,
     /// The program.
     pub manager: Manager,
@@ -120,13 +120,18 @@ pub const ROWS: &[Row] = &[
     row(SplitIrqchip, Proxmox, Arguments(&["-machine", "kernel-irqchip=split"]), QM),
     row(DiscardPitTicks, Proxmox, Arguments(&["-global", "kvm-pit.lost_tick_policy=discard"]), QM),
     row(NoHpet, Proxmox, Arguments(&["-machine", "hpet=off"]), QM),
-    row(CpuModel, Proxmox, Change("qm set {vmid} --cpu {model}"), "qm.conf(5), cpu"),
+    row(
+        CpuModel,
+        Proxmox,
+        Change("qm set {vmid} --cpu {model},... (with the rest of its value)"),
+        "qm.conf(5), cpu",
+    ),
     row(
         CpuFeature,
         Proxmox,
         Change(
             "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}{feature}`, then qm set {vmid} --cpu \
-             custom-NAME",
+             custom-NAME,... (with the rest of its value)",
         ),
         PVE_MODELS,
     ),
@@ -142,14 +147,16 @@ pub const ROWS: &[Row] = &[
         Proxmox,
         Change(
             "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}{feature}`, then qm set {vmid} --cpu \
-             custom-NAME",
+             custom-NAME,... (with the rest of its value)",
         ),
         PVE_MODELS,
     ),
     row(
         Nested,
         Proxmox,
-        Change("qm set {vmid} --cpu MODEL,flags={sign}nested-virt (qemu-server 9.0.27)"),
+        Change(
+            "qm set {vmid} --cpu MODEL,flags={sign}nested-virt (with the rest of its value; qemu-server 9.0.27)",
+        ),
         "qm.conf(5), cpu; qemu-server debian/changelog",
     ),
     row(
@@ -157,17 +164,32 @@ pub const ROWS: &[Row] = &[
         Proxmox,
         Change(
             "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}hv-{feature}`, then qm set {vmid} --cpu \
-             custom-NAME",
+             custom-NAME,... (with the rest of its value)",
         ),
         PVE_MODELS,
+    ),
+    only(
+        InterruptRemapping,
+        "i440fx",
+        Proxmox,
+        Nothing("viommu needs the machine q35, which is another machine for the guest: install it anew"),
+        "qm.conf(5), machine",
     ),
     row(
         InterruptRemapping,
         Proxmox,
-        Change("qm set {vmid} --machine q35,viommu=intel (it splits the irqchip too)"),
+        Change(
+            "qm set {vmid} --machine TYPE,viommu=intel (with its present TYPE and the rest of its value; it splits the \
+             irqchip too)",
+        ),
         "qm.conf(5), machine; qemu-server src/PVE/QemuServer.pm, config_to_command",
     ),
-    row(VirtioNetwork, Proxmox, Change("qm set {vmid} --netN model=virtio,bridge=BRIDGE"), QM_NET),
+    row(
+        VirtioNetwork,
+        Proxmox,
+        Change("qm set {vmid} --{slot} virtio=MAC,... (with its present MAC and the rest of its value)"),
+        QM_NET,
+    ),
     row(
         VirtioDisk,
         Proxmox,
@@ -177,27 +199,43 @@ pub const ROWS: &[Row] = &[
     row(
         NetworkQueues,
         Proxmox,
-        Change("qm set {vmid} --netN model=virtio,...,queues={queues} (with the rest of its value)"),
+        Change("qm set {vmid} --{slot} virtio=MAC,...,queues={queues} (with the rest of its value)"),
         QM_NET,
+    ),
+    only(
+        DiskQueues,
+        "virtio",
+        Proxmox,
+        Nothing(
+            "virtioN takes no number of queues; the machine types of QEMU 5.2 and later give one to each vCPU",
+        ),
+        QM_DISK,
     ),
     row(
         DiskQueues,
         Proxmox,
-        Change("qm set {vmid} --scsiN VOLUME,...,queues={queues} (with the rest of its value)"),
+        Change("qm set {vmid} --{slot} VOLUME,...,queues={queues} (with the rest of its value)"),
+        QM_DISK,
+    ),
+    only(
+        IoThread,
+        "virtio",
+        Proxmox,
+        Change("qm set {vmid} --{slot} VOLUME,...,iothread=1 (with the rest of its value)"),
         QM_DISK,
     ),
     row(
         IoThread,
         Proxmox,
         Change(
-            "qm set {vmid} --scsihw virtio-scsi-single --scsiN VOLUME,...,iothread=1 (with the rest of its value)",
+            "qm set {vmid} --scsihw virtio-scsi-single --{slot} VOLUME,...,iothread=1 (with the rest of its value)",
         ),
         QM_DISK,
     ),
     row(
         Aio,
         Proxmox,
-        Change("qm set {vmid} --scsiN VOLUME,...,aio={aio} (with the rest of its value)"),
+        Change("qm set {vmid} --{slot} VOLUME,...,aio={aio} (with the rest of its value)"),
         QM_DISK,
     ),
     row(
