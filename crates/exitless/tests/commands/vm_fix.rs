@@ -1,6 +1,7 @@
 //! `exitless vm fix` on files and domains.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use crate::command::{as_nobody, command, err, out};
 
@@ -24,19 +25,43 @@ fn without_root_the_old_text_is_kept_beside_whoever_made_the_journal() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("tickpolicy='discard'"));
 }
 
+/// The value of `PATH` with which `virsh` in this folder is found first.
+fn with_virsh(folder: &Path, script: &str) -> String {
+    let virsh = folder.join("virsh");
+    std::fs::write(&virsh, script).unwrap();
+    std::fs::set_permissions(&virsh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
+}
+
+#[test]
+fn a_domain_is_judged_by_the_definition_of_its_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in\n*' --inactive '*) cat {0}/next ;;\n*' dumpxml '*) cat {0}/live ;;\nesac\n",
+        folder.path().display()
+    );
+    let path = with_virsh(folder.path(), &script);
+    // No rule is for containers.
+    let clean = "<domain type='lxc'>\n  <name>web</name>\n</domain>\n";
+    for (live, next, status) in [(clean, XML, 1), (XML, clean, 0)] {
+        std::fs::write(folder.path().join("live"), live).unwrap();
+        std::fs::write(folder.path().join("next"), next).unwrap();
+        let mut fix = command(&["vm", "fix", "libvirt:web", "--for", "amd"]);
+        let output = fix.env("PATH", &path).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}{}", out(&output), err(&output));
+    }
+}
+
 #[test]
 fn a_transient_domain_is_not_made_persistent() {
     let folder = tempfile::tempdir().unwrap();
-    let virsh = folder.path().join("virsh");
     let script = format!(
         "#!/bin/sh\necho \"$*\" >>{0}/ran\ncase \" $* \" in\n*' dumpxml '*) cat {0}/xml ;;\n\
          *' dominfo '*) printf 'Name:           web\\nPersistent:     no\\n' ;;\nesac\n",
         folder.path().display()
     );
-    std::fs::write(&virsh, script).unwrap();
-    std::fs::set_permissions(&virsh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = with_virsh(folder.path(), &script);
     std::fs::write(folder.path().join("xml"), XML).unwrap();
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
     let mut fix = command(&["vm", "fix", "libvirt:web", "--for", "amd", "--apply"]);
     let output = fix.env("PATH", path).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}{}", out(&output), err(&output));

@@ -239,7 +239,8 @@ pub(super) fn virsh(words: &[&str]) -> Result<programs::Answer, programs::Error>
     )
 }
 
-/// The XML of a domain, from libvirt or else from its file.
+/// The XML with which a domain starts next, from libvirt or else from its file. That of a running domain can be older, and
+/// `virsh define` does not change it.
 fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(Usage(format!("No domain is called {name:?}. `virsh list --all` lists them.")).into());
@@ -248,7 +249,7 @@ fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
     let files = FilesBelow::new(root, "/");
     let mut said = None;
     if root == Path::new("/") {
-        match virsh(&["--readonly", "dumpxml", "--domain", name]) {
+        match virsh(&["--readonly", "dumpxml", "--inactive", "--domain", name]) {
             Ok(answer) => match answer.output() {
                 Ok(xml) => return Ok(Subject::of_text(format!("libvirt domain {name}"), xml, source, files)),
                 Err(why) => said = Some(why),

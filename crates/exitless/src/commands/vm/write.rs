@@ -142,9 +142,8 @@ fn fill(mut file: &File, bytes: &[u8], like: &Metadata) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Passes the new definition of a domain to libvirt. `fixed` makes it from the persistent definition, which
-/// may differ from that of the running domain. It includes the passwords that `virsh dumpxml` omits by
-/// default.
+/// Passes the new definition of a domain to libvirt. `fixed` makes it from the persistent definition with the passwords
+/// that `virsh dumpxml` omits by default.
 pub(super) fn domain(
     name: &str,
     fixed: impl FnOnce(&Text) -> anyhow::Result<Vec<u8>>,
