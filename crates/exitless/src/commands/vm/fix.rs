@@ -10,7 +10,7 @@ use domain::Form;
 use report::fixed::FixedView;
 
 use super::lint::For;
-use super::subject::{Source, Subject};
+use super::subject::{OF_LIBVIRT, Source, Subject};
 use super::write::{self, Written};
 use crate::status::Usage;
 use crate::{console, status};
@@ -104,7 +104,14 @@ fn refuse_what_cannot_be_written(
             "The domain {name} was read below {}, and virsh defines domains of this host. Leave --apply or --root out.",
             root.display()
         ))),
-        Source::File(_) | Source::Libvirt(_) => Ok(()),
+        Source::File(path) => match through_libvirt(root, path) {
+            Some(instead) => Err(Usage(format!(
+                "{} is libvirt's own: libvirt has the definition in memory, and overwrites the file. {instead}",
+                path.display()
+            ))),
+            None => Ok(()),
+        },
+        Source::Libvirt(_) => Ok(()),
         Source::Input => Err(Usage(
             "Standard input cannot be written back. Name the file, or leave --apply out.".to_owned(),
         )),
@@ -117,6 +124,27 @@ fn refuse_what_cannot_be_written(
             Err(Usage(format!("The command line of a running process cannot be changed. {next}")))
         }
     }
+}
+
+/// A sentence on how to change the definition in this file, if libvirt itself keeps the file.
+fn through_libvirt(root: &Path, path: &Path) -> Option<String> {
+    let place = path.canonicalize().ok()?;
+    let name = place.file_stem().unwrap_or_default().display().to_string();
+    let below = |root: &Path| OF_LIBVIRT.map(|folder| root.join(folder));
+    let mut folders = [root, Path::new("/")].into_iter().flat_map(below);
+    if folders.any(|folder| folder.canonicalize().is_ok_and(|folder| place.starts_with(folder))) {
+        let domain = report::fixed::quoted(&format!("libvirt:{name}"));
+        return Some(format!("`exitless vm fix {domain} --apply` gives libvirt the new one."));
+    }
+    // `libvirt:NAME` is written as root, whose virsh has the system's domains and not those of users.
+    let of_user = place.ancestors().any(|above| above.ends_with(".config/libvirt/qemu"));
+    let name = report::fixed::quoted(&name);
+    of_user.then(|| {
+        format!(
+            "Fix a copy: `virsh dumpxml --inactive --security-info {name} >new.xml`, `exitless vm fix new.xml --apply` and \
+             `virsh define new.xml`."
+        )
+    })
 }
 
 fn apply(subject: &Subject, fixed: &Fixed, host: &HostSide, chosen: &Chosen) -> anyhow::Result<Written> {
@@ -155,6 +183,32 @@ fn ending(subject: &Subject, changed: bool, written: Option<&Written>) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_libvirt_keeps_are_left_to_libvirt() {
+        let root = tempfile::tempdir().unwrap();
+        let kept = root.path().join("etc/libvirt/qemu");
+        let user = root.path().join("home/.config/libvirt/qemu");
+        let own = root.path().join("vms");
+        for folder in [&kept, &user, &own] {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(folder.join("web 1.xml"), "").unwrap();
+        }
+        let link = own.join("link.xml");
+        std::os::unix::fs::symlink(kept.join("web 1.xml"), &link).unwrap();
+        let refused = |path: PathBuf| {
+            refuse_what_cannot_be_written(&Source::File(path), None, root.path()).map_err(|Usage(why)| why)
+        };
+        for (folder, command) in [
+            (&kept, "`exitless vm fix 'libvirt:web 1' --apply`"),
+            (&user, "`virsh dumpxml --inactive --security-info 'web 1' >new.xml`"),
+        ] {
+            let why = refused(folder.join("web 1.xml")).unwrap_err();
+            assert!(why.contains(command), "{why}");
+        }
+        assert!(refused(link).unwrap_err().contains("libvirt:web 1"), "the name is not the link's");
+        assert_eq!(refused(own.join("web 1.xml")), Ok(()));
+    }
 
     #[test]
     fn a_domain_of_another_host_is_not_defined_here() {

@@ -16,6 +16,9 @@ use crate::status::Usage;
 /// The most bytes of a definition, the same as for libvirt's XML.
 const MOST_BYTES: usize = 100 << 20;
 
+/// The folders below / in which libvirt keeps its definitions: of domains, and of those that run.
+pub(super) const OF_LIBVIRT: [&str; 2] = ["etc/libvirt/qemu", "run/libvirt/qemu"];
+
 /// The source of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -259,8 +262,7 @@ fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
             Err(error) => said = Some(error.to_string()),
         }
     }
-    let kept =
-        ["etc/libvirt/qemu", "run/libvirt/qemu"].map(|folder| root.join(folder).join(format!("{name}.xml")));
+    let kept = OF_LIBVIRT.map(|folder| root.join(folder).join(format!("{name}.xml")));
     let mut denied = None;
     for path in &kept {
         match File::open(path).and_then(limited) {
