@@ -47,7 +47,7 @@ impl Action {
                     DefinitionChange::DeviceModel { device, model: to.clone() }
                 })
             }
-            Self::Vhost(on) => devices(&|device| is_own_virtio_net(device, *on), &|device| {
+            Self::Vhost(on) => devices(&|device| is_own_virtio_net(definition, device, *on), &|device| {
                 DefinitionChange::Vhost { device, on: *on }
             }),
         }
@@ -61,13 +61,11 @@ fn names(pattern: &str, device: &Device) -> bool {
     }
 }
 
-fn is_own_virtio_net(device: &Device, on: bool) -> bool {
+fn is_own_virtio_net(definition: &Definition, device: &Device, on: bool) -> bool {
     let other = if on { Backend::Vmm } else { Backend::Vhost };
-    let is_other = match &device.backend {
-        None => on,
-        Some(backend) => backend.value == other,
-    };
-    device.kind == DeviceKind::Network && device.model.starts_with("virtio-net") && is_other
+    device.kind == DeviceKind::Network
+        && device.model.starts_with("virtio-net")
+        && definition.network_backend(device) == other
 }
 
 #[cfg(test)]

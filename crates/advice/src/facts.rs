@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::{Accelerator, Backend, Definition, Device, DeviceKind, FeatureState, Irqchip};
+use domain::{Accelerator, Backend, CpuModel, Definition, Device, DeviceKind, FeatureState, Irqchip};
 use exits::Access;
 use host::pci::Bar;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub enum Fact {
     PvTlbFlush,
     /// There is no virtual PMU.
     NoPmu,
-    /// The CPU model is the host's (`-cpu host`).
+    /// The CPU model is the host's (`-cpu host`), or the nearest to it with the host's features (libvirt's `host-model`).
     HostCpu,
     /// x2APIC is offered.
     X2apic,
@@ -200,6 +200,7 @@ fn processor(definition: &Definition) -> Vec<Fact> {
     let is = |set: &Option<domain::Set<bool>>, default: bool| set.as_ref().map_or(default, |set| set.value);
     let kvm = definition.accelerator_in_force() == Accelerator::Kvm;
     let host = definition.passes_host_cpu();
+    let nearest = definition.cpu.model.as_ref().is_some_and(|model| model.value == CpuModel::HostModel);
     let clock = kvm && is(&definition.timers.kvm_clock, true) && not_off("kvmclock") && not_off("kvm");
     let hyperv_clock = is(&definition.timers.hyperv_clock, false) || definition.hyperv("time");
     let offered = |name: &str| kvm && not_off("kvm") && (on(name) || host && not_off(name));
@@ -213,7 +214,7 @@ fn processor(definition: &Definition) -> Vec<Fact> {
         (pv_eoi, Fact::PvEoi),
         // KVM offers it on any host CPU: kvm_arch_get_supported_cpuid in target/i386/kvm/kvm.c.
         (on("tsc-deadline") || kvm && host && not_off("tsc-deadline"), Fact::TscDeadline),
-        (kvm && host, Fact::HostCpu),
+        (kvm && (host || nearest), Fact::HostCpu),
         (kvm && definition.x2apic_in_force(), Fact::X2apic),
         (on("invtsc"), Fact::Invtsc),
         // KVM offers all of these, and -cpu host enables what KVM offers: kvm_arch_get_supported_cpuid in
@@ -276,10 +277,7 @@ fn devices(definition: &Definition) -> Vec<Fact> {
         (packed, Fact::PackedRings),
         (any(&cd), Fact::CdDrive),
         (
-            any(&|device| {
-                model(device, "virtio-net")
-                    && device.backend.as_ref().is_none_or(|backend| backend.value == Backend::Vmm)
-            }),
+            any(&|device| model(device, "virtio-net") && definition.network_backend(device) == Backend::Vmm),
             Fact::VirtioNetInVmm,
         ),
         (

@@ -44,6 +44,26 @@ fn devices_are_those_of_the_arguments() {
 }
 
 #[test]
+fn what_libvirt_chooses_is_in_place() {
+    let facts = |kind: &str, cpu: &str, interface: &str| {
+        let xml = format!(
+            "<domain type='{kind}'><os><type machine='q35'>hvm</type></os><cpu mode='{cpu}'/><devices>\
+             <interface {interface}</interface></devices></domain>"
+        );
+        Facts::of(&domain::libvirt::read(&Text::new("a test", xml), &NoFiles).unwrap())
+    };
+    let bridge = "type='bridge'><source bridge='br0'/><model type='virtio'/>";
+    let kvm = facts("kvm", "host-model", bridge);
+    assert!(kvm.has(Fact::HostCpu) && !kvm.has(Fact::VirtioNetInVmm));
+    let told = facts("kvm", "host-passthrough", &format!("{bridge}<driver name='qemu'/>"));
+    assert!(told.all(&[Fact::HostCpu, Fact::VirtioNetInVmm]));
+    let tcg = facts("qemu", "maximum", bridge);
+    assert!(tcg.has(Fact::VirtioNetInVmm) && !tcg.has(Fact::HostCpu));
+    let plain = facts("kvm", "custom", "type='user'><model type='virtio'/>");
+    assert!(plain.has(Fact::VirtioNetInVmm) && !plain.has(Fact::HostCpu));
+}
+
+#[test]
 fn a_microvm_has_no_pci_devices() {
     let facts = facts(
         "-accel kvm -M microvm,pic=off -device virtio-blk-device,drive=d -drive if=none,id=d,file=a.img",

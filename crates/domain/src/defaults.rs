@@ -4,7 +4,8 @@
 //! function.
 
 use super::cpu::{CpuModel, FeatureState, HIDES_KVM};
-use super::definition::Definition;
+use super::definition::{Definition, Form};
+use super::device::{Backend, Device};
 use super::machine::{Accelerator, Irqchip, TickPolicy};
 
 impl Definition {
@@ -165,6 +166,21 @@ impl Definition {
     #[must_use]
     pub fn passes_host_cpu(&self) -> bool {
         self.cpu.model.as_ref().is_some_and(|model| matches!(model.value, CpuModel::Host | CpuModel::Maximum))
+    }
+
+    /// The backend of a network interface. QEMU uses vhost only if told to; libvirt uses it for virtio on a tap if the host
+    /// has it (`qemuInterfaceOpenVhostNet`), which is assumed here.
+    #[must_use]
+    pub fn network_backend(&self, interface: &Device) -> Backend {
+        if let Some(said) = &interface.backend {
+            return said.value;
+        }
+        let taps = ["network", "bridge", "ethernet", "direct"];
+        let opened = self.form == Form::Libvirt
+            && self.accelerator_in_force() == Accelerator::Kvm
+            && interface.model.starts_with("virtio-net")
+            && interface.resource.as_deref().is_some_and(|kind| taps.contains(&kind));
+        if opened { Backend::Vhost } else { Backend::Vmm }
     }
 
     /// The default model of a network interface in QEMU's arguments (`default_nic` of the machine in

@@ -83,6 +83,10 @@ fn guests_get_the_devices_of_the_definition() {
     assert_eq!(guests.machine, "q35");
     assert_eq!(guests.disk().unwrap().bus, DiskBus::VirtioBlk);
     assert_eq!(guests.net().unwrap().model, NetModel::VirtioNet);
+    assert_eq!(guests.net().unwrap().backend, NetBackend::Vhost, "libvirt's choice");
+    let (plan, _) =
+        like(&modern.replace("<model type='virtio'/>", "<model type='virtio'/><driver name='qemu'/>"));
+    assert_eq!(super::tests::guests(&plan).net().unwrap().backend, NetBackend::Tap);
 }
 
 #[test]

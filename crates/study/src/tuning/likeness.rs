@@ -138,8 +138,8 @@ impl Likeness {
             self.note("The definition has no network interface: the plan's is used.");
             return;
         };
-        let backend = match interface.backend.as_ref().map(|set| set.value) {
-            Some(Backend::Vhost) => "vhost",
+        let backend = match definition.network_backend(interface) {
+            Backend::Vhost => "vhost",
             _ => "tap",
         };
         let model = match () {
