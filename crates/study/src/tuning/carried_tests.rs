@@ -90,6 +90,14 @@ fn guests_get_the_devices_of_the_definition() {
 }
 
 #[test]
+fn enlightenments_with_a_value_are_no_switches() {
+    let hyperv = "<hyperv><relaxed state='on'/><spinlocks state='on' retries='8191'/>\
+                  <vendor_id state='on' value='Nvidia'/></hyperv>";
+    let (plan, _) = like(&XML.replace("<acpi/>", &format!("<acpi/>{hyperv}")));
+    assert_eq!(super::tests::guests(&plan).cpu.as_deref(), Some("host,hv-relaxed=on"));
+}
+
+#[test]
 fn kept_changes_are_made_in_the_xml_and_nothing_besides() {
     let (plan, _) = like(XML);
     let over = "irqchip = \"on\"\nmachine = \"pc,hpet=off\"\ndisk = { bus = \"virtio-blk\", iothread = true, aio = \"native\" }\n\

@@ -86,7 +86,9 @@ impl Likeness {
             let state = if set.value == FeatureState::Off { "off" } else { "on" };
             cpu += &format!(",{name}={state}");
         }
-        for (name, set) in definition.cpu.hyperv.features.iter().filter(|(name, _)| *name != "spinlocks") {
+        // The values of these two are a number and a text. They change no exit of the guests, which are Linux.
+        let is_switch = |name: &str| !matches!(name, "spinlocks" | "vendor-id");
+        for (name, set) in definition.cpu.hyperv.features.iter().filter(|(name, _)| is_switch(name)) {
             cpu += &format!(",hv-{name}={}", if set.value { "on" } else { "off" });
         }
         if definition.timers.kvm_clock.as_ref().is_some_and(|set| !set.value)
