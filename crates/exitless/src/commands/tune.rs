@@ -67,6 +67,19 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// The text of a definition. The results of a tuning are texts too: in them, other bytes would no longer name the same
+/// files.
+fn text_of(subject: &Subject) -> Result<&str, Usage> {
+    std::str::from_utf8(&subject.text.bytes).map_err(|error| {
+        Usage(format!(
+            "{} is not UTF-8 at byte {}, and a tuned definition is. Rename the file that it names there, or leave out \
+             --definition and change the definition yourself.",
+            subject.text.name,
+            error.valid_up_to()
+        ))
+    })
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let names: Vec<_> = SHIPPED_TUNING.iter().map(|shipped| shipped.name).collect();
@@ -77,6 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Some(wanted) => Some(Subject::find(Path::new("/"), wanted)?),
         None => None,
     };
+    let definition = subject.as_ref().map(text_of).transpose()?;
     let (plan, unlike) = match &subject {
         Some(subject) => plan
             .like(&subject.definition()?, &subject.text.name)
@@ -88,10 +102,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return dry_run(&plan, arguments.json);
     }
     let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&plan.base.name));
-    let definition =
-        subject.as_ref().map(|subject| String::from_utf8_lossy(&subject.text.bytes).into_owned());
     let mut files = vec![(PLAN, given.text.as_str())];
-    files.extend(definition.as_deref().map(|text| (DEFINITION, text)));
+    files.extend(definition.map(|text| (DEFINITION, text)));
     let opened = TuningFolder::open(&folder, &files)?;
     let stop = interrupt::answered_flag()?;
     let mut steps = Steps {
@@ -100,8 +112,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         stop: Arc::clone(&stop),
         not_undone: false,
         failed: false,
-        definition: subject.as_ref().map(|subject| Standing {
+        definition: subject.as_ref().zip(definition).map(|(subject, text)| Standing {
             subject,
+            text,
             unlike: &unlike,
             before: &plan.base.guests,
         }),
@@ -139,6 +152,7 @@ fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
 /// The definition of the VM that the plan's guests represent.
 struct Standing<'a> {
     subject: &'a Subject,
+    text: &'a str,
     unlike: &'a [String],
     /// The guests that resemble it, before any change.
     before: &'a GuestPlan,
@@ -223,14 +237,15 @@ impl Steps<'_> {
     /// Adds the changed definition of the VM to the tuning, and writes it into the folder.
     fn with_definition(&self, tuning: &Tuning) -> anyhow::Result<Tuning> {
         let mut tuning = tuning.clone();
-        let (Some(Standing { subject, unlike, before }), Some(after)) = (&self.definition, &tuning.guests)
+        let (Some(Standing { subject, text, unlike, before }), Some(after)) =
+            (&self.definition, &tuning.guests)
         else {
             return Ok(tuning);
         };
         let carried = carried(before, after, &subject.text, subject.files(), subject.form)?;
         let tuned = TunedDefinition {
             name: subject.text.name.clone(),
-            before: String::from_utf8_lossy(&subject.text.bytes).into_owned(),
+            before: (*text).to_owned(),
             unlike: unlike.to_vec(),
             carried,
         };
@@ -246,5 +261,25 @@ impl Steps<'_> {
         self.folder.put(RESULT, &(serde_json::to_string_pretty(tuning)? + "\n"))?;
         self.folder.put(REPORT, &report::tuning::markdown(tuning))?;
         Ok(self.folder.put(DIFFERENCE, &report::tuning::diff::guest(&tuning.before, &tuning.after))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_that_is_not_text_is_refused_before_anything_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("command");
+        let text = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let subject = Subject::find(Path::new("/"), path.to_str().unwrap()).unwrap();
+            text_of(&subject).map(str::to_owned).map_err(|Usage(why)| why)
+        };
+        let line = "qemu-system-x86_64 -drive file=caf\u{e9}.img";
+        assert_eq!(text(line.as_bytes()).as_deref(), Ok(line));
+        let why = text(b"qemu-system-x86_64 -drive file=caf\xe9.img").unwrap_err();
+        assert!(why.contains("not UTF-8 at byte 34"), "{why}");
     }
 }
