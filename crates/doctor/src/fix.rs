@@ -132,6 +132,33 @@ impl Plan {
         self.rules.push(RuleChanges { rule: rule.to_owned(), changes: changes.to_vec() });
         true
     }
+
+    /// Drops the rules of which a change of the machine or the CPU was refused: the rest would make another machine without
+    /// a fix. Changes of devices are independent of each other. Returns true if there was such a rule.
+    fn drop_halves(&mut self, refused: &[Refusal]) -> bool {
+        let is_half = |rule: &RuleChanges| {
+            let mut lost =
+                refused.iter().map(|refusal| &refusal.change).filter(|change| !is_of_device(change));
+            lost.any(|change| rule.changes.contains(change))
+        };
+        let all = self.rules.len();
+        self.rules.retain(|rule| !is_half(rule));
+        let asked = |change: &DefinitionChange| self.rules.iter().any(|rule| rule.changes.contains(change));
+        self.changes.retain(asked);
+        self.rules.len() < all
+    }
+}
+
+fn is_of_device(change: &DefinitionChange) -> bool {
+    matches!(
+        change,
+        DefinitionChange::DeviceModel { .. }
+            | DefinitionChange::Vhost { .. }
+            | DefinitionChange::Queues { .. }
+            | DefinitionChange::IoThread { .. }
+            | DefinitionChange::Reconnect { .. }
+            | DefinitionChange::Aio { .. }
+    )
 }
 
 /// Tests whether two changes concern the same thing.
@@ -206,14 +233,23 @@ pub fn fix(
     };
     for _ in 0..ROUNDS {
         let findings = fixed.after.iter().flat_map(|section| &section.findings);
-        let plan = Plan::of(&findings.cloned().collect::<Vec<_>>(), chosen);
+        let mut plan = Plan::of(&findings.cloned().collect::<Vec<_>>(), chosen);
         fixed.plan.left.clone_from(&plan.left);
         let text = Text::new(text.name.clone(), fixed.bytes.clone());
-        let edited = match form {
-            Form::Qemu => domain::qemu::apply_with(&text, files, &plan.changes)?,
-            Form::Libvirt => domain::libvirt::apply(&text, &plan.changes)?,
-            other => return Err(unread(&text, other)),
+        let apply = |changes: &[DefinitionChange]| match form {
+            Form::Qemu => domain::qemu::apply_with(&text, files, changes),
+            Form::Libvirt => domain::libvirt::apply(&text, changes),
+            other => Err(unread(&text, other)),
         };
+        let mut edited = apply(&plan.changes)?;
+        while plan.drop_halves(&edited.refused) {
+            let mut refused = edited.refused;
+            // The others are tried again.
+            refused.retain(|refusal| !plan.changes.contains(&refusal.change));
+            edited = apply(&plan.changes)?;
+            refused.append(&mut edited.refused);
+            edited.refused = refused;
+        }
         let same = edited.bytes == fixed.bytes;
         fixed.refused.clone_from(&edited.refused);
         if same {

@@ -241,6 +241,19 @@ fn fixing_what_is_fixed_changes_no_byte() {
 }
 
 #[test]
+fn a_fix_of_which_a_part_is_refused_changes_no_machine() {
+    // libvirt wants an IOMMU for so many, and an i440FX has none.
+    let xml = XML.replace("<vcpu>4<", "<vcpu>300<").replace("pc-q35-9.2", "pc-i440fx-9.2");
+    let host = HostSide::of_vendor(exits::Isa::Svm);
+    let chosen = Chosen::Rules(vec!["many-vcpus".to_owned()]);
+    let fixed = fix(&Text::new("web.xml", xml.as_str()), Form::Libvirt, &NoFiles, &host, &chosen).unwrap();
+    assert_eq!(String::from_utf8(fixed.bytes).unwrap(), xml);
+    let refused: Vec<_> = fixed.refused.iter().map(|refusal| &refusal.change).collect();
+    assert_eq!(refused, [&DefinitionChange::InterruptRemapping]);
+    assert!(fixed.plan.rules.is_empty(), "{:?}", fixed.plan.rules);
+}
+
+#[test]
 fn of_two_changes_of_one_thing_the_first_rule_wins_whole() {
     let change = |name: &str, state| DefinitionChange::CpuFeature(name.to_owned(), state);
     let mut plan = Plan::default();
