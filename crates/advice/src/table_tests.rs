@@ -166,6 +166,29 @@ fn only_another_machine_is_said_to_be_without_the_floppy_controller() {
 }
 
 #[test]
+fn another_machine_is_not_told_without_what_it_needs() {
+    let types = ["-machine q35", "-machine pc", "-machine microvm"];
+    let mut seen = 0;
+    for device in table().devices {
+        for cure in device.cures {
+            let machine = cure.qemu.as_ref().is_some_and(|qemu| types.iter().any(|one| qemu.contains(one)));
+            assert!(!machine || cure.needs.is_some(), "{}/{}", device.id, cure.id);
+            seen += u32::from(machine);
+        }
+    }
+    assert!(seen > 2, "{seen}");
+}
+
+/// Linux asks by ports for the first 256 registers, whether memory shows them or not (`raw_pci_read` in
+/// arch/x86/pci/common.c).
+#[test]
+fn no_machine_is_said_to_save_the_configuration_ports() {
+    let table = table();
+    let ports = table.devices.iter().find(|device| device.id == "pci-config").unwrap();
+    assert!(ports.cures.iter().all(|cure| cure.qemu.is_none()), "{ports:?}");
+}
+
+#[test]
 fn what_is_said_of_xen_names_no_setting_of_another_hypervisor() {
     let (kvm, xen) = (table(), on_xen());
     assert!(
