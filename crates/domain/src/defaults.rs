@@ -8,6 +8,29 @@ use super::definition::{Definition, Form};
 use super::device::{Backend, Device};
 use super::machine::{Accelerator, Irqchip, TickPolicy};
 
+/// The QEMU versions of distributions' machine types, by the starts of their names after the family: the version in the
+/// release that introduced the type. For RHEL (with Advanced Virtualization) it is that of qemu-kvm. All types of RHEL 7
+/// have that of the last one, rhel7.6.0 (Daniel Berrangé in "hw/i386/pc_piix: Mark the machine types from version 1.4 to
+/// 1.7 as deprecated", qemu-devel, September 2023).
+const OF_DISTRIBUTIONS: &[(&str, (u32, u32))] = &[
+    ("rhel7.", (2, 12)),
+    ("rhel8.0.", (3, 1)),
+    ("rhel8.1.", (4, 1)),
+    ("rhel8.2.", (4, 2)),
+    ("rhel8.3.", (5, 1)),
+    ("rhel8.4.", (5, 2)),
+    ("rhel8.5.", (6, 0)),
+    ("rhel8.6.", (6, 2)),
+    ("rhel9.0.", (6, 2)),
+    ("rhel9.2.", (7, 2)),
+    ("rhel9.4.", (8, 2)),
+    ("xenial", (2, 5)),
+    ("bionic", (2, 11)),
+    ("focal", (4, 2)),
+    ("jammy", (6, 2)),
+    ("noble", (8, 2)),
+];
+
 impl Definition {
     /// The machine type; `pc` by default on x86.
     #[must_use]
@@ -45,11 +68,17 @@ impl Definition {
         self.qemus_kind() == "microvm" || self.qemus_kind().starts_with("microvm-")
     }
 
-    /// The QEMU version of the machine type (`pc-q35-8.2`, `pc-i440fx-9.0+pve0`); `None` if the name has
-    /// none, and for types of distributions (`pc-q35-rhel9.4.0`).
+    /// The QEMU version of the machine type (`pc-q35-8.2`, `pc-i440fx-9.0+pve0`, `pc-i440fx-rhel7.6.0`); `None` if the
+    /// name has none, and for unknown types of distributions.
     #[must_use]
     pub fn machine_version(&self) -> Option<(u32, u32)> {
-        let (_, version) = self.qemus_kind().rsplit_once('-')?;
+        let kind = self.qemus_kind();
+        let name = ["pc-q35-", "pc-i440fx-"].iter().find_map(|family| kind.strip_prefix(*family));
+        let known = |name: &str| OF_DISTRIBUTIONS.iter().find(|(start, _)| name.starts_with(*start));
+        if let Some((_, version)) = name.and_then(known) {
+            return Some(*version);
+        }
+        let (_, version) = kind.rsplit_once('-')?;
         let mut numbers = version.split('.').map(str::parse::<u32>);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }

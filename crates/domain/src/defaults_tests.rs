@@ -50,7 +50,10 @@ fn machine_types_have_families_and_versions() {
     assert_eq!(vm("-M pc-q35-8.2").machine_version(), Some((8, 2)));
     assert_eq!(vm("-M pc-i440fx-9.0+pve0").machine_version(), Some((9, 0)));
     assert_eq!(vm("-M pc-q35-4.0.1").machine_version(), Some((4, 0)));
-    assert_eq!(vm("-M pc-q35-rhel9.4.0").machine_version(), None);
+    assert_eq!(vm("-M pc-q35-rhel9.4.0").machine_version(), Some((8, 2)));
+    assert_eq!(vm("-M pc-i440fx-rhel7.6.0").machine_version(), Some((2, 12)));
+    assert_eq!(vm("-M pc-q35-focal-hpb").machine_version(), Some((4, 2)));
+    assert_eq!(vm("-M pc-q35-rhel99.0.0").machine_version(), None);
     assert_eq!(vm("-M q35").machine_version(), None);
     assert!(vm("-M q35+pve0").is_q35() && vm("-M pc-q35-noble").is_q35() && !vm("-M pc").is_q35());
     assert!(vm("").is_i440fx() && vm("-M pc+pve0").is_i440fx() && vm("-M pc-1.3").is_i440fx());
@@ -69,6 +72,9 @@ fn features_follow_the_irqchip_unless_they_are_said() {
     assert!(wide("-M q35,kernel-irqchip=split") && !wide("-M q35"));
     assert!(wide("-M q35,confidential-guest-support=c -object tdx-guest,id=c -cpu host"));
     assert!(!wide("-M pc-q35-5.1,kernel-irqchip=split") && wide("-M pc-q35-5.2,kernel-irqchip=split"));
+    assert!(
+        !wide("-M pc-q35-rhel8.2.0,kernel-irqchip=split") && wide("-M pc-q35-jammy,kernel-irqchip=split")
+    );
     assert!(!wide("-M q35,kernel-irqchip=split -cpu host,kvm=off"));
     assert!(wide("-M q35 -cpu host,kvm-msi-ext-dest-id=on"));
     let passed = vm("-cpu host,hv-passthrough,hv-avic=off");
