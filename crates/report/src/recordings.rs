@@ -5,6 +5,7 @@ pub(crate) mod json;
 pub(crate) mod page;
 mod parquet;
 pub(crate) mod rows;
+pub(crate) mod scale;
 pub(crate) mod terminal;
 pub(crate) mod words;
 

@@ -6,6 +6,7 @@ use exits::{Column, ExitReason, Grouping, Slice, Span, TimelineFigure, TimelineR
 use maud::{Markup, html};
 use traces::Recordings;
 
+use super::scale::Scale;
 use crate::format::{per_second, share, whole_time};
 use crate::page::stacked::{Layer, MOST_LAYERS, Stacked, elapsed, legend};
 
@@ -50,7 +51,7 @@ impl Course {
         let grouping = Grouping::by_reason();
         let rows = TimelineRows::new(&recordings.profile.timeline, &grouping, figure);
         let columns = rows.columns(columns, &recordings.spans());
-        let scale = Scale::new(recordings, figure, observed);
+        let scale = Scale::new(recordings, figure, recordings.profile.vcpus().len().max(1) as f64);
         let mut layers: BTreeMap<usize, (String, Vec<Slice>, u64)> = BTreeMap::new();
         for row in rows.rows() {
             let What::Reason(reason) = row.key.what else { continue };
@@ -69,7 +70,7 @@ impl Course {
             .map(|(at, (name, slices, total))| Layer {
                 name,
                 class: if at == MOST_LAYERS { "rest".to_owned() } else { format!("s{at}") },
-                values: values(&columns, &slices, figure, &scale),
+                values: scale.values(&columns, &slices),
                 figure: scale.shown(scale.mean(total)),
             })
             .collect();
@@ -109,43 +110,6 @@ impl Course {
     pub(crate) fn step(&self) -> String {
         whole_time((self.length_ns / (self.edges.len().saturating_sub(1)).max(1) as f64).round() as u64)
     }
-}
-
-/// The factors that convert the sum of a column to its value.
-struct Scale {
-    figure: TimelineFigure,
-    vcpus: f64,
-    observed_ns: f64,
-}
-
-impl Scale {
-    fn new(recordings: &Recordings, figure: TimelineFigure, observed: Span) -> Self {
-        let vcpus = recordings.profile.vcpus().len().max(1) as f64;
-        let observed_ns = recordings.observed_ns().min(observed.length_ns()).max(1) as f64;
-        Self { figure, vcpus, observed_ns }
-    }
-
-    fn value(&self, per_ns: f64) -> f64 {
-        match self.figure {
-            TimelineFigure::Exits => per_ns * 1e9,
-            TimelineFigure::Time => per_ns / self.vcpus * 100.0,
-        }
-    }
-
-    fn mean(&self, total: u64) -> f64 {
-        self.value(total as f64 / self.observed_ns)
-    }
-
-    fn shown(&self, value: f64) -> String {
-        match self.figure {
-            TimelineFigure::Exits => per_second(value),
-            TimelineFigure::Time => share(value),
-        }
-    }
-}
-
-fn values(columns: &[Column], slices: &[Slice], figure: TimelineFigure, scale: &Scale) -> Vec<f64> {
-    columns.iter().map(|column| scale.value(column.per_ns(slices, figure))).collect()
 }
 
 /// The starts of columns as shares of the time from the first to the last, followed by 1.

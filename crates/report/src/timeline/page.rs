@@ -6,10 +6,11 @@ use exits::{Dimension, Grouping, Key, Slice, Table, TimelineFigure, TimelineRows
 use maud::{Markup, html};
 use traces::Recordings;
 
-use crate::format::{counted, per_second, share};
+use crate::format::counted;
 use crate::page::chart::{self, chart};
 use crate::page::round;
 use crate::profile::page as profile;
+use crate::recordings::scale::Scale;
 use crate::recordings::words::{vcpus_of, vm};
 use crate::text::printable;
 
@@ -45,24 +46,12 @@ fn section(
         return html! {};
     };
     let columns = rows.columns(COLUMNS, &recordings.spans());
-    let shown = |value: f64| match figure {
-        TimelineFigure::Exits => per_second(value),
-        TimelineFigure::Time => share(value),
-    };
     let one = |name: &str, whose: &BTreeSet<Whose>, slices: &[Slice], total: Slice| {
-        let vcpus = vcpus_of(whose, &recordings.profile);
-        // A rate, or a share of the time of the row's vCPUs.
-        let value = |per_ns: f64| match figure {
-            TimelineFigure::Exits => per_ns * 1e9,
-            TimelineFigure::Time => per_ns / vcpus * 100.0,
-        };
-        let values: Vec<f64> = columns.iter().map(|column| value(column.per_ns(slices, figure))).collect();
+        let scale = Scale::new(recordings, figure, vcpus_of(whose, &recordings.profile));
+        let values = scale.values(&columns, slices);
         let peak = values.iter().copied().fold(0.0, f64::max);
-        let words = format!(
-            "mean {}, peak {}",
-            shown(value(figure.of(total) as f64 / recordings.observed_ns().max(1) as f64)),
-            shown(peak)
-        );
+        let mean = scale.mean(figure.of(total));
+        let words = format!("mean {}, peak {}", scale.shown(mean), scale.shown(peak));
         html! {
             figure {
                 figcaption { strong { code { (name) } } span.muted { (words) } }

@@ -6,7 +6,8 @@ use exits::{Column as Slices, Dimension, Grouping, Key, Slice, Span, TimelineFig
 use textwrap::core::display_width;
 use traces::Recordings;
 
-use crate::format::{counted, per_second, share, whole_time};
+use crate::format::{counted, whole_time};
+use crate::recordings::scale::Scale;
 use crate::recordings::terminal::head;
 use crate::recordings::words::{notes, vcpus_of, vm, window};
 use crate::terminal::columns::{Column, drawn};
@@ -118,9 +119,10 @@ fn curves(
 
     // Columns of shorter time have higher peaks, whose figures are wider.
     let mut figures_width = 0;
+    let spans = recordings.spans();
     let (columns, drawn_lines) = loop {
         let room = screen.width.saturating_sub(names_width + figures_width).max(NARROWEST_CURVE);
-        let columns = rows.columns(room, &recordings.spans());
+        let columns = rows.columns(room, &spans);
         let drawn_lines: Vec<Drawn> =
             lines.iter().map(|line| draw(line, &columns, recordings, figure, screen)).collect();
         let wanted = 2 * GAP
@@ -164,20 +166,15 @@ fn draw(
     figure: TimelineFigure,
     screen: Screen,
 ) -> Drawn {
-    let vcpus = vcpus_of(&line.whose, &recordings.profile);
-    // A rate, or a share of the time of the line's vCPUs.
-    let scaled = |per_ns: f64| match figure {
-        TimelineFigure::Exits => per_ns * 1e9,
-        TimelineFigure::Time => per_ns / vcpus * 100.0,
-    };
-    let shown = |value: f64| match figure {
-        TimelineFigure::Exits => per_second(value),
-        TimelineFigure::Time => share(value),
-    };
-    let values: Vec<f64> = columns.iter().map(|column| scaled(column.per_ns(&line.slices, figure))).collect();
+    let scale = Scale::new(recordings, figure, vcpus_of(&line.whose, &recordings.profile));
+    let values = scale.values(columns, &line.slices);
     let peak = values.iter().copied().fold(0.0, f64::max);
-    let mean = scaled(figure.of(line.total) as f64 / recordings.observed_ns().max(1) as f64);
-    Drawn { curve: curve(&values, peak, levels(screen.ascii)), peak: shown(peak), mean: shown(mean) }
+    let mean = scale.mean(figure.of(line.total));
+    Drawn {
+        curve: curve(&values, peak, levels(screen.ascii)),
+        peak: scale.shown(peak),
+        mean: scale.shown(mean),
+    }
 }
 
 fn name_columns(lines: &[Line], grouping: &Grouping) -> Vec<(&'static str, Vec<String>)> {
