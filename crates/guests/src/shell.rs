@@ -14,6 +14,12 @@ pub fn line<Word: AsRef<str>>(words: impl IntoIterator<Item = Word>) -> String {
     words.into_iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
+/// The command line that runs a script by sh, for ssh. Any program can be the login shell there, so it gets only words and
+/// quotes.
+pub fn by_sh(script: &str) -> String {
+    format!("exec sh -c {}", quoted(script))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

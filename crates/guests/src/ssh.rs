@@ -16,7 +16,7 @@ use super::plan::SshAccess;
 use super::reception::Reception;
 use super::waiting::{GRACE, Waiting, end_rest};
 use super::{Armed, Guest, GuestError, Patience};
-use crate::shell::quoted;
+use crate::shell::{by_sh, quoted};
 
 /// The shortest time limit of an attempt to reach a machine: longer than ssh's ConnectTimeout, so that ssh reports the
 /// reason itself.
@@ -105,11 +105,6 @@ impl SshGuest {
         let address = connection.address();
         Ok(Self { connection, name: name.to_owned(), vcpus, address, host_address })
     }
-}
-
-/// The command line that runs a script by sh. Any program can be the login shell, so it gets only words and quotes.
-fn by_sh(script: &str) -> String {
-    format!("exec sh -c {}", quoted(script))
 }
 
 /// The directory for temporary files, or `/tmp` if its path is too long for a control socket, or has characters that mean

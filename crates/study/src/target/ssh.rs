@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use guests::shell::quoted;
+use guests::shell::by_sh;
 use programs::Error;
 use sha2::{Digest as _, Sha256};
 
@@ -54,7 +54,7 @@ impl Ssh {
         Self { destination, port, config, client: PathBuf::from("ssh"), serve, program: None }
     }
 
-    /// The command that runs a script there by sh. Any program can be the login shell, so it gets only words and quotes.
+    /// The command that runs a script there by sh.
     fn command(&self, script: &str) -> Command {
         let mut command = Command::new(&self.client);
         if let Some(config) = &self.config {
@@ -69,7 +69,7 @@ impl Ssh {
         if let Some(port) = self.port {
             command.args(["-p", &port.to_string()]);
         }
-        command.args(["-T", "--", &self.destination, &format!("exec sh -c {}", quoted(script))]);
+        command.args(["-T", "--", &self.destination, &by_sh(script)]);
         command
     }
 
