@@ -53,10 +53,9 @@ pub(crate) fn unpack_within(path: &Path, image: &[u8], largest: usize) -> Result
     if image.get(0x202..0x206) != Some(b"HdrS") {
         return Err(problem("not a bzImage (the setup header's mark HdrS is missing)"));
     }
-    let setup_sectors = usize::from(image[0x1f1]).max(4);
     let (offset, length) =
         u32_at(0x248).zip(u32_at(0x24c)).ok_or_else(|| problem("the setup header is cut off"))?;
-    let start = (setup_sectors + 1) * 512 + offset;
+    let start = setup_size(image) + offset;
     let payload =
         image.get(start..start + length).ok_or_else(|| problem("the compressed payload is cut off"))?;
     // The kernel's build appends four bytes for the boot stub: the uncompressed size.
@@ -75,6 +74,11 @@ pub(crate) fn unpack_within(path: &Path, image: &[u8], largest: usize) -> Result
         return Err(problem(&format!("it is larger than {} MiB unpacked, as no kernel is", largest >> 20)));
     }
     Ok(elf)
+}
+
+/// The size of a bzImage's setup code, in bytes. It follows the boot sector; its length of 0 sectors means 4.
+pub(crate) fn setup_size(image: &[u8]) -> usize {
+    (usize::from(image.get(0x1f1).copied().unwrap_or(0)).max(4) + 1) * 512
 }
 
 /// Decompresses zstd. Stops once the result is larger than `largest` bytes.

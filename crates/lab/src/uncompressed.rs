@@ -13,7 +13,8 @@ use std::path::Path;
 
 use crate::elf::entry_64;
 use crate::error::Error;
-use crate::kernel::flatten;
+use crate::kernel::{flatten, setup_size};
+use crate::payload::laid_out;
 
 /// The address at which loaders place what follows the setup code.
 const LOADED: u64 = 1 << 20;
@@ -99,25 +100,21 @@ pub(crate) fn bzimage(path: &Path, compressed: &[u8], elf: &[u8]) -> Result<Vec<
     let kernel = flatten(path, elf)?;
     let entry = entry_64(elf).and_then(|entry| u32::try_from(entry).ok());
     let entry = entry.ok_or_else(|| problem("it is not a 64-bit ELF file with an entry below 4 GiB"))?;
-    let hole = kernel
-        .address
-        .checked_sub(TABLES_END)
-        .ok_or_else(|| problem("the kernel begins below 1040 KiB, where its page tables would be"))?;
-
-    let setup_size = (usize::from(compressed.get(0x1f1).copied().unwrap_or(0)).max(4) + 1) * 512;
-    let setup = compressed.get(..setup_size).ok_or_else(|| problem("its setup code is cut off"))?;
-    let mut image = setup.to_vec();
-    image.extend(code());
-    let jump = image.len() - 4;
-    image[jump..].copy_from_slice(&entry.to_le_bytes());
-    image.resize(setup_size + PAGE as usize, 0);
-    image.extend(page_tables());
-    image.resize(image.len() + hole as usize, 0);
-    image.extend(&kernel.bytes);
+    if kernel.address < TABLES_END {
+        return Err(problem("the kernel begins below 1040 KiB, where its page tables would be"));
+    }
+    let setup =
+        compressed.get(..setup_size(compressed)).ok_or_else(|| problem("its setup code is cut off"))?;
+    let mut code = code().to_vec();
+    let jump = code.len() - 4;
+    code[jump..].copy_from_slice(&entry.to_le_bytes());
+    let mut loaded =
+        laid_out(&[(0, &code), (TABLES - LOADED, &page_tables()), (kernel.address - LOADED, &kernel.bytes)]);
     // The size counts units of 16 bytes.
-    image.resize(setup_size + (image.len() - setup_size).next_multiple_of(16), 0);
+    loaded.resize(loaded.len().next_multiple_of(16), 0);
 
-    let units = (image.len() - setup_size) as u32 / 16;
+    let units = loaded.len() as u32 / 16;
+    let mut image = [setup, &loaded].concat();
     image[SYSSIZE..SYSSIZE + 4].copy_from_slice(&units.to_le_bytes());
     image[PAYLOAD].fill(0);
     let flags = u16::from_le_bytes([image[XLOADFLAGS], image[XLOADFLAGS + 1]]) & ABOVE_4G;
