@@ -93,6 +93,10 @@ const QM: &str = "qm.conf(5), args; qm(1)";
 const QM_NET: &str = "qm.conf(5), net[n]";
 const QM_DISK: &str = "qm.conf(5), scsi[n] and scsihw";
 const PVE_MODELS: &str = "cpu-models.conf(5); qm.conf(5), cpu";
+const PVE_FLAG: Words = Change(
+    "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}{feature}`, then qm set {vmid} --cpu \
+     custom-NAME,... (with the rest of its value)",
+);
 const NOVA_FLAGS: &str = "Nova configuration, [libvirt] cpu_model_extra_flags and cpu_mode";
 const NOVA_IOMMU: &str =
     "Nova flavors, hw:viommu_model; nova/virt/libvirt/driver.py, _guest_add_iommu_device";
@@ -106,6 +110,10 @@ const VDSM_FLAGS: &str = "vdsm_hooks/cpuflags/before_vm_start.py";
 const OVIRT: &str = "oVirt Virtual Machine Management Guide, settings of New and Edit Virtual Machine";
 const OVIRT_XML: &str = "ovirt-engine, LibvirtVmXmlBuilder.java";
 const INCUS: &str = "Incus and LXD, driver_qemu.go: raw.qemu comes last on the command line";
+const INCUS_FLAG: Words = Change(
+    "{client} config edit {vm}: in raw.qemu, -cpu VALUE,{sign}{feature}; VALUE from the VM's command line, as the last \
+     -cpu counts",
+);
 const INCUS_CPU: &str = "Incus and LXD, driver_qemu.go, raw.qemu; QEMU system/vl.c, qemu_init, -cpu";
 const INCUS_DRIVES: &str = "Incus and LXD, driver_qemu.go, addDriveConfig";
 const CH: &str = "cloud-hypervisor docs/cpu.md";
@@ -126,15 +134,7 @@ pub const ROWS: &[Row] = &[
         Change("qm set {vmid} --cpu {model},... (with the rest of its value)"),
         "qm.conf(5), cpu",
     ),
-    row(
-        CpuFeature,
-        Proxmox,
-        Change(
-            "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}{feature}`, then qm set {vmid} --cpu \
-             custom-NAME,... (with the rest of its value)",
-        ),
-        PVE_MODELS,
-    ),
+    row(CpuFeature, Proxmox, PVE_FLAG, PVE_MODELS),
     only(
         KvmFeature,
         "kvm",
@@ -142,15 +142,7 @@ pub const ROWS: &[Row] = &[
         Change("qm set {vmid} --cpu MODEL,hidden={unbit} (with the rest of its value)"),
         "qm.conf(5), cpu",
     ),
-    row(
-        KvmFeature,
-        Proxmox,
-        Change(
-            "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}{feature}`, then qm set {vmid} --cpu \
-             custom-NAME,... (with the rest of its value)",
-        ),
-        PVE_MODELS,
-    ),
+    row(KvmFeature, Proxmox, PVE_FLAG, PVE_MODELS),
     row(
         Nested,
         Proxmox,
@@ -512,33 +504,9 @@ pub const ROWS: &[Row] = &[
         Change("{client} config edit {vm}: in raw.qemu, -cpu {model},... instead of the -cpu before it"),
         INCUS_CPU,
     ),
-    row(
-        CpuFeature,
-        Incus,
-        Change(
-            "{client} config edit {vm}: in raw.qemu, -cpu VALUE,{sign}{feature}; VALUE from the VM's command line, as the \
-             last -cpu counts",
-        ),
-        INCUS_CPU,
-    ),
-    row(
-        KvmFeature,
-        Incus,
-        Change(
-            "{client} config edit {vm}: in raw.qemu, -cpu VALUE,{sign}{feature}; VALUE from the VM's command line, as the \
-             last -cpu counts",
-        ),
-        INCUS_CPU,
-    ),
-    row(
-        Nested,
-        Incus,
-        Change(
-            "{client} config edit {vm}: in raw.qemu, -cpu VALUE,{sign}{feature}; VALUE from the VM's command line, as the \
-             last -cpu counts",
-        ),
-        INCUS_CPU,
-    ),
+    row(CpuFeature, Incus, INCUS_FLAG, INCUS_CPU),
+    row(KvmFeature, Incus, INCUS_FLAG, INCUS_CPU),
+    row(Nested, Incus, INCUS_FLAG, INCUS_CPU),
     row(
         HyperV,
         Incus,
