@@ -78,25 +78,25 @@ pub(super) fn apply(text: &Text, changes: &[DefinitionChange]) -> Result<Edited,
             Err(reason) => edited.refused.push(Refusal { change: change.clone(), reason }),
         }
     }
-    if boot_disk.is_some_and(|old| editing.boot_disk() != editing.pieces.now(old)) {
-        let of_disk = |change: &DefinitionChange| match change {
-            DefinitionChange::DeviceModel { device, .. } => {
-                definition.devices.get(*device).is_some_and(|device| device.kind == DeviceKind::Disk)
-            }
-            _ => false,
-        };
-        let (moved, rest): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(of_disk);
-        // No other change moves a disk.
-        if !moved.is_empty() {
-            let refused = edited.refused;
-            edited = apply(text, &rest)?;
-            edited.refused.extend(moved.into_iter().map(|change| {
-                let known = refused.iter().find(|refusal| refusal.change == change);
-                let reason = known.map_or(OTHER_BOOT_DISK, |refusal| refusal.reason.as_str()).to_owned();
-                Refusal { change, reason }
-            }));
-            return Ok(edited);
+    // No other change moves a disk.
+    let moves_disk = |change: &DefinitionChange| match change {
+        DefinitionChange::DeviceModel { device, .. } => {
+            definition.devices.get(*device).is_some_and(|device| device.kind == DeviceKind::Disk)
         }
+        _ => false,
+    };
+    if changes.iter().any(moves_disk)
+        && boot_disk.is_some_and(|old| editing.boot_disk() != editing.pieces.now(old))
+    {
+        let (moved, rest): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(moves_disk);
+        let refused = edited.refused;
+        edited = apply(text, &rest)?;
+        edited.refused.extend(moved.into_iter().map(|change| {
+            let known = refused.iter().find(|refusal| refusal.change == change);
+            let reason = known.map_or(OTHER_BOOT_DISK, |refusal| refusal.reason.as_str()).to_owned();
+            Refusal { change, reason }
+        }));
+        return Ok(edited);
     }
     edited.notes.extend(editing.missing_enlightenments());
     let mut seen = Vec::new();
