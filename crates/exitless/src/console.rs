@@ -13,7 +13,7 @@ use terminal_size::{Height, Width, terminal_size, terminal_size_of};
 use tracing::Level;
 
 use crate::background_log::Log;
-use crate::journal_lines::{self, JournalLines};
+use crate::log_lines::{self, LogLines};
 
 /// Log lines of the requested levels.
 pub(crate) fn log_to_standard_error(verbose: u8) {
@@ -26,11 +26,8 @@ pub(crate) fn log_to_standard_error(verbose: u8) {
     // Otherwise it would report a failed write to standard error on standard error, and panic: after a hang-up of the
     // terminal, in the middle of the cleanup.
     let lines = lines.log_internal_errors(false);
-    if journal_lines::is_standard_error() {
-        lines.with_ansi(false).event_format(JournalLines).init();
-    } else {
-        lines.without_time().with_target(false).init();
-    }
+    let form = if log_lines::is_for_journal() { LogLines::Journal } else { LogLines::People };
+    lines.event_format(form).init();
 }
 
 /// Shows the progress of building a laboratory: a bar on a terminal, otherwise a line for each step.
@@ -130,8 +127,20 @@ pub(crate) fn shows_unicode() -> bool {
 /// Writes to standard error without control characters, and ends the last line. Nobody can be told that this failed, and
 /// the work goes on.
 pub(crate) fn say(text: impl Display) {
-    let text = harmless(&text.to_string()) + "\n";
+    say_at(Level::INFO, text);
+}
+
+/// As [`say`], with a priority for systemd's journal: without one in front of each line, the text could bring its own.
+pub(crate) fn say_at(level: Level, text: impl Display) {
+    let before = if log_lines::is_for_journal() { log_lines::priority(level) } else { String::new() };
+    let text = lines(&before, &text.to_string());
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// The text with `before` in front of each line, without control characters and with an end of the last line.
+pub(crate) fn lines(before: &str, text: &str) -> String {
+    let text = harmless(text).replace('\n', &format!("\n{before}"));
+    format!("{before}{text}\n")
 }
 
 /// Replaces control characters except line ends and tabs: names from files and other programs are part of messages.
@@ -246,6 +255,15 @@ mod tests {
     #[test]
     fn control_characters_are_replaced_except_line_ends_and_tabs() {
         assert_eq!(harmless("\n\ta\u{1b}]0;x\u{7}\r\nb\u{9b}\n"), "\n\ta\u{fffd}]0;x\u{fffd}\nb\u{fffd}");
+    }
+
+    #[test]
+    fn each_line_has_its_priority() {
+        assert_eq!(
+            lines("<3>", "cannot start\n<0>kernel: \u{1b}c\n"),
+            "<3>cannot start\n<3><0>kernel: \u{fffd}c\n"
+        );
+        assert_eq!(lines("", "\na\n"), "\na\n");
     }
 
     #[test]

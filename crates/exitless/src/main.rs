@@ -10,8 +10,8 @@ mod console;
 mod examples;
 mod help;
 mod interrupt;
-mod journal_lines;
 mod json;
+mod log_lines;
 #[cfg(test)]
 mod named_commands;
 mod output;

@@ -16,8 +16,9 @@ use load::LoadError;
 use prove::{BadPlan, CollectError};
 use study::store::StoreError;
 use study::target::CoordinateError;
+use tracing::Level;
 
-use crate::{console, journal_lines};
+use crate::console;
 
 /// The host has only one arm of the comparison.
 pub(crate) const ONE_ARM: u8 = 1;
@@ -53,14 +54,13 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    let priority = if journal_lines::is_standard_error() { "<3>" } else { "" };
-    console::say(format_args!("{priority}exitless: {error}"));
+    console::say_at(Level::ERROR, format_args!("exitless: {error}"));
     let mut shown = error.to_string();
     for cause in error.chain().skip(1) {
         // Some libraries repeat the cause in their message.
         let text = cause.to_string();
         if !shown.contains(&text) {
-            console::say(format_args!("  because: {text}"));
+            console::say_at(Level::ERROR, format_args!("  because: {text}"));
             shown = text;
         }
     }
