@@ -128,6 +128,10 @@ impl Suite {
         let mut problems = Vec::new();
         let mut add = |field: String, what: String| problems.push(Problem { line: None, field, what });
         let mut earlier: BTreeMap<&str, &SuiteStudy> = BTreeMap::new();
+        // It becomes part of the result's folder and of a comment in each study's plan.
+        if let Some(what) = not_a_name(&self.name) {
+            add("name".to_owned(), what);
+        }
         if self.studies.is_empty() {
             add("studies".to_owned(), "expected at least one, found none".to_owned());
         }

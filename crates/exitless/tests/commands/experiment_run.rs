@@ -288,6 +288,25 @@ fn control_characters_of_a_title_do_not_reach_the_terminal() {
     assert!(said.chars().all(|one| one == '\n' || !one.is_control()), "{said:?}");
 }
 
+#[test]
+fn a_suite_with_escape_sequences_in_its_name_is_refused_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = r#"
+name = "a\u001b]0;x\u0007"
+title = "One study"
+[[studies]]
+name = "ipi"
+plan = "ipi-cost-lab"
+target = "lab:intel-apicv"
+"#;
+    fs::write(folder.path().join("suite.toml"), suite).unwrap();
+    let output = run(&["check", "suite.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output);
+    assert!(said.contains("suite.toml: name: expected lower-case letters"), "{said:?}");
+    assert!(said.chars().all(|one| one == '\n' || !one.is_control()), "{said:?}");
+}
+
 /// An ssh server on the loopback address, with keys of its own. The test has the socket, so that nobody else gets the
 /// port, and starts an sshd for each connection.
 struct Server {

@@ -98,3 +98,13 @@ fn what_is_wrong_is_named_with_its_field() {
     let none = Suite::read("name = \"x\"\ntitle = \"x\"\nstudies = []", "x.toml").unwrap_err().to_string();
     assert_eq!(none, "x.toml: studies: expected at least one, found none");
 }
+
+#[test]
+fn the_name_of_a_suite_cannot_leave_the_folder_end_a_comment_or_control_a_terminal() {
+    for name in ["a\\u001b", "x/../y", "a\\nb", ""] {
+        let text = STUDY.replacen("\"small\"", &format!("\"{name}\""), 1);
+        let BadPlan { problems, .. } = Suite::read(&text, "small.toml").unwrap_err();
+        let [Problem { field, what, .. }] = &problems[..] else { panic!("{problems:?}") };
+        assert!(field == "name" && what.starts_with("expected lower-case letters"), "{field}: {what}");
+    }
+}
