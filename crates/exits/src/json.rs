@@ -42,8 +42,8 @@ mod tests {
     #[test]
     fn harmful_characters_are_escaped_and_half_a_character_is_an_error() {
         let mut escaper = JsonEscaper(Vec::new());
-        escaper.write_all("{\n\"\u{9b}é\u{7f}\u{feff}\": \"\u{202e}\"}".as_bytes()).unwrap();
-        assert_eq!(escaper.0, "{\n\"\\u009bé\\u007f\\ufeff\": \"\\u202e\"}".as_bytes());
+        escaper.write_all("{\n\"\u{9b}é\u{7f}\u{feff}\": \"\u{202e}\u{ffff}\"}".as_bytes()).unwrap();
+        assert_eq!(escaper.0, "{\n\"\\u009bé\\u007f\\ufeff\": \"\\u202e\\uffff\"}".as_bytes());
         let error = escaper.write_all(&"é".as_bytes()[..1]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
     }

@@ -1,13 +1,20 @@
 //! Text from untrusted sources.
 
-/// Tests whether a character can control the terminal or reorder the text around it: control characters, the
-/// bidirectional formatting characters of Unicode (UAX #9), line and paragraph separators, and the byte order mark.
+/// Tests whether a character can control the terminal, reorder the text around it or make a page unreadable: control
+/// characters, the bidirectional formatting characters of Unicode (UAX #9), line and paragraph separators, the byte order
+/// mark, and the two noncharacters that XML does not allow even as references (XML 1.0, 2.2).
 #[must_use]
 pub fn is_harmful(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+                | '\u{feff}'
+                | '\u{fffe}'..='\u{ffff}'
         )
 }
 
@@ -108,6 +115,7 @@ mod tests {
             printable("web\u{202e}1\u{2066}\u{200f}\u{1b}[2J\n"),
             "web\u{fffd}1\u{fffd}\u{fffd}\u{fffd}[2J\u{fffd}"
         );
+        assert_eq!(printable("\u{feff}a\u{fffe}b\u{ffff}"), "\u{fffd}a\u{fffd}b\u{fffd}");
         assert_eq!(printable("שרת-1 👩‍💻 é"), "שרת-1 👩‍💻 é");
     }
 

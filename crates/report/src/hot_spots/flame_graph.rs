@@ -178,6 +178,25 @@ mod tests {
     }
 
     #[test]
+    fn names_have_no_character_that_xml_forbids() {
+        let mut recording = recording();
+        let frame = recording.number(Frame {
+            space: Space::User,
+            symbol: Some("a\u{ffff}b".to_owned()),
+            object: "c\u{fffe}\u{1}d".to_owned(),
+            address: None,
+        });
+        recording.stacks[0].frames.insert(0, frame);
+        let root = tree(&recording, &Selection::default(), Weight::Samples);
+        let svg = flame_graph(&recording, &root, Weight::Samples);
+        assert!(svg.contains("a\u{fffd}b (c\u{fffd}\u{fffd}d): "), "{svg}");
+        // XML 1.0, 2.2, `Char`: with another character no browser shows anything.
+        let forbidden =
+            |one: char| one < ' ' && !"\t\n\r".contains(one) || one == '\u{fffe}' || one == '\u{ffff}';
+        assert!(!svg.contains(forbidden), "{svg:?}");
+    }
+
+    #[test]
     fn nothing_to_draw_is_said() {
         let recording = recording();
         let svg = flame_graph(&recording, &Node::default(), Weight::Away);
