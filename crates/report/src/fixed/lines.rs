@@ -2,6 +2,8 @@
 
 use similar::TextDiff;
 
+use crate::text::printable;
+
 /// The number of context lines around a change.
 const AROUND: usize = 3;
 
@@ -18,6 +20,11 @@ pub(crate) fn in_lines(bytes: &[u8]) -> String {
 pub(crate) fn arguments(bytes: &[u8]) -> Vec<String> {
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     bytes.split(|&byte| byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
+}
+
+/// Lines for people, without control characters; tabs become spaces.
+pub(crate) fn readable(text: &str) -> String {
+    text.lines().map(|line| printable(&line.replace('\t', "    ")) + "\n").collect()
 }
 
 /// A unified diff for `patch`; empty without differences.

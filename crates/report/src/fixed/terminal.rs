@@ -8,7 +8,7 @@ use domain::Form;
 
 use crate::findings::change::change_in_words;
 use crate::findings::tree::findings_summary;
-use crate::fixed::lines::{in_lines, unified_diff};
+use crate::fixed::lines::{in_lines, readable, unified_diff};
 use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
@@ -51,7 +51,7 @@ pub fn terminal(view: FixedView<'_>) -> String {
         }
     }
     if view.old.contains(&0) && !fixed.plan.changes.is_empty() {
-        let _ = write!(text, "\nCommand line\n\n{}", lines(&in_lines(&fixed.bytes)));
+        let _ = write!(text, "\nCommand line\n\n{}", readable(&in_lines(&fixed.bytes)));
     }
     text += &left(fixed, width);
     text += &listed("Refused", fixed.refused.iter().map(|refusal| &refusal.reason), width);
@@ -90,9 +90,9 @@ fn left(fixed: &Fixed, width: usize) -> String {
 
 fn diff(view: &FixedView<'_>) -> String {
     let diff = unified_diff(view.name, &in_lines(view.old), &in_lines(&view.fixed.bytes));
-    let lines = lines(&diff);
+    let diff = readable(&diff);
     if !view.colour {
-        return lines;
+        return diff;
     }
     let coloured = |line: &str| {
         let code = match line.as_bytes().first() {
@@ -103,12 +103,7 @@ fn diff(view: &FixedView<'_>) -> String {
         };
         format!("\u{1b}[{code}m{line}\u{1b}[0m\n")
     };
-    lines.lines().map(coloured).collect()
-}
-
-/// Lines without control characters; tabs become spaces.
-fn lines(text: &str) -> String {
-    text.lines().map(|line| printable(&line.replace('\t', "    ")) + "\n").collect()
+    diff.lines().map(coloured).collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use study::tuning::Tuning;
 
 use super::diff;
 use super::words::{answer, finding, left, ruling, values};
+use crate::fixed::lines::readable;
 use crate::study::figures;
 use crate::text::plain;
 
@@ -51,8 +52,7 @@ pub fn markdown(tuning: &Tuning) -> String {
     }
     let difference = diff::guest(&tuning.before, &tuning.after);
     if !difference.is_empty() {
-        // Use a long fence, so that a fence in the diff does not close it.
-        let _ = write!(text, "\n## The kept changes\n\n````diff\n{difference}````\n");
+        let _ = write!(text, "\n## The kept changes\n\n{}", block(&difference));
     }
     if let Some(tuned) = &tuning.definition {
         let _ = write!(text, "\n## The definition\n\n{}\n", plain(&tuned.name));
@@ -60,7 +60,7 @@ pub fn markdown(tuning: &Tuning) -> String {
         for note in notes.into_iter().flatten() {
             let _ = write!(text, "\n- {}", plain(note));
         }
-        let _ = write!(text, "\n\n````diff\n{}````\n", diff::definition(tuned));
+        let _ = write!(text, "\n\n{}", block(&diff::definition(tuned)));
     }
     if !tuning.left.is_empty() {
         text += "\n## Not tried\n";
@@ -78,4 +78,12 @@ pub fn markdown(tuning: &Tuning) -> String {
         let _ = write!(text, "\n{}\n", plain(note));
     }
     text
+}
+
+/// A code block with a diff of definitions, which are text of others.
+fn block(difference: &str) -> String {
+    // A longer fence than any in the diff, which would close it.
+    let longest = difference.split(|one: char| one != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(3) + 1);
+    format!("{fence}diff\n{}{fence}\n", readable(difference))
 }

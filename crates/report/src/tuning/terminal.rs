@@ -4,6 +4,7 @@ use study::tuning::{Preview, Tuning, TuningPlan};
 
 use super::diff;
 use super::words::{answer, finding, left, ruling, values};
+use crate::fixed::lines::readable;
 use crate::format::counted;
 use crate::study::figures;
 use crate::terminal::{NARROWEST, wrapped};
@@ -34,10 +35,7 @@ pub fn terminal(tuning: &Tuning, width: usize) -> String {
     let differences = [of_guests, tuning.definition.as_ref().map(diff::definition).unwrap_or_default()];
     for difference in differences.iter().filter(|difference| !difference.is_empty()) {
         text.push('\n');
-        difference.lines().for_each(|line| {
-            text += &printable(line);
-            text.push('\n');
-        });
+        text += &readable(difference);
     }
     let carried =
         tuning.definition.iter().flat_map(|tuned| tuned.carried.notes.iter().chain(&tuned.carried.left));

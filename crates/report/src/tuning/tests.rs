@@ -114,6 +114,30 @@ fn the_page_names_each_change_its_figures_and_its_study() {
 }
 
 #[test]
+fn a_definition_does_not_leave_its_block_or_control_a_terminal() {
+    let mut made = made();
+    let hostile = "<b>\u{1b}[2J\u{202e}\n````\n\t</b>\r\n";
+    made.definition.as_mut().unwrap().before = format!("<a/>\n{hostile}");
+    made.definition.as_mut().unwrap().carried.text = format!("<c/>\n{hostile}");
+    made.before.push("`````".to_owned());
+    made.after.push("`````".to_owned());
+    let page = markdown(&made);
+    for (fence, last) in [
+        ("``````", "+-device virtio-blk-pci\n `````"),
+        ("`````", " <b>\u{fffd}[2J\u{fffd}\n ````\n     </b>"),
+    ] {
+        let begins = format!("\n{fence}diff\n");
+        let (_, rest) = page.split_once(&begins).unwrap_or_else(|| panic!("no {fence} in\n{page}"));
+        let (block, _) = rest.split_once(&format!("\n{fence}\n")).unwrap();
+        assert!(block.ends_with(last), "{block}");
+    }
+    let text = terminal(&made, 80);
+    for text in [page, text] {
+        assert!(!text.contains(|one: char| one != '\n' && exits::is_harmful(one)), "{text:?}");
+    }
+}
+
+#[test]
 fn the_terminal_has_the_answer_last() {
     let mut made = made();
     made.complete = false;
