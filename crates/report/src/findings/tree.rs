@@ -2,17 +2,16 @@
 
 use doctor::{Finding, Fix, Managed, Section, State, Tally};
 use domain::Form;
-use textwrap::Options;
 
 use super::change::change_in_words;
 use crate::format::counted;
-use crate::terminal::{NARROWEST, emphasised};
+use crate::terminal::{NARROWEST, emphasised, wrapped};
 use crate::text::printable;
 
 /// The settings of the display.
 #[derive(Debug, Clone, Copy)]
 pub struct FindingsView {
-    /// Columns of the terminal; no line is wider if it is at least 80.
+    /// Columns of the terminal; no line is wider if it is at least 80, except commands.
     pub width: usize,
     /// Escape sequences colour the marks.
     pub colour: bool,
@@ -79,7 +78,7 @@ impl FindingsView {
             _ => format!("{}: {}", finding.title, finding.found),
         };
         // Wrap without the mark: its escape sequences would count as columns.
-        let body = self.wrapped(&title, &below, &below);
+        let body = wrapped(&title, self.width, &below, &below);
         text.push_str(&indent);
         text.push_str(&mark);
         text.push_str(&body[indent.len() + 4..]);
@@ -93,14 +92,16 @@ impl FindingsView {
     }
 
     fn details(self, text: &mut String, finding: &Finding, form: Option<Form>, below: &str, fixes: bool) {
-        let mut line = |label: &str, words: &str| {
-            let rest = format!("{below}       ");
-            *text += &self.wrapped(words, &format!("{below}{label:<7}"), &rest);
+        let mut line = |label: &str, words: &str, is_command: bool| {
+            let first = format!("{below}{label:<7}");
+            // A shell that a command is pasted into would take a line end for its end.
+            let width = if is_command { usize::MAX } else { self.width };
+            *text += &wrapped(words, width, &first, &format!("{below}       "));
         };
         for evidence in &finding.evidence {
-            line("seen", &format!("{}: {}", evidence.place, evidence.value));
+            line("seen", &format!("{}: {}", evidence.place, evidence.value), false);
         }
-        line("why", &finding.why);
+        line("why", &finding.why, false);
         if fixes {
             let is_managed = finding.fixes.iter().any(|fix| matches!(fix, Fix::Managed(_)));
             // The user of a managed VM does not edit its definition.
@@ -108,15 +109,16 @@ impl FindingsView {
             for (number, fix) in finding.fixes.iter().filter(shown).enumerate() {
                 let label = if number == 0 { "fix" } else { "or" };
                 for (row, words) in fix_in_words(fix, form).iter().enumerate() {
-                    line(if row == 0 { label } else { "" }, words);
+                    let label = if row == 0 { label } else { "" };
+                    line(label, words, matches!(fix, Fix::Command(_)));
                 }
             }
         }
         if self.verbose {
-            line("rule", &finding.rule);
-            line("source", &finding.source);
+            line("rule", &finding.rule, false);
+            line("source", &finding.source, false);
             for source in finding.fixes.iter().flat_map(sources) {
-                line("", source);
+                line("", source, false);
             }
         }
     }
@@ -129,15 +131,6 @@ impl FindingsView {
             State::Skip(_) => ("skip", "2"),
         };
         if self.colour { format!("\u{1b}[{code}m{mark}\u{1b}[0m") } else { mark.to_owned() }
-    }
-
-    fn wrapped(self, words: &str, first: &str, rest: &str) -> String {
-        // Do not break options of commands and elements at hyphens.
-        let options = Options::new(self.width)
-            .word_splitter(textwrap::WordSplitter::NoHyphenation)
-            .initial_indent(first)
-            .subsequent_indent(rest);
-        textwrap::fill(&printable(words), options) + "\n"
     }
 }
 

@@ -97,6 +97,17 @@ fn no_line_is_too_wide_and_no_escape_is_the_definitions() {
 }
 
 #[test]
+fn commands_stay_on_one_line() {
+    let first = format!("echo '{}' >> /etc/modprobe.d/kvm.conf", "options kvm avic=1 ".repeat(5));
+    let mut off = finding("off", "Module parameter", State::Fail, "it is off");
+    off.fixes = vec![Fix::Command(format!("{first}\nmodprobe kvm"))];
+    let section =
+        Section { name: "cpu".to_owned(), title: "CPU".to_owned(), form: None, findings: vec![off] };
+    let text = findings(&[section], PLAIN);
+    assert!(text.contains(&format!("\n        fix    {first}\n               modprobe kvm\n")), "{text}");
+}
+
+#[test]
 fn the_sum_counts_children_and_knows_one_from_many() {
     let sections = some();
     let tally = Tally::of(sections.iter().flat_map(|section| &section.findings));

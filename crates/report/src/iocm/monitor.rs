@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use iocm_monitor::{Decided, Direction, Figures, Reason, State, VmExits, VmFigures};
-use textwrap::Options;
 
 use super::rates::bytes_per_second;
 use crate::format::{NONE, count, counted, per_second, share};
-use crate::terminal::NARROWEST;
 use crate::terminal::columns::{Column, drawn};
+use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
 
 /// A decision with its figures, as a paragraph. No line is wider than `width` columns if `width` is at least 80.
@@ -36,8 +35,7 @@ pub fn decided(decided: &Decided, width: usize) -> String {
     for note in decided.left_out.iter().chain(&decided.notes) {
         let _ = write!(text, "; {}", printable(note));
     }
-    let options = Options::new(width.max(NARROWEST)).subsequent_indent("    ");
-    format!("{}\n", textwrap::fill(&text, options))
+    wrapped(&text, width.max(NARROWEST), "", "    ")
 }
 
 /// The state of a monitor: the placement, the load, and the last decision.
@@ -56,18 +54,17 @@ pub fn terminal(state: &State, is_alive: bool, now: f64, width: usize) -> String
         crate::format::time(state.every * 1e9),
         seconds(now - state.time),
     );
-    let wrapped =
-        |text: &str| format!("{}\n", textwrap::fill(text, Options::new(width).subsequent_indent("  ")));
-    let mut text = wrapped(&head);
+    let paragraph = |text: &str| wrapped(text, width, "", "  ");
+    let mut text = paragraph(&head);
     if let Some(trouble) = &state.trouble {
-        text += &wrapped(&format!("Nothing is done: {}", printable(trouble)));
+        text += &paragraph(&format!("Nothing is done: {trouble}"));
     }
     if let Some(figures) = &state.figures {
-        text += &wrapped(&figures_in_words(figures));
+        text += &paragraph(&figures_in_words(figures));
     }
-    state.notes.iter().for_each(|note| text += &wrapped(&printable(note)));
+    state.notes.iter().for_each(|note| text += &paragraph(note));
     if let Some(why) = &state.exits_missing {
-        text += &wrapped(&format!("VM exits are not counted: {}", printable(why)));
+        text += &paragraph(&format!("VM exits are not counted: {why}"));
     }
     if !state.queues.is_empty() {
         text.push('\n');
@@ -97,7 +94,7 @@ const LONG: usize = 100_000;
 
 fn decided_line(ago: &str, one: &Decided, width: usize) -> String {
     let text = format!("{ago:>8} ago  {}", decided(one, LONG).trim_end());
-    format!("{}\n", textwrap::fill(&text, Options::new(width).subsequent_indent("              ")))
+    wrapped(&text, width, "", "              ")
 }
 
 fn places(state: &State) -> Vec<Column> {

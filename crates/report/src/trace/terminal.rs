@@ -10,8 +10,6 @@ use live::trace::{
     Occurrence, Owner, Summary, What, by_reason,
 };
 
-use textwrap::{Options, WordSeparator, WordSplitter};
-
 use crate::format::{self, counted};
 use crate::terminal::wrapped;
 use crate::text::{self, printable};
@@ -94,14 +92,8 @@ impl Lines {
 
     fn explanation(&self, reason: InhibitReason) -> String {
         let rest = format!("{INDENT}  ");
-        // Do not break options at hyphens, so that they can be copied.
-        let options = Options::new(WIDTH)
-            .initial_indent(INDENT)
-            .subsequent_indent(&rest)
-            .word_splitter(WordSplitter::NoHyphenation)
-            .word_separator(WordSeparator::AsciiSpace);
         let facts = [format!("set when {}", reason.set_by()), format!("fix: {}", reason.cure())];
-        let text: String = facts.iter().map(|fact| textwrap::fill(fact, &options) + "\n").collect();
+        let text: String = facts.iter().map(|fact| wrapped(fact, WIDTH, INDENT, &rest)).collect();
         text.lines().map(|line| format!("{}\n", self.painted(line, Some(DIM)))).collect()
     }
 }
