@@ -18,8 +18,8 @@ fn without_root_the_old_text_is_kept_beside_whoever_made_the_journal() {
     let output = fix.output().unwrap();
     assert!(output.status.success(), "{}{}", out(&output), err(&output));
     let kept = folder.path().join("web.xml.orig");
-    let undo = format!("`mv {} {}`", kept.display(), file.display());
-    let said = out(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let undo = format!("\n  mv {} {}\n", kept.display(), file.display());
+    let said = out(&output);
     assert!(said.contains(&undo), "{said}");
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), XML);
     assert!(std::fs::read_to_string(&file).unwrap().contains("tickpolicy='discard'"));

@@ -24,7 +24,7 @@ pub struct FixedView<'a> {
     pub old: &'a [u8],
     /// The fixed definition.
     pub fixed: &'a Fixed,
-    /// A sentence on the state of the new text, or the next step for the reader.
+    /// A sentence on the state of the new text, or the next step for the reader. Further lines are commands.
     pub ending: &'a str,
     /// Columns of the terminal. The diff's lines are not wrapped.
     pub width: usize,
@@ -59,7 +59,10 @@ pub fn terminal(view: FixedView<'_>) -> String {
     if !text.is_empty() {
         text.push('\n');
     }
-    text += &wrapped(view.ending, width, "", "");
+    let (sentence, commands) = view.ending.split_once('\n').unwrap_or((view.ending, ""));
+    text += &wrapped(sentence, width, "", "");
+    // Not wrapped: paths in them may have spaces.
+    text += &readable(commands);
     if let Some(why) = doctor::not_judged(&fixed.before) {
         text += &wrapped(&format!("Not judged: {}.", printable(why)), width, "", "");
         return text;

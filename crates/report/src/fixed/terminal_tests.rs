@@ -49,6 +49,14 @@ fn colour_adds_escape_sequences_alone() {
 }
 
 #[test]
+fn a_command_at_the_end_stays_on_one_line() {
+    let command = format!("  mv '{0}.orig' '{0}'", "/vms of/some user/".repeat(5));
+    let ending = format!("Written:\n{command}");
+    let said = view(XML, &Chosen::Safe, |view| terminal(FixedView { ending: &ending, ..view }));
+    assert!(said.contains(&format!("\nWritten:\n{command}\n")), "{said}");
+}
+
+#[test]
 fn the_examples_of_the_manual_are_real_output() {
     let view_of = FindingsView { width: 80, colour: false, passes: false, verbose: false };
     let lint = view(XML_OF_PAGE, &Chosen::Safe, |view| {

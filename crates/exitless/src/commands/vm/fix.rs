@@ -1,5 +1,6 @@
 //! `exitless vm fix`: makes the changes that rules require in the definition's own text.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -7,7 +8,7 @@ use clap::Args;
 use doctor::fix::{Chosen, Fixed, fix};
 use doctor::lint::HostSide;
 use domain::Form;
-use report::fixed::FixedView;
+use report::fixed::{FixedView, quoted};
 
 use super::lint::For;
 use super::subject::{OF_LIBVIRT, Source, Subject};
@@ -133,12 +134,12 @@ fn through_libvirt(root: &Path, path: &Path) -> Option<String> {
     let below = |root: &Path| OF_LIBVIRT.map(|folder| root.join(folder));
     let mut folders = [root, Path::new("/")].into_iter().flat_map(below);
     if folders.any(|folder| folder.canonicalize().is_ok_and(|folder| place.starts_with(folder))) {
-        let domain = report::fixed::quoted(&format!("libvirt:{name}"));
+        let domain = quoted(format!("libvirt:{name}").as_bytes());
         return Some(format!("`exitless vm fix {domain} --apply` gives libvirt the new one."));
     }
     // `libvirt:NAME` is written as root, whose virsh has the system's domains and not those of users.
     let of_user = place.ancestors().any(|above| above.ends_with(".config/libvirt/qemu"));
-    let name = report::fixed::quoted(&name);
+    let name = quoted(name.as_bytes());
     of_user.then(|| {
         format!(
             "Fix a copy: `virsh dumpxml --inactive --security-info {name} >new.xml`, `exitless vm fix new.xml --apply` and \
@@ -163,9 +164,7 @@ fn ending(subject: &Subject, changed: bool, written: Option<&Written>) -> String
             "libvirt has the new definition; {name} uses it from its next start. `exitless restore` undoes it."
         ),
         (Some(Written::Journalled), _) => "Written; `exitless restore` undoes it.".to_owned(),
-        (Some(Written::KeptBeside { new, old }), _) => {
-            format!("Written; the old text is in {0}. `mv {0} {1}` undoes it.", old.display(), new.display())
-        }
+        (Some(Written::KeptBeside { new, old }), _) => kept_beside(new, old),
         (None, _) if !changed => "There is nothing to change.".to_owned(),
         (None, Source::Process(_)) => match subject.elsewhere() {
             Some(elsewhere) => format!("Nothing was changed: {elsewhere}"),
@@ -180,9 +179,29 @@ fn ending(subject: &Subject, changed: bool, written: Option<&Written>) -> String
     }
 }
 
+/// A sentence on a file that was replaced, and the command that undoes it on a line of its own. Both paths are absolute.
+fn kept_beside(new: &Path, old: &Path) -> String {
+    let [from, to] = [old, new].map(|path| quoted(path.as_os_str().as_bytes()));
+    format!("Written. This brings the old text back:\n  mv {from} {to}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_that_undoes_a_change_moves_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("web 1;exit.xml");
+        let old = folder.path().join("web 1;exit.xml.orig");
+        std::fs::write(&new, "new").unwrap();
+        std::fs::write(&old, "old").unwrap();
+        let said = kept_beside(&new, &old);
+        let (_, command) = said.split_once('\n').unwrap();
+        let status = std::process::Command::new("sh").args(["-c", command]).status().unwrap();
+        assert!(status.success() && !old.exists(), "{said}");
+        assert_eq!(std::fs::read_to_string(&new).unwrap(), "old");
+    }
 
     #[test]
     fn files_that_libvirt_keeps_are_left_to_libvirt() {

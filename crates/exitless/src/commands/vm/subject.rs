@@ -134,8 +134,7 @@ impl Subject {
         if !is_domain || name.is_empty() {
             return None;
         }
-        // The name is from the command line of the process.
-        let domain = report::fixed::quoted(&exits::printable(&format!("libvirt:{name}")));
+        let domain = report::fixed::quoted(format!("libvirt:{name}").as_bytes());
         Some(format!("libvirt starts this VM. `exitless vm fix {domain}` changes its definition."))
     }
 
