@@ -23,16 +23,33 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// Shortens `text` to at most `width` characters in the middle, because names differ at their ends.
+/// Shortens `text` to at most `width` columns in the middle, because names differ at their ends.
 pub(crate) fn elided(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width {
+    if display_width(text) <= width {
         return text.to_owned();
     }
     let kept = width.saturating_sub(1);
-    let head = kept.div_ceil(2);
-    let tail: String = text.chars().skip(length - (kept - head)).collect();
-    format!("{}…{tail}", text.chars().take(head).collect::<String>())
+    let head = fitting(text.chars(), kept.div_ceil(2));
+    let tail = fitting(text.chars().rev(), kept - display_width(&head));
+    format!("{head}…{}", tail.chars().rev().collect::<String>())
+}
+
+/// Shortens `text` to at most `width` columns at its end.
+pub(crate) fn elided_at_end(text: &str, width: usize) -> String {
+    if display_width(text) <= width {
+        return text.to_owned();
+    }
+    format!("{}…", fitting(text.chars(), width.saturating_sub(1)).trim_end())
+}
+
+/// The first characters that fit into `width` columns.
+fn fitting(characters: impl Iterator<Item = char>, width: usize) -> String {
+    let mut taken = 0;
+    let fits = |character: &char| {
+        taken += display_width(character.encode_utf8(&mut [0; 4]));
+        taken <= width
+    };
+    characters.take_while(fits).collect()
 }
 
 /// Breaks `text` into lines of at most `width` columns, at spaces and after separators within names. Words are never
@@ -81,6 +98,18 @@ mod tests {
     fn long_names_keep_both_ends() {
         assert_eq!(elided("EXTERNAL_INTERRUPT +0x4000000", 16), "EXTERNAL…4000000");
         assert_eq!(elided("HLT", 16), "HLT");
+    }
+
+    #[test]
+    fn shortened_text_is_measured_in_columns() {
+        assert_eq!(elided("東日日日日日日日日京", 15), "東日日…日日日京");
+        assert_eq!(elided_at_end("東日日日日", 8), "東日日…");
+        assert_eq!(elided_at_end("one two", 5), "one…");
+        // A combining mark takes no column.
+        assert_eq!(
+            (elided("we\u{301}b", 3), elided_at_end("we\u{301}b", 3)),
+            ("we\u{301}b".to_owned(), "we\u{301}b".to_owned())
+        );
     }
 
     #[test]

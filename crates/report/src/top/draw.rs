@@ -10,7 +10,7 @@ use super::page::Page;
 use super::state::Top;
 use super::{cells, columns, texts};
 use crate::terminal::curve::{curve, levels, to_ascii};
-use crate::text::elided;
+use crate::text::{elided, elided_at_end};
 
 /// The capabilities of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,13 +252,4 @@ impl Drawing<'_> {
     fn faint(&self) -> Style {
         if self.look.colour { Style::new().add_modifier(Modifier::DIM) } else { Style::new() }
     }
-}
-
-/// Cuts the end of a sentence that is too long.
-fn elided_at_end(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{}…", kept.trim_end())
 }

@@ -9,6 +9,7 @@ use live::trace::{
     DeliveryMode, Destination, EventKind, InhibitReport, InhibitState, Ipi, IrteUpdate, Loss, Missing,
     Occurrence, Owner, Summary, What, by_reason,
 };
+use textwrap::core::display_width;
 
 use crate::format::{self, counted};
 use crate::terminal::wrapped;
@@ -77,7 +78,7 @@ impl Lines {
         details: &str,
         colour: Option<&str>,
     ) -> String {
-        let blanks = " ".repeat(NAME.saturating_sub(name.chars().count()));
+        let blanks = " ".repeat(NAME.saturating_sub(display_width(name)));
         let time = self.painted(&time_of_day(wall), Some(DIM));
         let kind = self.painted(&format!("{kind:<KIND$}"), colour);
         format!("{time} {name}{blanks} {kind} {details}\n")

@@ -140,6 +140,19 @@ fn strange_names_do_no_harm() {
 }
 
 #[test]
+fn wide_and_combining_characters_do_not_move_what_follows() {
+    let event = |name: &str| {
+        let window = What::IrqWindow { vcpu: Some(1), reason: ExitReason::svm(0x64), rip: 0 };
+        occurrence(0, owner(Some(name)), window)
+    };
+    let text = lines(&["web", "虚拟机生产环境数据库服务器", "we\u{301}b"].map(event), false);
+    for line in text.lines().take(3) {
+        let (before, _) = line.split_once("irq-window").unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(textwrap::core::display_width(before), 29, "{text}");
+    }
+}
+
+#[test]
 fn colour_changes_nothing_but_colour() {
     let coloured = lines(&usual(), true);
     assert!(coloured.contains("\u{1b}[31minhibit") && coloured.contains("\u{1b}[32minhibit"));
