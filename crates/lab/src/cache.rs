@@ -247,7 +247,7 @@ fn folders(runs: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// Tests whether no process holds a run's lock.
 fn is_unlocked(folder: &Path) -> bool {
-    match File::open(folder.join(RUN_LOCK)) {
+    match open_lock(&folder.join(RUN_LOCK), false) {
         Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
@@ -285,8 +285,14 @@ pub(crate) fn try_lock(path: &Path, operation: FlockOperation) -> Result<Option<
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(Error::file("Could not make", folder))?;
     }
-    let file = File::create(path).map_err(Error::file("Could not open the lock", path))?;
+    let file = open_lock(path, true).map_err(Error::file("Could not open the lock", path))?;
     lock_opened(file, path, operation)
+}
+
+/// Opens the file of a lock, for reading and writing: on NFS a shared lock needs the one, and an exclusive lock
+/// the other (flock(2)).
+fn open_lock(path: &Path, create: bool) -> std::io::Result<File> {
+    File::options().read(true).write(true).create(create).truncate(false).open(path)
 }
 
 fn lock_opened(file: File, path: &Path, operation: FlockOperation) -> Result<Option<File>, Error> {
@@ -360,6 +366,22 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(lock_opened(opened, &path, FlockOperation::NonBlockingLockExclusive).unwrap().is_none());
         assert!(try_lock(&path, FlockOperation::NonBlockingLockExclusive).unwrap().is_some());
+    }
+
+    #[test]
+    fn the_file_of_a_lock_is_open_for_both_kinds_of_locks() {
+        use rustix::fs::fcntl_lock;
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("00.lock");
+        let created = try_lock(&path, FlockOperation::NonBlockingLockShared).unwrap().unwrap();
+        let existing = open_lock(&path, false).unwrap();
+        for file in [created, existing] {
+            // Locks of byte ranges have the conditions that flock(2) has on NFS only.
+            for operation in [FlockOperation::NonBlockingLockShared, FlockOperation::NonBlockingLockExclusive]
+            {
+                fcntl_lock(&file, operation).unwrap();
+            }
+        }
     }
 
     #[test]

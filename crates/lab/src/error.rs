@@ -1,5 +1,6 @@
 //! Errors of laboratories.
 
+use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -360,6 +361,12 @@ impl Error {
                 | Self::OwnKernelOnly { .. }
                 | Self::TooLarge { .. }
         )
+    }
+
+    /// The message, and those of all causes, each on a line.
+    pub(crate) fn with_causes(&self) -> String {
+        let causes = std::iter::successors(self.source(), |&cause| cause.source());
+        causes.fold(self.to_string(), |text, cause| format!("{text}\nbecause: {cause}"))
     }
 
     /// Returns a closure for `map_err` that adds the action and the path.

@@ -139,7 +139,7 @@ impl<'a> Laboratory<'a> {
     fn test_and_record(&self) -> Result<Verdict, Error> {
         let (passed, reason) = match self.self_test() {
             Err(Error::Interrupted) => return Err(Error::Interrupted),
-            Err(error) => (false, error.to_string()),
+            Err(error) => (false, error.with_causes()),
             Ok((0, output)) => (true, output),
             Ok((status, output)) => (false, format!("the self-test inside failed ({status}): {output}")),
         };
@@ -194,6 +194,34 @@ pub fn clean(cache: &Cache) -> Result<u64, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::Host;
+    use crate::recorded::{self, Manifest};
+
+    #[test]
+    fn a_self_test_that_cannot_begin_names_the_cause() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let manifest = Manifest {
+            key: String::new(),
+            kernel_release: String::new(),
+            of_kind: Host {},
+            files: Vec::new(),
+            packages: Vec::new(),
+        };
+        recorded::write_manifest(&Image::place(&cache), &manifest).unwrap();
+        let image = Image::find(&cache).unwrap().unwrap();
+        let laboratory = Laboratory {
+            cache: &Cache::at("/dev/null/lab"),
+            lab: Lab::find("amd-svm").unwrap(),
+            image: &image,
+            xen: None,
+            emulator: EmulatorProgram::stock(&image),
+            stop: Arc::default(),
+        };
+        let verdict = laboratory.test_and_record().unwrap();
+        assert!(!verdict.passed);
+        assert_eq!(verdict.reason, "Could not make /dev/null/lab\nbecause: Not a directory (os error 20)");
+    }
 
     #[test]
     fn cleaning_what_is_not_there_frees_nothing() {
