@@ -45,7 +45,9 @@ pub(crate) struct InUse {
 
 impl InUse {
     pub(crate) fn of(folder: &Path) -> Self {
-        let shared = |file: &File| flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+        // Waits, because another process may hold the lock alone for the moment in which it asks
+        // `is_of_others`.
+        let shared = |file: &File| flock(file, FlockOperation::LockShared).is_ok();
         Self { _lock: File::open(folder).ok().filter(shared).map(Arc::new) }
     }
 
@@ -398,6 +400,23 @@ mod tests {
         drop(in_use);
         cache.remove_others("image-", &new);
         assert!(!used.exists() && new.exists());
+    }
+
+    #[test]
+    fn a_folder_is_locked_though_another_process_asks_for_its_users() {
+        let root = tempfile::tempdir().unwrap();
+        let done = AtomicBool::new(false);
+        let locked = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    InUse::is_of_others(root.path());
+                }
+            });
+            let locked = (0..2000).all(|_| InUse::of(root.path())._lock.is_some());
+            done.store(true, Ordering::Relaxed);
+            locked
+        });
+        assert!(locked);
     }
 
     #[test]

@@ -94,11 +94,25 @@ impl BuiltEmulator {
         if let Some(built) = wanted()? {
             return Ok(built);
         }
+        Self::build(cache, source, || compile::compile(cache, source, on_progress))
+    }
+
+    /// Moves the emulator that `make` leaves in its folder for building to its place, unless a lab runs in the
+    /// one that is there.
+    fn build(
+        cache: &Cache,
+        source: &Source,
+        make: impl FnOnce() -> Result<EmulatorManifest, Error>,
+    ) -> Result<Self, Error> {
         let place = folder(cache, source);
-        if InUse::is_of_others(&place) {
-            return Err(Error::Running);
-        }
-        let manifest = compile::compile(cache, source, on_progress)?;
+        let require_unused = || match InUse::is_of_others(&place) {
+            true => Err(Error::Running),
+            false => Ok(()),
+        };
+        require_unused()?;
+        let manifest = make()?;
+        // A lab may have begun to run meanwhile. The next attempt continues with what is compiled.
+        require_unused()?;
         take_place(&compile::result(cache, source), &place)?;
         cache.discard(&compile::work(cache, source))?;
         cache.remove_others(&prefix(source), &place);
@@ -169,6 +183,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_emulator_stays_if_a_lab_began_to_run_while_another_was_compiled() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let source = Source::of(Emulator::Bochs);
+        let (place, made) = (folder(&cache, source), compile::result(&cache, source));
+        for folder in [&place, &made] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        let mut in_use = None;
+        let built = BuiltEmulator::build(&cache, source, || {
+            std::fs::write(place.join("of the lab"), "").unwrap();
+            in_use = Some(InUse::of(&place));
+            Ok(manifest(String::new()))
+        });
+        assert!(matches!(built, Err(Error::Running)), "{built:?}");
+        assert!(place.join("of the lab").exists() && made.exists());
+        drop(in_use);
+    }
+
+    fn manifest(source_sha256: String) -> EmulatorManifest {
+        EmulatorManifest {
+            key: String::new(),
+            version: "3.0".to_owned(),
+            source_sha256,
+            source_file: None,
+            compiler: String::new(),
+            files: Vec::new(),
+        }
+    }
+
+    #[test]
     fn another_source_that_is_given_is_built() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
@@ -179,14 +224,7 @@ mod tests {
             std::fs::write(&path, name).unwrap();
             path
         });
-        let mut manifest = EmulatorManifest {
-            key: String::new(),
-            version: "3.0".to_owned(),
-            source_sha256: sha256(&same).unwrap(),
-            source_file: None,
-            compiler: String::new(),
-            files: Vec::new(),
-        };
+        let mut manifest = manifest(sha256(&same).unwrap());
         let is_of = |manifest: &EmulatorManifest, given| {
             recorded::write_manifest(&folder, manifest).unwrap();
             BuiltEmulator::find(&cache, Emulator::Bochs).unwrap().unwrap().is_of(given).unwrap()
