@@ -13,7 +13,7 @@ use crate::namespaces;
 use crate::packages::succeeded;
 use crate::progress::{OnProgress, Progress, Step};
 use crate::tools::{Invocation, LIBRARIES};
-use crate::tree::{copy, disk_usage, furnish, remove, write};
+use crate::tree::{BLOCK, contents_size, copy, furnish, remove, write};
 
 // Names of an image's files and folders.
 pub(crate) const KERNEL: &str = "vmlinux";
@@ -244,29 +244,29 @@ pub(crate) fn list_modules(root: &Path, release: &str) -> Result<(), Error> {
 
 /// Makes an ext4 file system from the tree, with `room` bytes of free space.
 pub(crate) fn make_disk(root: &Path, disk: &Path, room: u64) -> Result<(), Error> {
-    let size = (disk_usage(root) * 11 / 10 + room).next_multiple_of(CYLINDER);
+    let size = disk_size(root, room);
+    run(&mke2fs(root, disk, size), namespaces::as_root(), "mke2fs")?;
+    let file = fs::OpenOptions::new().write(true).open(disk).map_err(Error::file("Could not open", disk))?;
+    file.set_len(size).map_err(Error::file("Could not size", disk))
+}
+
+/// The size of a disk with the tree and `room` bytes of free space.
+fn disk_size(root: &Path, room: u64) -> u64 {
+    (contents_size(root) * 11 / 10 + room).next_multiple_of(CYLINDER)
+}
+
+fn mke2fs(root: &Path, disk: &Path, size: u64) -> Invocation {
     let mut mke2fs = Invocation::of_tree(root, "usr/sbin/mke2fs");
-    mke2fs.args([
-        "-q",
-        "-t",
-        "ext4",
-        "-b",
-        "4096",
-        "-m",
-        "0",
-        "-L",
-        "exitless",
-        "-O",
-        "^has_journal,^metadata_csum",
-    ]);
+    // The features of the file system must not depend on this machine's configuration.
+    mke2fs.env("MKE2FS_CONFIG", root.join("etc/mke2fs.conf"));
+    mke2fs.args(["-q", "-t", "ext4", "-m", "0", "-L", "exitless", "-O", "^has_journal,^metadata_csum"]);
+    mke2fs.arg("-b").arg(BLOCK.to_string());
     mke2fs
         .args(["-E", "lazy_itable_init=0,nodiscard", "-d"])
         .arg(root)
         .arg(disk)
         .arg(format!("{}k", size / 1024));
-    run(&mke2fs, namespaces::as_root(), "mke2fs")?;
-    let file = fs::OpenOptions::new().write(true).open(disk).map_err(Error::file("Could not open", disk))?;
-    file.set_len(size).map_err(Error::file("Could not size", disk))
+    mke2fs
 }
 
 fn keep_tools(root: &Path, tools: &Path) -> Result<(), Error> {
@@ -288,6 +288,25 @@ pub(crate) fn run(invocation: &Invocation, wrapper: &[&str], name: &str) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_has_room_though_the_contents_take_no_blocks_here() {
+        const MIB: u64 = 1 << 20;
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("folder")).unwrap();
+        // Without any block, as a file that ZFS has not written yet.
+        fs::File::create(root.path().join("folder/file")).unwrap().set_len(64 * MIB).unwrap();
+        symlink("file", root.path().join("link")).unwrap();
+        let size = disk_size(root.path(), 16 * MIB);
+        assert!((80 * MIB..90 * MIB).contains(&size), "{size}");
+        assert_eq!(size % CYLINDER, 0);
+    }
+
+    #[test]
+    fn a_disk_does_not_depend_on_this_machines_configuration() {
+        let mke2fs = mke2fs(Path::new("/tree"), Path::new("/disk"), CYLINDER);
+        assert_eq!(mke2fs.environment, [("MKE2FS_CONFIG", PathBuf::from("/tree/etc/mke2fs.conf"))]);
+    }
 
     #[test]
     fn modules_of_an_older_package_are_where_depmod_looks() {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
@@ -73,11 +73,27 @@ pub(crate) fn sha256(path: &Path) -> Result<String, Error> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// The size of a file system's blocks in the disks of images, in bytes.
+pub(crate) const BLOCK: u64 = 4096;
+
+/// The space that a file or folder takes in blocks of [`BLOCK`] bytes, at least one for each entry. Unlike
+/// [`disk_usage`], it does not depend on this machine's file system, which may compress the contents, or may not
+/// have written them yet (ZFS). Does not follow links.
+pub(crate) fn contents_size(path: &Path) -> u64 {
+    let Ok(metadata) = path.symlink_metadata() else { return 0 };
+    let own = metadata.len().max(1).next_multiple_of(BLOCK);
+    if metadata.is_dir() { own + below(path).map(|entry| contents_size(&entry)).sum::<u64>() } else { own }
+}
+
 /// The disk space that a file or folder takes, in bytes. Does not follow links.
 pub(crate) fn disk_usage(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = path.symlink_metadata() else { return 0 };
     let own = metadata.blocks() * 512;
-    let below = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
-    if metadata.is_dir() { below.map(|entry| disk_usage(&entry.path())).sum::<u64>() + own } else { own }
+    if metadata.is_dir() { own + below(path).map(|entry| disk_usage(&entry)).sum::<u64>() } else { own }
+}
+
+/// The paths of a folder's entries.
+fn below(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path())
 }
