@@ -175,6 +175,7 @@ impl Laboratory<'_> {
             checked: Instant::now(),
             timings: Timings { prepare: begun.elapsed().as_secs_f64(), ..Timings::default() },
             running: false,
+            overdue: false,
             awaited: "its user space",
             heard: Duration::ZERO,
             sent: 0,

@@ -34,6 +34,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) checked: Instant,
     pub(crate) timings: Timings,
     pub(crate) running: bool,
+    /// The command had had its time when the limits were last checked.
+    pub(crate) overdue: bool,
     /// The event that is waited for, as in an error message.
     pub(crate) awaited: &'static str,
     /// The emulator's time when the agent last sent something other than the command's output, or took a part
@@ -179,10 +181,11 @@ impl Watch<'_> {
                 console: process.last_words(),
             });
         }
-        match self.request.timeout {
-            Some(limit) if self.running && self.last.elapsed() > limit => {
-                Err(Error::TimedOut { lab: self.lab.to_owned(), limit })
-            }
+        let over = self.request.timeout.filter(|&limit| self.running && self.last.elapsed() > limit);
+        // Not at the first check: after a pause of this program, the command's end may have arrived.
+        let was_overdue = std::mem::replace(&mut self.overdue, over.is_some());
+        match over {
+            Some(limit) if was_overdue => Err(Error::TimedOut { lab: self.lab.to_owned(), limit }),
             _ => Ok(()),
         }
     }
@@ -287,6 +290,7 @@ mod tests {
             checked: Instant::now(),
             timings: Timings::default(),
             running: false,
+            overdue: false,
             awaited: "its user space",
             heard: Duration::ZERO,
             sent: 0,
@@ -370,6 +374,39 @@ mod tests {
         }
         let end = watch.next_frame(&mut process);
         assert!(matches!(end, Err(Error::BootHung { .. })), "{end:?}");
+    }
+
+    #[test]
+    fn a_command_that_ended_during_a_pause_of_this_program_is_not_timed_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let moments =
+            ["order", "root", "command"].map(|point| Moment { reached: point.to_owned(), uptime: 1.0 });
+        let frames = moments.map(Frame::Moment).into_iter().chain([Frame::Ended(Ending::Status(3))]);
+        let sent: Vec<u8> = frames.flat_map(|frame| frame.encode()).collect();
+        std::fs::write(folder.path().join("sent"), sent).unwrap();
+        let mut process = started(folder.path(), "sh", &["-c", "cat sent; exec sleep 100"]);
+        let stop = AtomicBool::new(false);
+        let request = Request { timeout: Some(Duration::from_millis(10)), ..Request::new(["true"]) };
+        let mut watch = watch(&stop, &request, Duration::from_secs(60));
+        assert!(watch.until(&mut process, "root", &mut |_| ()).unwrap().is_none());
+        let before = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        (watch.last, watch.checked) = (before, before);
+        let ended = watch.follow(&mut process, &mut |_| ());
+        assert!(matches!(ended, Ok(Ending::Status(3))), "{ended:?}");
+    }
+
+    #[test]
+    fn a_command_that_prints_without_pause_is_timed_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Frame::Moment(Moment { reached: "root".to_owned(), uptime: 1.0 });
+        std::fs::write(folder.path().join("sent"), root.encode()).unwrap();
+        std::fs::write(folder.path().join("printed"), Frame::Stdout(b"x".to_vec()).encode()).unwrap();
+        let script = "cat sent; while :; do cat printed; sleep 0.01; done";
+        let mut process = started(folder.path(), "sh", &["-c", script]);
+        let stop = AtomicBool::new(false);
+        let request = Request { timeout: Some(Duration::from_millis(10)), ..Request::new(["true"]) };
+        let ended = watch(&stop, &request, Duration::from_secs(60)).follow(&mut process, &mut |_| ());
+        assert!(matches!(ended, Err(Error::TimedOut { .. })), "{ended:?}");
     }
 
     /// The size of the file that is sent to the agent.
