@@ -178,7 +178,8 @@ impl KernelImage {
     /// The kernel, prepared first if necessary.
     ///
     /// # Errors
-    /// [`Error::KernelIsGone`] when the archive has it no longer, and those of fetching and unpacking packages.
+    /// [`Error::KernelIsGone`] and [`Error::SuitesAreGone`] when the archive has it no longer, and those of fetching
+    /// and unpacking packages.
     pub fn find_or_build_kernel(
         cache: &Cache,
         kernel: &DebianKernel,

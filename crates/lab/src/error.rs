@@ -163,11 +163,20 @@ pub enum Error {
     /// Debian's archive no longer contains this kernel.
     #[error(
         "Debian's suites {suites} have no package of Linux {name} any more; take another: `exitless lab kernels` lists \
-         them. EXITLESS_DEBIAN_MIRROR may name a mirror that still has it"
+         them. EXITLESS_KERNEL_MIRROR may name a mirror that still has it"
     )]
     KernelIsGone {
         /// The kernel's name.
         name: &'static str,
+        /// The suites, separated by commas.
+        suites: String,
+    },
+    /// Debian's mirror does not contain suites of a kernel.
+    #[error(
+        "The Debian mirror does not have {suites}; set EXITLESS_KERNEL_MIRROR to a mirror that has, e.g. \
+         http://archive.debian.org/debian, or take another kernel: `exitless lab kernels` lists them"
+    )]
+    SuitesAreGone {
         /// The suites, separated by commas.
         suites: String,
     },

@@ -17,6 +17,9 @@ use crate::tree::remove;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR_VARIABLE: &str = "EXITLESS_DEBIAN_MIRROR";
+/// A mirror of the suites with other kernels alone: an archive of old suites does not have the laboratories'
+/// release.
+const KERNEL_MIRROR_VARIABLE: &str = "EXITLESS_KERNEL_MIRROR";
 
 /// A fetched package file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,27 +69,75 @@ pub(crate) fn fetch_alone(
     apt.download_alone(names)
 }
 
+/// Selects packages among the names of all; `None` if it selects nothing.
+type Choose<'a> = &'a dyn Fn(&[&str]) -> Option<Vec<String>>;
+
 /// Fetches packages without dependencies into a new folder, from suites some of which may have reached their
-/// end of life. `choose` selects among the names of all packages; `None` if it selects nothing.
+/// end of life. `None` if `choose` selects nothing.
+///
+/// # Errors
+/// [`Error::SuitesAreGone`] if it selects nothing, and the mirror lacks some of the suites.
 pub(crate) fn fetch_chosen(
     cache: &Cache,
     folder: &Path,
     suites: &[&str],
-    choose: &dyn Fn(&[&str]) -> Option<Vec<String>>,
+    choose: Choose<'_>,
     on_progress: OnProgress<'_>,
 ) -> Result<Option<Vec<Package>>, Error> {
     require_programs()?;
-    // Use the lists of a suite even if they have expired, as those of old suites have. Signatures are
-    // verified nevertheless.
-    let apt = Apt::prepare(cache, folder, &sources("deb", "check-valid-until=no", suites, "main")?)?;
+    let [given, for_kernels] = [MIRROR_VARIABLE, KERNEL_MIRROR_VARIABLE].map(|name| std::env::var(name).ok());
+    let sources = kernel_sources(&configured()?, given.as_deref(), for_kernels.as_deref(), suites)?;
+    fetch_chosen_from(cache, folder, &sources, choose, on_progress)
+}
+
+fn fetch_chosen_from(
+    cache: &Cache,
+    folder: &Path,
+    sources: &str,
+    choose: Choose<'_>,
+    on_progress: OnProgress<'_>,
+) -> Result<Option<Vec<Package>>, Error> {
+    let apt = Apt::prepare(cache, folder, sources)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
-    apt.checked(&["update", "-q"])?;
+    // By default apt only warns if it cannot reach a mirror: packages would then seem to be gone.
+    let update = apt.command("apt-get", &["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
+    let update = child::output(update, &apt.stop)?;
+    let printed = printed(&update);
+    let gone = match succeeded("apt-get", &update) {
+        Ok(_) => Vec::new(),
+        Err(error) => suites_not_found(&printed).ok_or(error)?,
+    };
     let all = apt.run("apt-cache", &["pkgnames"])?;
-    let Some(wanted) = choose(&all.lines().collect::<Vec<_>>()) else { return Ok(None) };
+    let Some(wanted) = choose(&all.lines().collect::<Vec<_>>()) else {
+        return match gone[..] {
+            [] => Ok(None),
+            _ => Err(Error::SuitesAreGone { suites: gone.join(", ") }),
+        };
+    };
     on_progress(Progress { step: Step::Download, done: 0, total: 0 });
     let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
     let files = apt.download_alone(&names)?;
     files.into_iter().map(|file| package_in(file).map(Some)).collect()
+}
+
+/// The suites that the mirrors do not have, if `apt-get update` failed for this reason alone.
+fn suites_not_found(printed: &str) -> Option<Vec<&str>> {
+    let lines: Vec<&str> = printed.lines().collect();
+    let mut errors = lines.iter().filter(|line| line.starts_with("E: "));
+    if !errors.all(|error| error.ends_with("does not have a Release file.")) {
+        return None;
+    }
+    // apt prints that error also for a mirror that it could not reach any more.
+    let failed =
+        lines.windows(2).filter_map(|pair| Some((pair[0].strip_prefix("Err:")?, pair[1].trim_start())));
+    let suites = failed.map(|(item, reason)| {
+        let is_missing = reason.starts_with("404 ") || reason.starts_with("File not found");
+        match item.split_whitespace().collect::<Vec<_>>()[..] {
+            [_number, _uri, suite, "Release"] if is_missing => Some(suite),
+            _ => None,
+        }
+    });
+    suites.collect::<Option<Vec<_>>>().filter(|suites| !suites.is_empty())
 }
 
 /// The package in a file that apt named: `NAME_VERSION_ARCHITECTURE.deb`.
@@ -326,16 +377,20 @@ fn connections(of_host: &str) -> String {
 
 /// The standard output of a program that succeeded; otherwise an error with the last lines of all its output.
 pub(crate) fn succeeded(program: &str, output: &Output) -> Result<String, Error> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
-        return Ok(text(&output.stdout));
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let all = text(&output.stdout) + &text(&output.stderr);
     Err(Error::ProgramFailed {
         program: program.to_owned(),
         status: output.status.to_string(),
-        output: last_lines(&all, 12),
+        output: last_lines(&printed(output), 12),
     })
+}
+
+/// A program's standard output, and then its standard error.
+fn printed(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
 }
 
 /// The last `count` lines of a text that are not empty.
@@ -346,15 +401,37 @@ pub(crate) fn last_lines(text: &str, count: usize) -> String {
 
 /// The lines of sources.list for the laboratories' release: packages (`deb`) or sources (`deb-src`).
 fn own_sources(kind: &str) -> Result<String, Error> {
+    release_sources(kind, &configured()?, std::env::var(MIRROR_VARIABLE).ok().as_deref())
+}
+
+/// The same, if the host has these sources ([`configured`]) and the user gave this mirror.
+fn release_sources(kind: &str, configured: &str, given: Option<&str>) -> Result<String, Error> {
     let suites = ["", "-updates", "-security"].map(|pocket| format!("{RELEASE}{pocket}"));
     // The emulators' sources are in main; lists of sources are long, so get no others.
     let components = if kind == "deb" { COMPONENTS } else { "main" };
-    sources(kind, "", &suites.each_ref().map(String::as_str), components)
+    // The user chose the mirror's age, which may be a snapshot of the archive.
+    let may_be_old = given.is_some();
+    let suites = suites.each_ref().map(String::as_str);
+    sources(kind, may_be_old, &suites, components, mirrors(configured, given))
 }
 
-/// The lines of sources.list for suites on the host's Debian mirrors. A security suite is left out if the
-/// host has no mirror for it.
-fn sources(kind: &str, option: &str, suites: &[&str], components: &str) -> Result<String, Error> {
+/// The lines of sources.list for the suites of other kernels, if the user also gave a mirror for them.
+fn kernel_sources(
+    configured: &str,
+    given: Option<&str>,
+    for_kernels: Option<&str>,
+    suites: &[&str],
+) -> Result<String, Error> {
+    let mirrors = match for_kernels {
+        // Security suites of an archive are in another one, and may be gone from the host's mirror.
+        Some(mirror) => Mirrors { main: Some(mirror.to_owned()), security: None },
+        None => mirrors(configured, given),
+    };
+    sources("deb", true, suites, "main", mirrors)
+}
+
+/// The host's sources, each as a line `URI RELEASE COMPONENT ORIGIN`.
+fn configured() -> Result<String, Error> {
     let configured = Command::new("apt-get")
         .args([
             "indextargets",
@@ -364,8 +441,19 @@ fn sources(kind: &str, option: &str, suites: &[&str], components: &str) -> Resul
         ])
         .output()
         .map_err(Error::file("Could not start", "apt-get"))?;
-    let configured = String::from_utf8_lossy(&configured.stdout).into_owned();
-    let mirrors = mirrors(&configured, std::env::var(MIRROR_VARIABLE).ok().as_deref());
+    Ok(String::from_utf8_lossy(&configured.stdout).into_owned())
+}
+
+/// The lines of sources.list for suites on these mirrors. A security suite is left out if there is no mirror
+/// for it. Lists that `may_be_old` are used even if they have expired, as those of old suites have; signatures
+/// are verified nevertheless.
+fn sources(
+    kind: &str,
+    may_be_old: bool,
+    suites: &[&str],
+    components: &str,
+    mirrors: Mirrors,
+) -> Result<String, Error> {
     let Some(main) = mirrors.main else {
         return Err(Error::ProgramFailed {
             program: "Looking for a Debian mirror in this machine's apt sources".to_owned(),
@@ -375,9 +463,10 @@ fn sources(kind: &str, option: &str, suites: &[&str], components: &str) -> Resul
             ),
         });
     };
+    let option = if may_be_old { " check-valid-until=no" } else { "" };
     let line = |suite: &&str| {
         let uri = if suite.ends_with("-security") { mirrors.security.as_ref()? } else { &main };
-        Some(format!("{kind} [signed-by={KEYRING} {option}] {uri} {suite} {components}\n"))
+        Some(format!("{kind} [signed-by={KEYRING}{option}] {uri} {suite} {components}\n"))
     };
     Ok(suites.iter().filter_map(line).collect())
 }
@@ -460,6 +549,67 @@ mod tests {
         assert_eq!(mirrors(&(others.concat() + configured), None), expected);
         let none = Mirrors { main: None, security: None };
         assert_eq!(mirrors("http://u/ubuntu noble main Ubuntu\nhttp://t/repo stable main\n", None), none);
+    }
+
+    const CONFIGURED: &str =
+        "http://m/debian trixie main Debian\nhttp://m/security trixie-security main Debian\n";
+
+    #[test]
+    fn a_mirror_that_is_given_may_be_old() {
+        let own = |given| release_sources("deb", CONFIGURED, given).unwrap();
+        assert!(!own(None).contains("check-valid-until"), "{}", own(None));
+        let given = own(Some("http://snapshot/2026"));
+        assert_eq!(given.lines().filter(|line| line.contains(" check-valid-until=no] ")).count(), 3);
+        assert!(given.contains("] http://snapshot/2026 trixie-updates main"), "{given}");
+        assert!(given.contains("] http://m/security trixie-security main"), "{given}");
+    }
+
+    #[test]
+    fn kernels_may_come_from_a_mirror_of_their_own() {
+        let suites = ["bullseye", "bullseye-security"];
+        let lines = |given, for_kernels| kernel_sources(CONFIGURED, given, for_kernels, &suites).unwrap();
+        let line = |uri: &str| format!("deb [signed-by={KEYRING} check-valid-until=no] {uri} main\n");
+        let of_host = line("http://m/debian bullseye") + &line("http://m/security bullseye-security");
+        assert_eq!(lines(None, None), of_host);
+        for given in [None, Some("http://given")] {
+            assert_eq!(lines(given, Some("http://archive")), line("http://archive bullseye"));
+        }
+        assert!(lines(Some("http://given"), None).starts_with(&line("http://given bullseye")));
+    }
+
+    #[test]
+    fn suites_that_a_mirror_does_not_have_are_gone() {
+        if !["apt-get", "apt-config", "setpriv"].iter().all(|program| on_path(program)) {
+            println!("not tested: there is no apt-get or no setpriv on PATH");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let mirrors = Mirrors { main: Some(format!("file:{}", root.path().display())), security: None };
+        let sources = sources("deb", true, &["bullseye"], "main", mirrors).unwrap();
+        let (cache, folder) = (Cache::at(root.path()), root.path().join("apt"));
+        let gone = fetch_chosen_from(&cache, &folder, &sources, &|_| None, &mut |_| ()).unwrap_err();
+        let message = format!("The Debian mirror does not have bullseye; set {KERNEL_MIRROR_VARIABLE} to");
+        assert!(gone.to_string().starts_with(&message), "{gone}");
+    }
+
+    #[test]
+    fn a_mirror_that_cannot_be_reached_has_lost_no_suite() {
+        // apt 2.6.1, with names of our own.
+        let missing = "Ign:1 http://m/debian bullseye InRelease\nErr:2 http://m/debian bullseye Release\n  \
+                       404  Not Found [IP: 127.0.0.1 80]\nReading package lists...\n\
+                       E: The repository 'http://m/debian bullseye Release' does not have a Release file.\n";
+        assert_eq!(suites_not_found(missing), Some(vec!["bullseye"]));
+        let meanwhile = missing.replace("404  Not Found", "Could not resolve 'm'");
+        let refused = "Err:1 http://m/debian bullseye InRelease\n  Could not connect to m:80 (127.0.0.1). - connect \
+                       (111: Connection refused)\nReading package lists...\n\
+                       E: Failed to fetch http://m/debian/dists/bullseye/InRelease  Could not connect to m:80\n\
+                       E: Some index files failed to download. They have been ignored, or old ones used instead.\n";
+        let forbidden = "Err:1 http://m/debian bullseye InRelease\n  403  Forbidden [IP: 127.0.0.1 80]\n\
+                         E: The repository 'http://m/debian bullseye InRelease' is not signed.\n";
+        let both = missing.to_owned() + refused;
+        for other in [meanwhile.as_str(), refused, forbidden, both.as_str(), ""] {
+            assert_eq!(suites_not_found(other), None, "{other}");
+        }
     }
 
     #[test]
