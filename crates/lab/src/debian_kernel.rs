@@ -24,7 +24,8 @@ use crate::unpack;
 pub const KERNEL_BUILD_EFFORT: Effort =
     Effort { download_mib: 60, disk_mib: 300, time: Duration::from_secs(10) };
 
-/// Incremented when the steps from packages to a prepared kernel change.
+/// Incremented when the steps from packages to a prepared kernel change, unless the earlier ones still work: Debian
+/// may have dropped a kernel that is in the cache.
 const STEPS: u32 = 1;
 /// The package of depmod.
 const TOOLS: [&str; 1] = ["kmod"];

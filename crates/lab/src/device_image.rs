@@ -116,13 +116,17 @@ pub(crate) fn keep_modules(root: &Path, to: &Path, release: &str, wanted: &[&str
         fs::remove_file(packed).map_err(Error::file("Could not remove", packed))?;
     }
     list_modules(root, release)?;
-    for file in files_below(&folder) {
-        let name = file.file_name().unwrap_or_default();
-        let listed = to.join(name);
-        fs::create_dir_all(to).map_err(Error::file("Could not make", to))?;
-        copy(&file, &listed)?;
+    fs::create_dir_all(to).map_err(Error::file("Could not make", to))?;
+    for file in files_below(&folder).iter().filter(|file| is_for_modprobe(file)) {
+        copy(file, &to.join(file.file_name().unwrap_or_default()))?;
     }
     Ok(order)
+}
+
+/// Tests whether a host needs a file of the kernel's folder of modules. Since Linux 7.3 the kernel itself is
+/// there, too, and would take memory in each host.
+fn is_for_modprobe(file: &Path) -> bool {
+    !file.file_name().is_some_and(|name| name == "vmlinuz" || name == "System.map")
 }
 
 #[cfg(test)]
@@ -130,6 +134,16 @@ mod tests {
     use super::*;
     use crate::cache::Cache;
     use crate::recorded::{self, FileRecord};
+
+    #[test]
+    fn no_second_kernel_is_kept_with_the_modules() {
+        let kept =
+            |name: &str| is_for_modprobe(&Path::new("usr/lib/modules/7.3.4+deb13-cloud-amd64").join(name));
+        for name in ["kvm.ko", "modules.dep", "modules.builtin", "config"] {
+            assert!(kept(name), "{name}");
+        }
+        assert!(!kept("vmlinuz") && !kept("System.map"));
+    }
 
     #[test]
     fn a_missing_file_is_damage_and_the_modules_come_with_their_lists() {
