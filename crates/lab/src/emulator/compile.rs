@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 
 use super::EmulatorManifest;
-use super::source::{Need, PROGRAM, Source};
+use super::source::{Need, PROGRAM, PYTHON_PROGRAM, Source};
 use crate::cache::Cache;
 use crate::child;
 use crate::error::Error;
@@ -309,7 +309,7 @@ fn there(need: &Need) -> bool {
         Need::Program(program, _) => packages::on_path(program),
         Need::Library(module, _) => works(Command::new("pkg-config").args(["--exists", module])),
         Need::PythonModules(names, _) => {
-            works(Command::new("python3").args(["-c", &format!("import {names}")]))
+            works(Command::new(PYTHON_PROGRAM).args(["-c", &format!("import {names}")]))
         }
     }
 }

@@ -10,6 +10,10 @@ const STEPS: u32 = 1;
 /// The file name of the program in a finished emulator's folder.
 pub(super) const PROGRAM: &str = "emulator";
 
+/// The Python of the host's packages, which `configure` of QEMU is told to use: another one that is first on PATH
+/// need not have the same modules.
+pub(super) const PYTHON_PROGRAM: &str = "/usr/bin/python3";
+
 /// An emulator's source and the way to compile it.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -47,7 +51,7 @@ pub(super) enum Need {
     Program(&'static str, &'static str),
     /// A module of pkg-config.
     Library(&'static str, &'static str),
-    /// Python modules, separated by commas.
+    /// Modules of [`PYTHON_PROGRAM`], separated by commas.
     PythonModules(&'static str, &'static str),
 }
 
@@ -181,3 +185,14 @@ static QEMU: Source = Source {
     ],
     units: 1335,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_python_that_is_checked_is_the_one_that_configure_uses() {
+        let given = QEMU.arguments().filter_map(|argument| argument.strip_prefix("--python="));
+        assert_eq!(given.collect::<Vec<_>>(), [PYTHON_PROGRAM]);
+    }
+}
