@@ -48,6 +48,17 @@ pub enum Error {
         /// The path as given.
         path: PathBuf,
     },
+    /// The command and the paths of the files to copy do not fit into one message to the agent.
+    #[error(
+        "The command and the names of the files for --put and --get take {bytes} bytes as JSON, and a lab accepts {most}; \
+         write a long list to a file and copy that in with --put; nothing was started"
+    )]
+    OrderTooLarge {
+        /// The size of the message.
+        bytes: usize,
+        /// The largest possible size.
+        most: usize,
+    },
     /// The folder for files that are copied out cannot be written.
     #[error("Could not write to {path}, the folder for what is copied out; nothing was started", path = path.display())]
     NoOutput {
@@ -362,6 +373,7 @@ impl Error {
             Self::UnknownLab { .. }
                 | Self::PutMissing { .. }
                 | Self::PutNoFile { .. }
+                | Self::OrderTooLarge { .. }
                 | Self::NoOutput { .. }
                 | Self::NotXen { .. }
                 | Self::NoDevices { .. }

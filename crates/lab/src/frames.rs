@@ -91,7 +91,19 @@ impl Frame {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let payload = match self {
+        let payload = self.payload();
+        let mut out = Vec::with_capacity(HEADER + payload.len());
+        out.extend_from_slice(MARK);
+        out.push(self.kind());
+        out.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend_from_slice(&checksum(self.kind(), &payload).to_le_bytes());
+        out.extend_from_slice(&payload);
+        out
+    }
+
+    /// The bytes after the header.
+    pub(crate) fn payload(&self) -> Vec<u8> {
+        match self {
             Self::Order(order) => serde_json::to_vec(order).unwrap_or_default(),
             Self::Resized(size) => serde_json::to_vec(size).unwrap_or_default(),
             Self::Moment(moment) => serde_json::to_vec(moment).unwrap_or_default(),
@@ -102,14 +114,7 @@ impl Frame {
             | Self::Stderr(bytes)
             | Self::Files(bytes) => bytes.clone(),
             Self::Warning(text) | Self::Failure(text) => text.clone().into_bytes(),
-        };
-        let mut out = Vec::with_capacity(HEADER + payload.len());
-        out.extend_from_slice(MARK);
-        out.push(self.kind());
-        out.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
-        out.extend_from_slice(&checksum(self.kind(), &payload).to_le_bytes());
-        out.extend_from_slice(&payload);
-        out
+        }
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Option<Self> {

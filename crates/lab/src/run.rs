@@ -20,6 +20,7 @@ use crate::device;
 use crate::device_image::{self, DeviceImage};
 use crate::emulator::EmulatorProgram;
 use crate::error::Error;
+use crate::frames::{Frame, LARGEST_PAYLOAD};
 use crate::guest_agent::{GuestAgent, own_program};
 use crate::guest_image::GuestImage;
 use crate::image::Image;
@@ -487,7 +488,12 @@ impl Request {
         if self.guest_image && self.bare {
             return Err(Error::GuestImage { problem: "a lab without a disk has no place for it" });
         }
-        open_put(&self.put)?;
+        let put = open_put(&self.put)?;
+        // The agent would refuse it, and the snapshot would be blamed.
+        let bytes = Frame::Order(Box::new(order(self, &put, None, None))).payload().len();
+        if bytes > LARGEST_PAYLOAD {
+            return Err(Error::OrderTooLarge { bytes, most: LARGEST_PAYLOAD });
+        }
         if self.get.is_empty() {
             return Ok(());
         }
@@ -633,6 +639,11 @@ mod tests {
                 Some("Could not give the lab the guest image"),
             ),
             (Request { put, ..any() }, Some("/nonexistent/file does not exist")),
+            (Request { command: vec!["x".repeat(100 << 10); 10], ..any() }, None),
+            (
+                Request { command: vec!["\"".repeat(100 << 10); 10], ..any() },
+                Some("The command and the names"),
+            ),
             (Request { get: vec![text("x")], output: file, ..any() }, Some("Could not write to")),
             (Request { get: vec![text("x")], output: folder.path().join("a/b"), ..any() }, None),
         ];
