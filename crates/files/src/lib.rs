@@ -19,6 +19,6 @@ pub use directory::{Directory, Missing};
 pub use error::Error;
 pub use inside::Inside;
 pub use look::{look, look_at_files, look_into, many_looks};
-pub use open::{keep_end, named, read, read_end, read_start, regular};
+pub use open::{allow_open_files, keep_end, named, read, read_end, read_start, regular};
 pub use replacement::{Replacement, is_unfinished, sync_parent, write};
 pub use user::user_cache;

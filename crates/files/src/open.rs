@@ -1,11 +1,19 @@
 //! Reading files that others may have created.
 
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, fallocate, fstat, fstatfs};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+
+/// Raises the soft limit of open files (RLIMIT_NOFILE), usually 1024, to the hard one.
+pub fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // If it is refused, opening reports the limit.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
 
 /// Opens a file for reading; does not block on a FIFO.
 fn unblocked(path: &Path) -> io::Result<File> {

@@ -399,6 +399,9 @@ impl Laboratory<'_> {
 
 /// Opens the files to copy in now, so that a missing file is reported before anything starts.
 fn open_put(put: &[Put]) -> Result<Vec<(PlacedFile, File)>, Error> {
+    if !put.is_empty() {
+        files::allow_open_files();
+    }
     put.iter()
         .map(|put| {
             if !put.from.exists() {
@@ -548,6 +551,17 @@ mod tests {
     fn a_missing_file_is_found_before_anything_starts() {
         let put = Put { from: PathBuf::from("/nonexistent/file"), to: "file".to_owned() };
         assert!(matches!(open_put(&[put]), Err(Error::PutMissing { .. })));
+    }
+
+    #[test]
+    fn more_files_than_the_soft_limit_can_be_copied_in() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let put = vec![Put { from: file.path().to_owned(), to: "file".to_owned() }; 1200];
+        let limit = getrlimit(Resource::Nofile);
+        // The usual limit: other tests of this process run meanwhile.
+        setrlimit(Resource::Nofile, Rlimit { current: Some(1024), ..limit }).unwrap();
+        assert_eq!(open_put(&put).unwrap().len(), 1200);
     }
 
     #[test]

@@ -27,13 +27,15 @@ const SAVE_LIMIT: Duration = Duration::from_secs(120);
 
 // File names in the folder of a run, which is Bochs's working directory. Its configuration contains no paths:
 // spaces, commas, `#` and `$` have a meaning in it, and a line is limited to 511 characters (Bochs 3.0,
-// config.cc: parse_line_unformatted, read_config_file).
+// config.cc: parse_line_unformatted, read_config_file). Nor does its environment: the path of each file of a saved
+// state has room for 511 (gui/siminterface.cc: save_state).
 const CONSOLE: &str = "console";
 const LOG: &str = "bochs.log";
 const ROM: &str = "loader.rom";
 const PAYLOAD: &str = "payload";
 const BOOTED: &str = "bochsrc";
 const RESTORED: &str = "state";
+const SAVED: &str = "saved";
 const BIOS: &str = "bios.rom";
 const VGA_BIOS: &str = "vgabios.rom";
 /// The file name of the configuration in a state that Bochs saved.
@@ -54,7 +56,7 @@ impl Machine<'_> {
         let mut power_on = self.bochs(folder);
         power_on.invocation.args(["-q", "-f", BOOTED]);
         if let Some(saved) = saved {
-            power_on.invocation.env("BOCHS_SAVE", saved);
+            save_to(saved, folder, &mut power_on.invocation)?;
         }
         Ok(power_on)
     }
@@ -157,6 +159,13 @@ impl Machine<'_> {
     }
 }
 
+/// Makes Bochs save its state in a folder.
+fn save_to(saved: &Path, folder: &Path, bochs: &mut Invocation) -> Result<(), Error> {
+    link(saved, &folder.join(SAVED))?;
+    bochs.env("BOCHS_SAVE", SAVED);
+    Ok(())
+}
+
 fn link(target: &Path, link: &Path) -> Result<(), Error> {
     symlink(target, link).map_err(Error::file("Could not link", link))
 }
@@ -236,6 +245,10 @@ mod tests {
             terminal: None,
             input: 0,
         };
+        let mut bochs = Invocation::of_host("bochs");
+        save_to(&cache.snapshots(), &folder, &mut bochs).unwrap();
+        let [("BOCHS_SAVE", state)] = &bochs.environment[..] else { panic!("{bochs:?}") };
+        assert!(state.is_relative() && fs::read_link(folder.join(state)).unwrap() == cache.snapshots());
         let text = machine.bochs_configuration(&folder).unwrap();
         let is_read = |line: &str| line.len() < 512 && !line.contains(['#', '$']) && !line.contains(&long);
         assert!(text.lines().all(is_read), "{text}");

@@ -12,7 +12,6 @@ use super::vcpus::Vcpus;
 use super::{
     EXITS, LOST_RECORDS, Mechanism, SLEPT, Watch, counted, isa, lost, map, map_error, watch_processes,
 };
-use crate::trace::source::allow_open_files;
 use crate::{Error, monotonic_ns};
 
 /// The number of CPUs that share the ring buffer. A program locks it for each record, with interrupts disabled: more CPUs
@@ -67,7 +66,7 @@ impl Buffers {
         let mut array: PerfEventArray<MapData> = map(attached, "records")?;
         let online = programs::online()?;
         // Each buffer is a file.
-        allow_open_files();
+        files::allow_open_files();
         let pages = if online.len() > MOST_ON_RING { PERF_PAGES_OF_MANY } else { PERF_PAGES };
         let open = online.into_iter().map(|cpu| array.open(cpu, Some(pages))).collect::<Result<Vec<_>, _>>();
         let open = open.map_err(|error| Error::Load {

@@ -3,7 +3,6 @@
 use crate::Error;
 use crate::perf::{Event, Watch};
 use crate::ring::{Ring, page_size};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::io;
@@ -47,21 +46,14 @@ pub(crate) struct CpuRecords {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Raises the soft limit of open files (RLIMIT_NOFILE) to the hard one: an event of each tracepoint on each CPU is a file,
-/// and the usual limit of 1024 is a dozen of them on 80 CPUs.
-pub(crate) fn allow_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    // If it is refused, opening reports the limit.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
-
 impl Source {
     /// Opens `tracepoints` on `cpus`, disabled. CPUs that went offline meanwhile are skipped.
     ///
     /// # Errors
     /// [`Error::OnCpu`].
     pub(crate) fn open(tracepoints: Vec<Tracepoint>, cpus: &BTreeSet<u32>) -> Result<Self, Error> {
-        allow_open_files();
+        // An event of each tracepoint on each CPU is a file: the usual limit is a dozen of them on 80 CPUs.
+        files::allow_open_files();
         let gone = vec![0; tracepoints.len()];
         let mut source =
             Self { tracepoints, cpus: BTreeMap::new(), gone, refused: BTreeSet::new(), enabled: false };
