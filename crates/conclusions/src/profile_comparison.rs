@@ -118,7 +118,7 @@ pub enum Overall {
     Same,
     /// There is no interval.
     Unsure,
-    /// There are no exits.
+    /// There are no exits, or one side has none and no time in which they could have been seen.
     Nothing,
 }
 
@@ -182,7 +182,7 @@ impl ProfileComparison {
             per,
             before: summary(0),
             after: summary(1),
-            verdict: verdict(&total),
+            verdict: verdict(&total, &sides),
             total,
             rows,
             rest: None,
@@ -249,8 +249,9 @@ impl SideSummary {
     }
 }
 
-fn verdict(total: &ComparedRow) -> Overall {
-    if total.before.exits == 0 && total.after.exits == 0 {
+fn verdict(total: &ComparedRow, sides: &[Side; 2]) -> Overall {
+    let is_empty = total.before.exits == 0 && total.after.exits == 0;
+    if is_empty || sides.iter().any(Side::is_unobserved) {
         return Overall::Nothing;
     }
     let effects = [Some(total.rate), total.time].into_iter().flatten().map(|estimate| estimate.effect());

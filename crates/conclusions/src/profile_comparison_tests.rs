@@ -309,6 +309,29 @@ fn doubts_are_said() {
 }
 
 #[test]
+fn a_side_that_nobody_observed_has_no_figure_to_compare() {
+    let (some, nothing) = (profile(1, 100, &even(MSR, 100, 10, 1000)), Profile::new());
+    for operations in [None, Some((1, 1))] {
+        let options = ComparisonOptions { operations, ..ComparisonOptions::default() };
+        let compared = |before: &Profile, after: &Profile| {
+            ProfileComparison::new(&[before.into()], &[after.into()], &options)
+        };
+        for (found, side) in
+            [(compared(&some, &nothing), Which::After), (compared(&nothing, &some), Which::Before)]
+        {
+            assert_eq!(found.verdict, Overall::Nothing, "{side:?}");
+            assert!(found.doubts.contains(&Doubt::Empty { side }), "{:?}", found.doubts);
+            assert_eq!(found.doubts.contains(&Doubt::NoTime { side }), operations.is_none());
+            let rows = || found.rows.iter().chain([&found.total]);
+            assert!(rows().flat_map(estimates).all(|estimate| estimate.interval.is_none()), "{found:?}");
+            assert!(rows().all(|row| row.before.rate_bound.or(row.after.rate_bound).is_none()), "{found:?}");
+        }
+        // Without exits in a time that was observed, they are gone.
+        assert_eq!(compared(&some, &profile(1, 100, &[])).verdict, Overall::Less);
+    }
+}
+
+#[test]
 fn exits_without_their_vm_are_a_doubt_where_figures_lack_them() {
     let before = profile(1, 100, &even(MSR, 100, 10, 1000));
     let mut after = before.clone();

@@ -11,4 +11,4 @@ pub(crate) mod words;
 
 pub use self::parquet::{ExitsError, ExitsWriter};
 pub use self::terminal::{doubts, nothing_read};
-pub use self::words::without_vcpu;
+pub use self::words::{nothing_in_window, without_vcpu};

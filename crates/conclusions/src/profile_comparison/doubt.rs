@@ -93,12 +93,9 @@ pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doub
         if sums.unsorted > 0 {
             doubts.push(Doubt::Unsorted { side, accesses: sums.unsorted });
         }
-        if sums.total.count == 0 {
-            continue;
-        }
         if comparison.per == Per::Recording && sums.observed_ns.contains(&0.0) {
             doubts.push(Doubt::NoTime { side });
-        } else if sums.time.as_ref().is_some_and(|time| time.draws.is_none()) {
+        } else if sums.total.count > 0 && sums.time.as_ref().is_some_and(|time| time.draws.is_none()) {
             doubts.push(Doubt::Short { side });
         }
     }

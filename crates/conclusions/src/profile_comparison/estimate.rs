@@ -52,7 +52,8 @@ impl Pair<'_> {
         let counts = self.both(|one| one.sums.count as f64);
         let units = self.both(|one| one.units);
         let change = RelativeChange::between(counts[0] / units[0], counts[1] / units[1]);
-        if change == RelativeChange::StillNothing {
+        let is_unobserved = self.both(|one| one.side.is_unobserved()).contains(&true);
+        if change == RelativeChange::StillNothing || is_unobserved {
             return Estimate::without_interval(change);
         }
         let longer = (units[0] / units[1]).ln();

@@ -14,7 +14,7 @@ pub struct Figures {
     pub exits: u64,
     /// Exits per unit ([`super::Per`]).
     pub rate: f64,
-    /// The 95 % upper bound of the exits per unit if none was seen: the rule of three.
+    /// The 95 % upper bound of the exits per unit if none was seen: the rule of three. `None` also if no time was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bound: Option<f64>,
     /// Exits with a handling time. In rows of several reasons idle ones are excluded.
@@ -96,7 +96,8 @@ impl ComparedRow {
         let idle = pair.subject.reason.is_some_and(exits::ExitReason::is_sleep);
         let figures = |one: &OneSide<'_>, total: &Sums| {
             let mut figures = Figures::new(one, total, idle);
-            figures.rate_bound = (one.sums.count == 0).then(|| pair.bound_of_none(one));
+            let is_none_of_some = one.sums.count == 0 && !one.side.is_unobserved();
+            figures.rate_bound = is_none_of_some.then(|| pair.bound_of_none(one));
             figures
         };
         Self {

@@ -86,6 +86,12 @@ impl Side {
         side
     }
 
+    /// Tests whether there are no exits because there is no time in which they could have been seen. Such a zero is
+    /// not a count.
+    pub(super) fn is_unobserved(&self) -> bool {
+        self.total.count == 0 && self.observed_ns.iter().all(|&ns| ns == 0.0)
+    }
+
     fn add(&mut self, number: usize, profile: &Profile, grouping: &Grouping, vms: &Vms) {
         if grouping.tells_vms_apart() || profile.vcpus().iter().all(|exits| exits.vcpu.vm.is_some()) {
             self.without_vcpu = self.without_vcpu.saturating_add(profile.losses.exits_without_vcpu);

@@ -128,6 +128,12 @@ fn read(files: &[PathBuf], grouping: &Grouping, arguments: &Arguments) -> anyhow
             Some(grouped) => add(&mut recordings, file, grouped)?,
             None => add(&mut recordings, file, &mut ())?,
         }
+        // A recording without any event has no length; its damage is the better reason.
+        let nothing = report::recordings::nothing_in_window(&recordings);
+        if let Some(nothing) = nothing.filter(|_| recordings.profile.span.is_some()) {
+            let what = "so there is nothing to compare; select another time";
+            return Err(Usage(format!("{} has {nothing}, {what}", file.display())).into());
+        }
         let selection = arguments.part.selection(&[]);
         let part = recordings
             .select(selection)

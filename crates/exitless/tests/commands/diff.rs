@@ -107,6 +107,27 @@ fn nobody_has_changed_against_himself() {
 }
 
 #[test]
+fn a_time_that_one_recording_does_not_have_is_not_compared() {
+    // The recordings are 5.19 s and 4.11 s long.
+    let (longer, shorter) = (recording("small"), recording("small61"));
+    let work = ["--operations-before", "1", "--operations-after", "1"];
+    for arguments in [
+        vec!["diff", &longer, &shorter, "--from", "4.5s"],
+        [&["diff", &shorter, &longer, "--from", "4.5s"][..], &work].concat(),
+        vec!["diff", &longer, &shorter, "--from", "4.5s", "--vm", "mix"],
+    ] {
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", out(&output));
+        let said = err(&output);
+        assert!(
+            said.contains("small61.perf.data.zst has nothing from 4.50 s on: it is 4.11 s long"),
+            "{said}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
 fn a_seed_gives_the_same_figures_and_another_does_not() {
     let (before, after) = (recording("small"), recording("small61"));
     let once = |seed: &str| out(&run(&["diff", &before, &after, "--json", "--seed", seed]));

@@ -31,11 +31,13 @@ pub fn page(compared: &Compared<'_>) -> String {
     let sections = html! {
         (head(compared))
         (warnings(compared))
-        (bars::section(compared))
-        (rows::section(compared))
-        (courses(compared))
-        (histograms(compared))
-        (method(compared))
+        @if compared.comparison.verdict != Overall::Nothing {
+            (bars::section(compared))
+            (rows::section(compared))
+            (courses(compared))
+            (histograms(compared))
+            (method(compared))
+        }
         (about(compared))
     };
     document("VM exits before and after", &sections)
@@ -55,7 +57,7 @@ fn head(compared: &Compared<'_>) -> Markup {
         Overall::Mixed => "Less of one, more of the other",
         Overall::Same => "No certain change",
         Overall::Unsure => "Nothing certain",
-        Overall::Nothing => "No exits",
+        Overall::Nothing => "Nothing to compare",
     };
     let unit = figures::unit(comparison.per);
     let changed = |title: &str, estimate: Estimate| {

@@ -34,7 +34,12 @@ pub(crate) fn extremes(compared: &Compared<'_>) -> Vec<String> {
 fn whole(compared: &Compared<'_>, with_intervals: bool) -> String {
     let comparison = compared.comparison;
     if comparison.verdict == Overall::Nothing {
-        return "There is no exit on either side.".to_owned();
+        return match (comparison.total.before.exits, comparison.total.after.exits) {
+            (0, 0) => "There is no exit on either side.",
+            (0, _) => "Nothing was recorded before, so there is nothing to compare.",
+            _ => "Nothing was recorded after, so there is nothing to compare.",
+        }
+        .to_owned();
     }
     let unit = unit(comparison.per);
     let clause = |estimate, nouns: [&str; 3]| clause(estimate, nouns, unit, with_intervals);

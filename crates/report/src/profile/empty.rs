@@ -3,8 +3,8 @@
 use exits::{AccessKind, Table};
 use traces::{Format, Recordings};
 
-use crate::format::{count, whole_time};
-use crate::recordings::{nothing_read, words::window};
+use crate::format::count;
+use crate::recordings::{nothing_in_window, nothing_read, words::window};
 
 /// The source of exits, by the advice to give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +37,8 @@ pub(crate) fn why_empty(recordings: &Recordings, table: &Table) -> String {
     if !table.grouping().access_kinds().is_empty() && !profile.is_empty() {
         return without_accesses(source, table);
     }
-    let whole = recordings.files.iter().filter_map(|file| file.observed).next();
-    if let (Some(window), None) = (window(recordings.options), whole) {
-        let span = profile.span.map_or(0, |span| span.length_ns());
-        return format!("The recording has nothing {window}: it is {} long.", whole_time(span));
+    if let Some(why) = nothing_in_window(recordings) {
+        return format!("The recording has {why}.");
     }
     if let Some(window) = window(recordings.options) {
         return format!("No VM was left in the time asked for ({window}).");

@@ -36,6 +36,16 @@ pub(crate) fn window(options: Options) -> Option<String> {
     }
 }
 
+/// The selected time and the length of the recordings, if none of them has anything of that time: "nothing from 4.50 s on:
+/// it is 4.11 s long".
+#[must_use]
+pub fn nothing_in_window(recordings: &Recordings) -> Option<String> {
+    let window = window(recordings.options)?;
+    let is_there = recordings.files.iter().any(|file| file.observed.is_some());
+    let length_ns = recordings.profile.span.map_or(0, |span| span.length_ns());
+    (!is_there).then(|| format!("nothing {window}: it is {} long", whole_time(length_ns)))
+}
+
 /// Notes on the recordings in addition to their head, a sentence or two each.
 pub(crate) fn notes(recordings: &Recordings) -> Vec<String> {
     let mut notes = warnings(recordings);
