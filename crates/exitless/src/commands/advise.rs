@@ -19,7 +19,7 @@ use traces::Recordings;
 
 use super::profile::{kept, sampled};
 use super::quantity;
-use super::recordings::{PartArguments, add, check_file, exit_code, hypervisor};
+use super::recordings::{PartArguments, add, check_file, check_inputs, exit_code, hypervisor};
 use super::vm::subject::Subject;
 use super::watching::{HOST, LiveSource, for_a_time, processes_of, wait_until};
 use crate::console::StatusLine;
@@ -120,6 +120,7 @@ fn audits<'a>(advice: &Advice<'a>, budget: u32, threads: &Threads) -> Vec<Audit<
 fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
     arguments.part.check()?;
     arguments.files.iter().try_for_each(|file| check_file(file))?;
+    check_inputs(&arguments.files)?;
     let facts = match &arguments.definition {
         Some(wanted) => Some(Facts::of(&Subject::find(Path::new(HOST), wanted)?.definition()?)),
         None => None,

@@ -11,7 +11,9 @@ use exits::{Dimension, GroupedTimeline, Grouping};
 use report::comparison::Compared;
 use traces::{AccessRecord, ExitRecord, Recordings, Sink, Unlike};
 
-use super::recordings::{Destination, PartArguments, add, check_file, check_outputs, exit_code, write_page};
+use super::recordings::{
+    Destination, PartArguments, add, check_file, check_inputs, check_outputs, exit_code, write_page,
+};
 use crate::console;
 use crate::status::Usage;
 
@@ -78,6 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     files.iter().flatten().try_for_each(|file| check_file(file))?;
+    // One recording on both sides is a test of the comparison; on one side it would pass for another run.
+    files.iter().try_for_each(check_inputs)?;
     check_outputs(files.iter().flatten(), [&arguments.html])?;
     let [before, after] = [read(&files[0], &grouping, arguments)?, read(&files[1], &grouping, arguments)?];
     let unlike = unlike(&before.recordings, &after.recordings, arguments)?;

@@ -78,6 +78,7 @@ impl RecordingArguments {
     ) -> Result<(), Usage> {
         self.part.check()?;
         self.files.iter().try_for_each(|file| check_file(file))?;
+        check_inputs(&self.files)?;
         check_outputs(&self.files, outputs)
     }
 
@@ -158,6 +159,22 @@ pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
     }
 }
 
+/// Refuses a recording that is given twice, by whatever paths: its exits would count twice, or as those of another run.
+pub(crate) fn check_inputs<'i>(files: impl IntoIterator<Item = &'i PathBuf>) -> Result<(), Usage> {
+    let mut known: Vec<(Identity, Source)> = Vec::new();
+    for file in files {
+        let Some(own) = Identity::of_input(file) else { continue };
+        let again = Source::from(file.as_path());
+        if let Some((_, first)) = known.iter().find(|(other, _)| *other == own) {
+            let first = if *first == again { String::new() } else { format!(", first as {first}") };
+            let what = "and its exits would count twice; name each recording once";
+            return Err(Usage(format!("{again} is given twice{first}, {what}")));
+        }
+        known.push((own, again));
+    }
+    Ok(())
+}
+
 /// Refuses to write a file that is also read, or written by another option: it would be replaced.
 pub(crate) fn check_outputs<'i, 'o>(
     inputs: impl IntoIterator<Item = &'i PathBuf>,
@@ -175,7 +192,7 @@ pub(crate) fn check_outputs<'i, 'o>(
     Ok(())
 }
 
-/// A file by whatever path it is named.
+/// A file, or a recording that is a folder, by whatever path it is named.
 #[derive(Debug, PartialEq, Eq)]
 enum Identity {
     /// Its device and inode.
@@ -190,10 +207,11 @@ impl Identity {
         Self::of(if path == Path::new("-") { Path::new("/dev/stdin") } else { path })
     }
 
-    /// `None` for pipes, devices and folders, which are not replaced.
+    /// `None` for pipes and devices, which are not replaced, and which give other bytes each time.
     fn of(path: &Path) -> Option<Self> {
         if let Ok(about) = fs::metadata(path) {
-            return about.is_file().then(|| Self::There(about.dev(), about.ino()));
+            let is_kept = about.is_file() || about.is_dir();
+            return is_kept.then(|| Self::There(about.dev(), about.ino()));
         }
         let name = path.file_name()?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -275,5 +293,37 @@ mod tests {
             check_outputs([&dash], [&Some(dash.clone())]).is_ok(),
             "standard input is no file of that name"
         );
+    }
+
+    #[test]
+    fn a_recording_is_read_once_by_whatever_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("a"), "").unwrap();
+        fs::write(path("b"), "").unwrap();
+        fs::create_dir(path("threads")).unwrap();
+        std::os::unix::fs::symlink(path("a"), path("link")).unwrap();
+        fs::hard_link(path("b"), path("hard")).unwrap();
+        let check = |names: &[&str]| {
+            let files: Vec<PathBuf> = names.iter().map(|name| path(name)).collect();
+            check_inputs(&files)
+        };
+        for names in [&["a", "b"][..], &["/dev/null", "/dev/null"], &["threads", "b", "link"]] {
+            assert!(check(names).is_ok(), "{names:?}");
+        }
+        let twice: [(&[&str], Option<&str>); 5] = [
+            (&["b", "a", "a"], None),
+            (&["a", "b", "./a"], None),
+            (&["a", "link"], Some("a")),
+            (&["b", "hard"], Some("b")),
+            (&["threads", "threads/../threads"], Some("threads")),
+        ];
+        for (names, first) in twice {
+            let Usage(said) = check(names).unwrap_err();
+            let again = path(names[names.len() - 1]);
+            let first =
+                first.map_or_else(String::new, |first| format!(", first as {}", path(first).display()));
+            assert!(said.starts_with(&format!("{} is given twice{first}, and", again.display())), "{said}");
+        }
     }
 }

@@ -128,6 +128,27 @@ fn a_time_that_one_recording_does_not_have_is_not_compared() {
 }
 
 #[test]
+fn a_recording_is_not_another_run_of_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("latest");
+    let (small, other) = (recording("small"), recording("small61"));
+    std::os::unix::fs::symlink(&small, &link).unwrap();
+    let link = link.to_str().unwrap();
+    for arguments in [
+        vec!["diff", &format!("{other},{small},{link}"), &other],
+        vec!["diff", &small, &format!("{small},{link}")],
+        vec!["report", &small, link],
+        vec!["timeline", &small, link],
+        vec!["predict", &small, link],
+        vec!["advise", &small, link],
+    ] {
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", out(&output));
+        assert!(err(&output).contains(&format!("{link} is given twice")), "{}", err(&output));
+    }
+}
+
+#[test]
 fn a_seed_gives_the_same_figures_and_another_does_not() {
     let (before, after) = (recording("small"), recording("small61"));
     let once = |seed: &str| out(&run(&["diff", &before, &after, "--json", "--seed", seed]));
