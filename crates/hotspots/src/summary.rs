@@ -11,7 +11,7 @@ use stats::{Estimate, poisson};
 use crate::{Activity, Frame, FrameNumber, Measured, Part, Recording, Space, Stack};
 
 /// The part of a recording to sum up.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Selection {
     /// Only these VMs; all if empty.
     pub vms: BTreeSet<u32>,
@@ -102,6 +102,8 @@ impl ReasonRow {
 /// A summary of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
+    /// The selected part.
+    pub selection: Selection,
     /// By reason, the longest time on the CPU first.
     pub reasons: Vec<ReasonRow>,
     /// Samples within exits.
@@ -136,6 +138,7 @@ impl Summary {
             rows
         };
         Self {
+            selection: selection.clone(),
             reasons: reasons(recording, selection),
             in_exits: samples_of(&in_exit),
             in_guests: samples_of(&|stack| stack.activity == Activity::Guest),

@@ -128,6 +128,21 @@ fn a_time_that_one_recording_does_not_have_is_not_compared() {
 }
 
 #[test]
+fn the_part_that_was_compared_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let (small, other) = (recording("small"), recording("small61"));
+    let base = ["diff", &small, &other, "--from", "1s", "--to", "2s", "--vm", "mix"];
+    let text = out(&run(&[&base[..], &["--html", page.to_str().unwrap()]].concat()));
+    assert!(text.contains("\nonly       VM mix; from 1.00 s to 2.00 s\n"), "{text}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("Only VM mix; from 1.00 s to 2.00 s."));
+    let selection = &json(&base)["selection"];
+    assert_eq!((&selection["vms"][0], &selection["from_ns"]), (&"mix".into(), &1_000_000_000_u64.into()));
+    assert!(!out(&run(&["diff", &small, &other])).contains("\nonly "));
+}
+
+#[test]
 fn a_recording_is_not_another_run_of_itself() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("latest");

@@ -45,6 +45,10 @@ fn one_vm_and_one_reason_can_be_asked_for() {
     let one = json(&["profile", &file, "--reason", first]);
     assert_eq!(one["reasons"].as_array().unwrap().len(), 1);
     assert_eq!(one["reasons"][0], all["reasons"][0]);
+    assert_eq!(one["selection"], serde_json::json!({ "vms": [], "reasons": [first] }));
+    let text = out(&run(&["profile", &file, "--reason", first]));
+    assert!(text.contains(&format!("\nonly       exit reason {first}\n")), "{text}");
+    assert!(!out(&run(&["profile", &file])).contains("\nonly "));
     let none = run(&["profile", &file, "--vm", "nobody"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(err(&none).contains("nobody"), "{}", err(&none));

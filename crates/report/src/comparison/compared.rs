@@ -31,6 +31,11 @@ impl Compared<'_> {
         [("before", self.before), ("after", self.after)]
     }
 
+    /// One of the recordings, all of which were read and selected with the same options.
+    pub(crate) fn any(&self) -> Option<&Recordings> {
+        self.before.iter().chain(self.after).next()
+    }
+
     /// The titles of the columns that identify a row.
     pub(crate) fn titles(&self) -> Vec<&'static str> {
         let mut titles = Vec::new();

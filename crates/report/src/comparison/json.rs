@@ -10,11 +10,14 @@ use traces::{Recording, Recordings, Unlike};
 use super::compared::Compared;
 use super::{doubts, verdict};
 use crate::json::Document;
+use crate::recordings::json::Selected;
 
 /// The output of `exitless diff --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fields {
     files: BTreeMap<&'static str, Vec<Recording>>,
+    /// The selected part of every recording; `None` without recordings.
+    selection: Option<Selected>,
     unlike: Vec<Unlike>,
     by: Vec<Dimension>,
     confidence: f64,
@@ -30,6 +33,7 @@ pub fn json(compared: &Compared<'_>) -> impl Serialize {
     let files = |recordings: &[Recordings]| recordings.iter().flat_map(|one| one.files.clone()).collect();
     Document::new(Fields {
         files: compared.sides().map(|(name, recordings)| (name, files(recordings))).into(),
+        selection: compared.any().map(Selected::new),
         unlike: compared.unlike.to_vec(),
         by: compared.grouping.dimensions().collect(),
         confidence: stats::CONFIDENCE,

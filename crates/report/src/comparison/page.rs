@@ -18,6 +18,7 @@ use crate::page::document::tile;
 use crate::page::histogram::{self, Lane, MOST_REASONS};
 use crate::recordings::course::{Colours, Course};
 use crate::recordings::page as recording;
+use crate::recordings::words::part;
 use crate::text::minus;
 
 /// Columns of a chart over half the page.
@@ -74,6 +75,7 @@ fn head(compared: &Compared<'_>) -> Markup {
             // No line break between a figure and its unit.
             h1 { (minus(&verdict::headline(compared)).replace(" %", "\u{a0}%")) }
             @for extreme in verdict::extremes(compared) { p { (minus(&extreme)) } }
+            @if let Some(part) = compared.any().and_then(part) { p.muted { "Only " (part) "." } }
             @for (label, (summary, recordings), exits) in [
                 ("Before", (&comparison.before, compared.before), total.before.exits),
                 ("After", (&comparison.after, compared.after), total.after.exits),

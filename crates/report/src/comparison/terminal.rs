@@ -9,6 +9,7 @@ use super::compared::Compared;
 use super::{doubts, figures, verdict};
 use crate::format::{NONE, count, counted, rate_over, share_of, time, time_of, whole_time};
 use crate::recordings::terminal::named;
+use crate::recordings::words::part;
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, emphasised, wrapped};
@@ -53,6 +54,9 @@ fn head(compared: &Compared<'_>, width: usize) -> String {
             let label = if number == 0 { name } else { "" };
             text += &line(label, &named(file), width);
         }
+    }
+    if let Some(part) = compared.any().and_then(part) {
+        text += &line("only", &part, width);
     }
     let comparison = compared.comparison;
     let sides = [(&comparison.before, compared.before), (&comparison.after, compared.after)];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use exits::ExitReason;
-use hotspots::{Head, Losses, Moment, Part, ReasonRow, Recording, Summary, SymbolRow};
+use hotspots::{Head, Losses, Moment, Part, ReasonRow, Recording, Selection, Summary, SymbolRow};
 use serde::Serialize;
 use stats::Estimate;
 
@@ -13,6 +13,7 @@ use crate::json::Document;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fields<'a> {
     recording: &'a str,
+    selection: &'a Selection,
     #[serde(flatten)]
     head: &'a Head,
     losses: Losses,
@@ -60,6 +61,7 @@ struct PartDocument {
 pub fn json<'a>(name: &'a str, recording: &'a Recording, summary: &'a Summary) -> impl Serialize {
     Document::new(Fields {
         recording: name,
+        selection: &summary.selection,
         head: &recording.head,
         losses: recording.losses,
         vms: &recording.names,

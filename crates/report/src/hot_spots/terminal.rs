@@ -1,6 +1,6 @@
 //! The tables of `exitless profile`.
 
-use hotspots::{Event, Moment, Part, ReasonRow, Recording, Summary, SymbolRow};
+use hotspots::{Event, Moment, Part, ReasonRow, Recording, Selection, Summary, SymbolRow};
 use stats::Estimate;
 
 use crate::format::{NONE, count, counted, share, share_of, time, whole_time};
@@ -58,6 +58,9 @@ fn head(name: &str, recording: &Recording, summary: &Summary, width: usize) -> S
     let head = &recording.head;
     let kernel = head.kernel.as_ref().map_or_else(String::new, |kernel| format!(" (Linux {kernel})"));
     let mut text = line("recording", &printable(&format!("{name}{kernel}")), width);
+    if let Some(part) = part(recording, &summary.selection) {
+        text += &line("only", &printable(&part), width);
+    }
     let rate = |event: &str| {
         let cpus = counted(u64::from(head.cpus), "CPU");
         format!(
@@ -90,6 +93,20 @@ fn head(name: &str, recording: &Recording, summary: &Summary, width: usize) -> S
         text += &line("lost", &counted(recording.losses.lost, "sample"), width);
     }
     text
+}
+
+/// The selected part of the recording, if it is not everything.
+fn part(recording: &Recording, selection: &Selection) -> Option<String> {
+    let vm = |vm: &u32| match recording.names.get(vm) {
+        Some(name) => format!("{vm} {name}"),
+        None => vm.to_string(),
+    };
+    let vms: Vec<String> = selection.vms.iter().map(vm).collect();
+    let reasons: Vec<String> = selection.reasons.iter().map(ToString::to_string).collect();
+    let all = [("VM", vms), ("exit reason", reasons)];
+    let said = all.into_iter().filter(|(_, names)| !names.is_empty());
+    let said: Vec<String> = said.map(|(what, names)| format!("{what} {}", names.join(", "))).collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 fn reasons(recording: &Recording, summary: &Summary) -> Vec<Column> {

@@ -14,7 +14,7 @@ pub(crate) struct Head {
 
 /// The selected part of the recordings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Selected {
+pub(crate) struct Selected {
     vms: Vec<String>,
     vcpus: Vec<u32>,
     from_ns: Option<u64>,
@@ -23,12 +23,18 @@ struct Selected {
 
 impl Head {
     pub(crate) fn new(recordings: &Recordings) -> Self {
-        let Selection { vms, vcpus } = recordings.selection.clone();
-        let options = recordings.options;
         Self {
             files: recordings.files.clone(),
-            selection: Selected { vms, vcpus, from_ns: options.from_ns, to_ns: options.to_ns },
+            selection: Selected::new(recordings),
             span: recordings.observed(),
         }
+    }
+}
+
+impl Selected {
+    pub(crate) fn new(recordings: &Recordings) -> Self {
+        let Selection { vms, vcpus } = recordings.selection.clone();
+        let options = recordings.options;
+        Self { vms, vcpus, from_ns: options.from_ns, to_ns: options.to_ns }
     }
 }
