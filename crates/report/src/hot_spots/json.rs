@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use exits::ExitReason;
-use hotspots::{Head, Losses, Moment, Part, ReasonRow, Recording, Selection, Summary, SymbolRow};
+use hotspots::{Event, Head, Losses, Moment, Part, ReasonRow, Recording, Selection, Summary, SymbolRow};
 use serde::Serialize;
 use stats::Estimate;
 
@@ -14,8 +14,14 @@ use crate::json::Document;
 struct Fields<'a> {
     recording: &'a str,
     selection: &'a Selection,
-    #[serde(flatten)]
-    head: &'a Head,
+    /// The kernel of [`Head`]; `kernel` is its functions.
+    kernel_release: Option<&'a str>,
+    event: Event,
+    frequency_hz: Option<u64>,
+    cpus: Option<u32>,
+    duration_ns: u64,
+    away: bool,
+    notes: &'a [String],
     losses: Losses,
     vms: &'a BTreeMap<u32, String>,
     samples: Samples,
@@ -30,7 +36,7 @@ struct Samples {
     in_exits: u64,
     in_guests: u64,
     in_device_models: u64,
-    all: u64,
+    all: Option<u64>,
     cut: u64,
 }
 
@@ -43,7 +49,7 @@ struct ReasonDocument<'a> {
     asleep_ns: u64,
     waited_ns: u64,
     samples: u64,
-    sampled_ns: Estimate,
+    sampled_ns: Option<Estimate>,
     parts: Vec<PartDocument>,
     functions: &'a [SymbolRow],
     without_cpu: &'a [Moment],
@@ -56,30 +62,38 @@ struct PartDocument {
     share: Option<Estimate>,
 }
 
-/// The hot spots of `recording`; `summary` was made from it.
+/// The hot spots of `recording`; `summary` was made from it. Figures of sampling are null if the host was not sampled.
 #[must_use]
 pub fn json<'a>(name: &'a str, recording: &'a Recording, summary: &'a Summary) -> impl Serialize {
+    let Head { kernel, event, frequency_hz, cpus, duration_ns, away, notes } = &recording.head;
+    let was_sampled = *event != Event::Exits;
     Document::new(Fields {
         recording: name,
         selection: &summary.selection,
-        head: &recording.head,
+        kernel_release: kernel.as_deref(),
+        event: *event,
+        frequency_hz: was_sampled.then_some(*frequency_hz),
+        cpus: was_sampled.then_some(*cpus),
+        duration_ns: *duration_ns,
+        away: *away,
+        notes,
         losses: recording.losses,
         vms: &recording.names,
         samples: Samples {
             in_exits: summary.in_exits,
             in_guests: summary.in_guests,
             in_device_models: summary.in_monitors,
-            all: recording.losses.ticks,
+            all: was_sampled.then_some(recording.losses.ticks),
             cut: summary.cut,
         },
-        reasons: summary.reasons.iter().map(reason).collect(),
+        reasons: summary.reasons.iter().map(|row| reason(row, was_sampled)).collect(),
         kernel: &summary.kernel,
         device_models: &summary.monitors,
         guests: &summary.guests,
     })
 }
 
-fn reason(row: &ReasonRow) -> ReasonDocument<'_> {
+fn reason(row: &ReasonRow, was_sampled: bool) -> ReasonDocument<'_> {
     let part = |(&part, &samples)| PartDocument { part, samples, share: row.share_of(part) };
     ReasonDocument {
         reason: row.reason,
@@ -89,7 +103,7 @@ fn reason(row: &ReasonRow) -> ReasonDocument<'_> {
         asleep_ns: row.away.asleep_ns(),
         waited_ns: row.away.waited_ns,
         samples: row.samples,
-        sampled_ns: row.sampled_ns,
+        sampled_ns: was_sampled.then_some(row.sampled_ns),
         parts: row.parts.iter().map(part).collect(),
         functions: &row.by_own,
         without_cpu: &row.moments,
@@ -107,5 +121,17 @@ mod tests {
         let summary = Summary::of(&recording, &hotspots::Selection::default());
         let text = serde_json::to_string_pretty(&json("this host", &recording, &summary)).unwrap();
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn what_was_not_sampled_has_no_figures_of_samples() {
+        let mut recording = recording();
+        recording.head.event = Event::Exits;
+        let summary = Summary::of(&recording, &hotspots::Selection::default());
+        let value = serde_json::to_value(json("a.exits", &recording, &summary)).unwrap();
+        for path in ["/frequency_hz", "/cpus", "/samples/all", "/reasons/0/sampled_ns"] {
+            assert!(value.pointer(path).is_some_and(serde_json::Value::is_null), "{path}: {value}");
+        }
+        assert!(value["reasons"][0]["handling_ns"].as_u64() > Some(0), "{value}");
     }
 }
