@@ -466,3 +466,21 @@ fn a_long_exit_comes_so_long_after_its_own_recordings_first_event() {
         assert!(first(more).trim_start().starts_with("3.49 s"), "{more:?}: {}", first(more));
     }
 }
+
+#[test]
+fn a_long_exit_is_of_a_recording() {
+    let files = ["small", "small61"].map(recording);
+    let base = ["report", &files[0], &files[1], "--longer-than", "5ms", "--top", "2"];
+    let document = json(&base);
+    let of = |at: usize| document["long_exits"][at]["recording"].as_u64();
+    assert_eq!([of(0), of(1)], [Some(1), Some(0)], "{document}");
+    assert_eq!(
+        [0_usize, 1].map(|at| document["files"][at]["name"].as_str()),
+        [Some(&*files[0]), Some(&*files[1])]
+    );
+    let text = out(&command(&base).env("COLUMNS", "300").output().unwrap());
+    assert!(text.contains(&format!("recordings 1: {}\n           2: {}\n", files[0], files[1])), "{text}");
+    let damaged = run(&["report", &recording("killed"), "--longer-than", "1ms", "--json"]);
+    let document: Value = serde_json::from_slice(&damaged.stdout).unwrap();
+    assert!(document["files"][0]["damage"]["offset"].is_u64(), "{document}");
+}

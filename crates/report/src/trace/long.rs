@@ -2,16 +2,18 @@
 
 use std::time::SystemTime;
 
-use exits::{Access, ExitReason, LongExit, LongExits, Meanwhile, Profile};
+use exits::{Access, ExitReason, LongExit, LongExits, Meanwhile};
 use live::{LongOccurrence, LongSummary};
 use serde::Serialize;
+use traces::Recordings;
 
 use super::terminal::{self, Lines, WIDTH};
 use crate::format::{NONE, count, counted, whole_time};
 use crate::json::Document;
-use crate::recordings::words::vm;
+use crate::recordings::json::Head;
+use crate::recordings::words::{part, vm};
 use crate::terminal::columns::{Column, drawn};
-use crate::terminal::{NARROWEST, wrapped};
+use crate::terminal::{NARROWEST, labels, wrapped};
 use crate::text::printable;
 
 /// The start of a trace.
@@ -146,34 +148,55 @@ pub fn json(occurrence: &LongOccurrence) -> impl Serialize + '_ {
     line(&occurrence.exit, Some(occurrence.wall), name, owner.map(|owner| owner.process.as_str()))
 }
 
-/// The longest exits of recordings as a table, with their number. `first_ns` has the first event of each recording.
+/// Several recordings with their numbers, and the selected part of them; empty if there is neither.
+fn head(recordings: &Recordings, width: usize) -> String {
+    let mut text = String::new();
+    if recordings.files.len() > 1 {
+        for (at, file) in recordings.files.iter().enumerate() {
+            let label = if at == 0 { "recordings" } else { "" };
+            text += &labels::line(label, &format!("{}: {}", at + 1, file.name), width);
+        }
+    }
+    if let Some(part) = part(recordings) {
+        text += &labels::line("only", &part, width);
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// The longest exits of `recordings` as a table, with their number.
 #[must_use]
 pub fn table(
     exits: &LongExits,
-    profile: &Profile,
-    first_ns: &[u64],
+    recordings: &Recordings,
     bound_ns: u64,
     width: usize,
     colour: bool,
 ) -> String {
     let width = width.max(NARROWEST);
     let longest = exits.longest();
-    let mut text = String::new();
+    let mut text = head(recordings, width);
     if !longest.is_empty() {
+        let first_ns = recordings.first_ns();
         let cells = |of: &dyn Fn(&LongExit) -> String| longest.iter().map(of).collect::<Vec<_>>();
         let after =
             |exit: &LongExit| exit.time_ns.saturating_sub(first_ns.get(exit.recording).copied().unwrap_or(0));
         let number =
             |number: Option<u32>| number.map_or_else(|| NONE.to_owned(), |number| number.to_string());
-        let columns = vec![
-            Column::figures("after", cells(&|exit| whole_time(after(exit)))),
-            Column::names("VM", cells(&|exit| vm(exit.vcpu.vm, profile))),
+        let mut columns = vec![Column::figures("after", cells(&|exit| whole_time(after(exit))))];
+        if recordings.files.len() > 1 {
+            columns.push(Column::figures("recording", cells(&|exit| (exit.recording + 1).to_string())));
+        }
+        columns.extend([
+            Column::names("VM", cells(&|exit| vm(exit.vcpu.vm, &recordings.profile))),
             Column::figures("vCPU", cells(&|exit| number(exit.vcpu.number))),
             Column::figures("CPU", cells(&|exit| exit.cpu.to_string())).may_go(1),
             Column::names("exit reason", cells(&|exit| exit.reason.to_string())),
             Column::figures("took", cells(&|exit| whole_time(exit.handling_ns))),
             Column::whole_names("access", cells(&|exit| accesses(&exit.accesses))),
-        ];
+        ]);
         text += &drawn(columns, width, false, colour);
         text.push('\n');
     }
@@ -193,6 +216,8 @@ pub fn table(
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fields<'a> {
+    #[serde(flatten)]
+    head: Head,
     bound_ns: u64,
     /// The number of all exits beyond the bound.
     beyond: u64,
@@ -203,14 +228,16 @@ struct Fields<'a> {
     losses: &'a exits::Losses,
 }
 
-/// The longest exits of recordings as a document.
+/// The longest exits of `recordings` as a document.
 #[must_use]
-pub fn document<'a>(exits: &LongExits, profile: &'a Profile, bound_ns: u64) -> impl Serialize + 'a {
+pub fn document<'a>(exits: &LongExits, recordings: &'a Recordings, bound_ns: u64) -> impl Serialize + 'a {
+    let profile = &recordings.profile;
     let owned = |exit: LongExit| OwnedLine {
         vm_name: exit.vcpu.vm.and_then(|vm| profile.names.get(&vm)).cloned(),
         exit,
     };
     Document::new(Fields {
+        head: Head::new(recordings),
         bound_ns,
         beyond: exits.beyond,
         slept: exits.slept,
@@ -225,17 +252,28 @@ struct OwnedLine {
     vm_name: Option<String>,
 }
 
+/// A line of a document of recordings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct RecordedLine<'a> {
+    /// The index of its recording in the document's `files`.
+    recording: usize,
+    #[serde(flatten)]
+    line: LongLine<'a>,
+}
+
 impl Serialize for OwnedLine {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        line(&self.exit, None, self.vm_name.as_deref(), None).serialize(serializer)
+        let line = line(&self.exit, None, self.vm_name.as_deref(), None);
+        RecordedLine { recording: self.exit.recording, line }.serialize(serializer)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exits::{Direction, LongOptions, Vcpu};
+    use exits::{Direction, LongOptions, Profile, Span, Vcpu};
     use std::time::{Duration, UNIX_EPOCH};
+    use traces::{Format, Options, Origin, Reading};
 
     fn exit() -> LongExit {
         LongExit {
@@ -292,6 +330,21 @@ mod tests {
         assert_eq!(value["meanwhile"]["preempted_ns"], 201_000);
     }
 
+    /// Recordings of which only the times are known, read with these options.
+    fn recordings(options: Options, first_ns: &[u64]) -> Recordings {
+        let mut all = Recordings::new(options);
+        for &first_ns in first_ns {
+            let mut profile = Profile::new();
+            profile.span = Some(Span { first_ns, last_ns: 9_000_000 });
+            let origin = Origin::new(Format::PerfData);
+            all.add(
+                format!("{first_ns}.data"),
+                Reading { profile, origin, damage: None, warnings: Vec::new() },
+            );
+        }
+        all
+    }
+
     #[test]
     fn a_table_has_the_longest_first_and_the_number_of_all() {
         let mut exits = LongExits::new(LongOptions { bound_ns: 50_000, sleep: false }, 1);
@@ -300,9 +353,27 @@ mod tests {
                 exits.keep(LongExit { handling_ns, ..exit() });
             }
         }
-        let text = table(&exits, &Profile::default(), &[0, 1_500_000], 50_000, 80, false);
-        assert!(text.contains("\n3.50 ms"), "after the first event of its own recording: {text}");
+        let both = recordings(Options::default(), &[0, 1_500_000]);
+        let text = table(&exits, &both, 50_000, 80, false);
+        assert!(
+            text.contains("\n3.50 ms          2  10 "),
+            "after the first event of its own recording: {text}"
+        );
+        assert!(text.starts_with("recordings 1: 0.data\n           2: 1500000.data\n\n"), "{text}");
         assert!(text.contains("263 µs") && !text.contains("90.0 µs"), "{text}");
         assert!(text.contains("2 exits took 50.0 µs or longer; the longest 1 are shown."), "{text}");
+        let value = serde_json::to_value(document(&exits, &both, 50_000)).unwrap();
+        assert_eq!((&value["long_exits"][0]["recording"], &value["bound_ns"]), (&1.into(), &50_000.into()));
+        assert_eq!(value["files"][1]["observed"]["first_ns"], 1_500_000);
+    }
+
+    #[test]
+    fn the_selected_time_is_told_even_if_nothing_took_long_in_it() {
+        let exits = LongExits::new(LongOptions { bound_ns: 50_000, sleep: false }, 1);
+        let part = recordings(Options { to_ns: Some(1_000_000), ..Options::default() }, &[0]);
+        let text = table(&exits, &part, 50_000, 80, false);
+        assert_eq!(text, "only       the first 1.00 ms\n\n0 exits took 50.0 µs or longer.\n");
+        let value = serde_json::to_value(document(&exits, &part, 50_000)).unwrap();
+        assert_eq!(value["selection"]["to_ns"], 1_000_000);
     }
 }

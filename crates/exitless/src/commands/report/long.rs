@@ -57,11 +57,8 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let options = LongOptions { bound_ns, sleep: arguments.sleep };
     let mut longest = Longest { exits: LongExits::new(options, most), recordings: 0 };
     let recordings = arguments.recordings.read(&mut longest)?;
-    let document = || long::document(&longest.exits, &recordings.profile, bound_ns);
-    let text = || {
-        let (width, colour) = (console::width(), console::colour());
-        long::table(&longest.exits, &recordings.profile, &recordings.first_ns(), bound_ns, width, colour)
-    };
+    let document = || long::document(&longest.exits, &recordings, bound_ns);
+    let text = || long::table(&longest.exits, &recordings, bound_ns, console::width(), console::colour());
     crate::output::print(arguments.json, document, text)?;
     warn_of_doubts(&recordings);
     Ok(exit_code(&recordings))
