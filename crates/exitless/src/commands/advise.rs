@@ -129,6 +129,7 @@ fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
     for file in &arguments.files {
         add(&mut recordings, file, &mut ())?;
     }
+    arguments.part.check_formats([&recordings])?;
     let recordings = recordings.select(arguments.part.selection(&[]))?;
     let vms: BTreeSet<u32> = recordings.profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
     if facts.is_some() && vms.len() > 1 {

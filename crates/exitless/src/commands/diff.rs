@@ -84,6 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     files.iter().try_for_each(check_inputs)?;
     check_outputs(files.iter().flatten(), [&arguments.html])?;
     let [before, after] = [read(&files[0], &grouping, arguments)?, read(&files[1], &grouping, arguments)?];
+    arguments.part.check_formats(before.recordings.iter().chain(&after.recordings))?;
     let unlike = unlike(&before.recordings, &after.recordings, arguments)?;
     let options = ComparisonOptions {
         grouping: grouping.clone(),

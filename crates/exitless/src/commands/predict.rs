@@ -163,8 +163,14 @@ impl AssumedArguments {
         Err(Usage(format!("The exits are those of a Xen host. {wrong}")))
     }
 
-    /// Refuses a technology of one vendor for exits of the other's processors.
+    /// Refuses a technology of one vendor, or an option of it, for exits of the other's processors.
     fn check(&self, isas: &[Isa], hypervisor: Hypervisor) -> Result<(), Usage> {
+        if self.no_posted_interrupts && isas.contains(&Isa::Svm) && !isas.contains(&Isa::Vmx) {
+            return Err(Usage(
+                "--no-posted-interrupts is for APICv, and the exits are those of an AMD host; leave it out"
+                    .to_owned(),
+            ));
+        }
         let wanted = match self.technology {
             None => return Ok(()),
             Some(Technology::Apicv) => Isa::Vmx,

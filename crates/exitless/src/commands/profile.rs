@@ -118,12 +118,21 @@ impl SamplingArguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     arguments.file.iter().try_for_each(|file| check_file(file))?;
+    if arguments.weigh == Weighing::Away && arguments.sampling.no_scheduler {
+        let what =
+            "--weigh away needs the time off CPU, which --no-scheduler leaves out; leave out one of them";
+        return Err(Usage(what.to_owned()).into());
+    }
     // Opens the outputs before sampling, so that errors are found early.
     let outputs = Outputs::create(arguments)?;
     let hot = match &arguments.file {
         Some(file) => read(file, arguments.guest_symbols.as_deref())?,
         None => sampled::of_this_host(&arguments.watch, &arguments.sampling)?,
     };
+    // On this host the notes say why that time is not known, and its samples are not thrown away.
+    if arguments.weigh == Weighing::Away && arguments.file.is_some() && !hot.recording.head.away {
+        return Err(Usage(format!("{} has no time off CPU; leave out --weigh away", hot.name)).into());
+    }
     let selection = selection(arguments, &hot.recording)?;
     outputs.write(&hot.recording, &selection, arguments)?;
     print(&hot, &selection, arguments)?;

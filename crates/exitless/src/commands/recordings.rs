@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use exits::{Hypervisor, Isa, Selection};
 use report::recordings::ExitsWriter;
-use traces::{Options, Recordings, Sink, Source};
+use traces::{Format, Options, Recordings, Sink, Source};
 
 use super::quantity;
 use crate::console::{self, Waiting};
@@ -89,6 +89,7 @@ impl RecordingArguments {
         for file in &self.files {
             add(&mut recordings, file, destination)?;
         }
+        self.part.check_formats([&recordings])?;
         Ok(recordings)
     }
 
@@ -120,6 +121,21 @@ impl PartArguments {
             Some((option, _)) => Err(Usage(format!("{option} is for recordings; name one, or leave it out"))),
             None => Ok(()),
         }
+    }
+
+    /// Refuses the options for recordings of xentrace if none of those that were read is one.
+    pub(crate) fn check_formats<'r>(
+        &self,
+        recordings: impl IntoIterator<Item = &'r Recordings>,
+    ) -> Result<(), Usage> {
+        let is_given = self.tsc_hz.is_some() || self.isa.is_some();
+        let mut files = recordings.into_iter().flat_map(|one| &one.files);
+        if is_given && !files.any(|file| file.origin.format == Format::Xentrace) {
+            let what =
+                "--isa and --tsc-hz are for recordings of xentrace, and none was given; leave them out";
+            return Err(Usage(what.to_owned()));
+        }
+        Ok(())
     }
 
     pub(crate) fn options(&self) -> Options {

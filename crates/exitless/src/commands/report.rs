@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     /// Print everything as JSON.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print the table as comma-separated values.
-    #[arg(long)]
+    /// Print the table as comma-separated values. Not with --threshold, for which it has no column.
+    #[arg(long, conflicts_with = "threshold")]
     csv: bool,
     /// Also write a page with tables and charts to this file.
     #[arg(long, value_name = "FILE")]

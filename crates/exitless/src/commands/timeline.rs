@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
     /// Draw with ASCII characters only, as by default if the locale is not UTF-8.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
     ascii: bool,
     /// Print every slice as JSON.
     #[arg(long, conflicts_with = "csv")]

@@ -156,6 +156,12 @@ fn statuses_are_those_of_report() {
     assert!(code == Some(2) && said.contains("--for avic"), "{said}");
     let (code, said) = status(&["predict", "--for", "avic", &recording("vmx")]);
     assert!(code == Some(2) && said.contains("--for apicv"), "{said}");
+    for more in [&[][..], &["--for", "avic"]] {
+        let (code, said) =
+            status(&[&["predict", "--no-posted-interrupts", &recording("small")][..], more].concat());
+        assert!(code == Some(2) && said.contains("--no-posted-interrupts is for APICv"), "{said}");
+    }
+    assert_eq!(status(&["predict", "--no-posted-interrupts", &recording("vmx")]).0, Some(0));
     assert_eq!(status(&["predict", "no-such-file"]).0, Some(2));
     let both = ["predict", "--ipi-virtualization", "--no-ipi-virtualization", &recording("vmx")];
     assert_eq!(status(&both).0, Some(2));

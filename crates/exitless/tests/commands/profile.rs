@@ -86,6 +86,8 @@ fn what_cannot_be_is_said_before_anything_is_sampled() {
         (vec!["profile", "absent"], "no such recording"),
         (vec!["profile", &seed, "--output", &seed], "another"),
         (vec!["profile", "--reason", "nonsense"], "nonsense"),
+        (vec!["profile", "--no-scheduler", "--weigh", "away"], "leave out one of them"),
+        (vec!["profile", &recording("qemu"), "--weigh", "away"], "has no time off CPU"),
         (vec!["advise", &recording("qemu"), "--profile"], "--profile=FILE"),
     ] {
         let said = run(&arguments);

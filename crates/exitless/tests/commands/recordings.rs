@@ -252,7 +252,7 @@ fn a_damaged_recording_has_a_status_of_its_own() {
 #[test]
 fn what_cannot_be_is_said_before_anything_is_read() {
     let small = recording("small");
-    let usage: [(&[&str], &str); 15] = [
+    let usage: [(&[&str], &str); 19] = [
         (&["report", "no-such-file"], "no-such-file: no such recording"),
         (&["report", &small, "--by", "reason,port"], "cannot be grouped by reason and by port"),
         (&["report", &small, "--by", "colour"], "`colour` is nothing to group by"),
@@ -263,7 +263,11 @@ fn what_cannot_be_is_said_before_anything_is_read() {
         (&["report", &small, "--longer-than", "0"], "it is a number with a unit, such as 50us"),
         (&["report", &small, "--longer-than", "1ms", "--by", "port"], "cannot be used with"),
         (&["report", &small, "--longer-than", "1ms", "--threshold", "1us"], "cannot be used with"),
+        (&["report", &small, "--csv", "--threshold", "1us"], "cannot be used with"),
+        (&["timeline", &small, "--json", "--ascii"], "cannot be used with"),
+        (&["experiment", "check", "--schema", "plan.toml"], "cannot be used with"),
         (&["stat", "--count", "0"], "invalid value '0' for '--count"),
+        (&["iocm", "watch", "--count", "0"], "invalid value '0' for '--count"),
         (&["report", &small, "--top", "-3"], "invalid value '-3' for '--top"),
         (&["advise", &small, "--idle", "--budget", "-1"], "invalid value '-1' for '--budget"),
         (&["report", "/"], "/ is a directory without `data`"),
@@ -282,6 +286,31 @@ fn what_cannot_be_is_said_before_anything_is_read() {
     let other = command(&["report"]).current_dir(folder.path()).output().unwrap();
     assert_eq!(other.status.code(), Some(125));
     assert!(err(&other).contains("perf.data is not a recording of exits"), "{}", err(&other));
+}
+
+#[test]
+fn options_for_recordings_of_xentrace_are_refused_for_others() {
+    let small = recording("small");
+    for arguments in [
+        &["report", &small, "--tsc-hz", "5G"][..],
+        &["report", &small, "--longer-than", "1ms", "--isa", "vmx"],
+        &["diff", &small, &small, "--isa", "vmx"],
+        &["advise", &small, "--tsc-hz", "5G"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", out(&output));
+        let said = err(&output);
+        assert!(said.contains("--isa and --tsc-hz are for recordings of xentrace"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_threshold_is_told_with_the_exits_beyond_it() {
+    let small = recording("small");
+    let document = json(&["report", &small, "--threshold", "50us"]);
+    assert_eq!(document["threshold_ns"], 50_000);
+    assert!(document["rows"][0]["over_threshold"].is_u64(), "{document}");
+    assert!(json(&["report", &small])["threshold_ns"].is_null());
 }
 
 /// The words of a command's help about one option.

@@ -19,6 +19,9 @@ struct Fields {
     totals: Totals,
     losses: Losses,
     by: Vec<Dimension>,
+    /// The bound of `over_threshold` in rows, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threshold_ns: Option<u64>,
     rows: Vec<TableRow>,
     other: Option<RestRow>,
     accesses: Vec<TableRow>,
@@ -81,6 +84,7 @@ pub fn json(recordings: &Recordings, table: &Table) -> impl Serialize {
         totals: Totals::new(recordings),
         losses: profile.losses,
         by: table.grouping().dimensions().collect(),
+        threshold_ns: table.threshold_ns(),
         rows: table_rows(table, profile),
         other: rest_row(table),
         accesses: accesses.collect(),

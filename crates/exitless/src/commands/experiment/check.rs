@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Print the JSON Schema of plans instead, for editors.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "plan")]
     schema: bool,
 }
 

@@ -211,7 +211,7 @@ pub(crate) struct WatchArguments {
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     every: u64,
     /// Stop after this many times.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Print a line of JSON each time.
     #[arg(long)]
