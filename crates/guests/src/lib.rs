@@ -44,7 +44,7 @@ pub use patience::Patience;
 pub use plan::*;
 pub use qemu::{DataPlanes, QemuGuest, qemu_command_line, qemu_definition};
 pub use qga::{AgentGuest, Transport};
-pub use span::Span;
+pub use span::{Span, UNITS_OF_TIME};
 pub use ssh::SshGuest;
 pub use start::{Ground, start};
 pub use xen::XenGuest;

@@ -42,8 +42,8 @@ pub(crate) struct Arguments {
     files: Vec<PathBuf>,
     #[command(flatten)]
     part: PartArguments,
-    /// The time to observe this host: 10s, 2min. Without recordings, --vm also takes a VMID of Proxmox VE, an ID of
-    /// libvirt, a UUID, or NAMESPACE/NAME.
+    /// The time to observe this host: 10s, 2min; a number alone is in seconds. Without recordings, --vm also takes a VMID
+    /// of Proxmox VE, an ID of libvirt, a UUID, or NAMESPACE/NAME.
     #[arg(
         long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s",
         conflicts_with_all = ["files", "from", "to", "tsc_hz", "isa"]

@@ -115,7 +115,7 @@ pub(crate) struct ServeArguments {
     /// The configuration file with workers and devices.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Print the counters as a line of JSON at this interval, and at the end: 1s, 200ms.
+    /// Print the counters as a line of JSON at this interval, and at the end: 1s, 200ms; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     every: Option<u64>,
     /// Only check the file, and that the users and groups that it names exist. This opens no disk, socket or interface,

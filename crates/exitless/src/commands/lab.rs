@@ -20,6 +20,7 @@ use lab::{
 };
 use serde::Serialize;
 
+use super::quantity;
 use crate::console::{self, BuildProgress, Waiting};
 use crate::interrupt;
 use crate::status::Usage;
@@ -106,9 +107,9 @@ pub(crate) struct MachineArguments {
     #[arg(long, value_parser = |given: &str| within(given, MEMORY_MIB))]
     memory: Option<u64>,
     /// The time limit for the emulated host to reach its user space, and for each later part of the run but the command, in
-    /// seconds of the emulator's CPU time [default: 600].
-    #[arg(long, value_name = "SECONDS")]
-    boot_timeout: Option<u64>,
+    /// CPU time of the emulator: 600, 10min; a number alone is in seconds [default: 600].
+    #[arg(long, value_name = "TIME", value_parser = quantity::limit)]
+    boot_timeout: Option<Duration>,
     /// Another argument for the emulated host's kernel; MODULE.PARAMETER=VALUE also sets parameters of
     /// modules.
     #[arg(long, value_name = "ARGUMENT")]
@@ -137,9 +138,9 @@ pub(crate) struct RunArguments {
     name: String,
     #[command(flatten)]
     machine: MachineArguments,
-    /// The time limit of the command, in seconds.
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<u64>,
+    /// The time limit of the command: 90s, 15min; a number alone is in seconds.
+    #[arg(long, value_name = "TIME", value_parser = quantity::limit)]
+    timeout: Option<Duration>,
     /// Copy a file into root's home, or to FILE:PATH.
     #[arg(long, value_name = "FILE[:PATH]", num_args = 1..)]
     put: Vec<String>,
@@ -341,7 +342,7 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         put,
         get: arguments.get,
         output: arguments.output,
-        timeout: arguments.timeout.map(Duration::from_secs),
+        timeout: arguments.timeout,
         ..machine_request(arguments.machine, arguments.command)
     };
     let stop = interrupt::flag()?;
@@ -541,7 +542,7 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
         cpus: machine.cpus,
         speed: machine.speed,
         memory_mib: machine.memory,
-        boot_timeout: machine.boot_timeout.map(Duration::from_secs),
+        boot_timeout: machine.boot_timeout,
         kernel_arguments: machine.kernel_argument,
         hypervisor_arguments: machine.hypervisor_argument,
         switch_cycles: machine.switch_cycles,

@@ -41,9 +41,9 @@ struct Common {
     #[arg(long, value_name = "COUNT", default_value_t = 16)]
     connections: u32,
     /// Requests or messages a second, over all connections.
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     rate: f64,
-    /// The duration: 10s, 2min.
+    /// The duration: 10s, 2min; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s")]
     duration: u64,
     /// The number of threads, each with its share of the connections.

@@ -24,8 +24,8 @@ use crate::{console, interrupt};
 pub(crate) struct Arguments {
     #[command(flatten)]
     recordings: RecordingArguments,
-    /// Observe this host for this time instead of reading a recording: 10s. --vm then also takes a VMID of Proxmox VE,
-    /// an ID of libvirt, a UUID, or NAMESPACE/NAME.
+    /// Observe this host for this time instead of reading a recording: 10s, 2min; a number alone is in seconds. --vm then
+    /// also takes a VMID of Proxmox VE, an ID of libvirt, a UUID, or NAMESPACE/NAME.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait,
         conflicts_with_all = ["files", "from", "to", "tsc_hz", "isa"])]
     duration: Option<u64>,
@@ -53,7 +53,7 @@ pub(crate) struct AssumedArguments {
     no_posted_interrupts: bool,
     /// Timer ticks of the host in a second, CONFIG_HZ of its kernel; 0 if they are stopped. Affects only the
     /// expected number of the host's interrupts that are kicks; default 250. Xen has none.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = quantity::ticks)]
     host_hz: Option<u32>,
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
 /// The settings of sampling.
 #[derive(Debug, Args)]
 pub(crate) struct SamplingArguments {
-    /// The time to sample: 10s, 2min.
+    /// The time to sample: 10s, 2min; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "10s", conflicts_with = "file")]
     pub(super) duration: u64,
     /// Samples a second on each CPU.

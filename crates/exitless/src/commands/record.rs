@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// The output file [default: recording.exits, with --profile recording.profile]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Stop after this time: 10s, 5min.
+    /// Stop after this time: 10s, 5min; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
     /// Record only totals and histograms, kept in the kernel: for hours, in a file that does not grow with the

@@ -25,13 +25,13 @@ use crate::{console, interrupt};
 pub(crate) struct Arguments {
     #[command(flatten)]
     watch: WatchArguments,
-    /// The interval of each table: 1s, 200ms.
+    /// The interval of each table: 1s, 200ms; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     interval: u64,
     /// Stop after this many tables.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Stop after this time: 10s, 5min.
+    /// Stop after this time: 10s, 5min; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
     #[command(flatten)]

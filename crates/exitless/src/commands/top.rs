@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct Arguments {
     #[command(flatten)]
     watch: WatchArguments,
-    /// The interval of updates, at least 100ms: 1s, 500ms.
+    /// The interval of updates, at least 100ms: 1s, 500ms; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     interval: u64,
     /// Show the cost of counting, in nanoseconds for each exit.

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// With --longer-than, also exits in which the guest slept.
     #[arg(long, requires = "longer_than")]
     sleep: bool,
-    /// Stop after this time: 30s, 5min.
+    /// Stop after this time: 30s, 5min; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
     /// Stop after this many events.

@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// more than once.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
-    /// The time to observe: 2s, 500ms.
+    /// The time to observe: 2s, 500ms; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "2s")]
     duration: u64,
     /// Also run a short load in a micro VM: it shows the state that a new VM on this host gets.

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// Also read KVM's counters of each VM, through QEMU's monitor or from debugfs.
     #[arg(long)]
     statistics: bool,
-    /// Read them twice, this time apart, and also show the rates: 1s, 500ms.
+    /// Read them twice, this time apart, and also show the rates: 1s, 500ms; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, requires = "statistics")]
     interval: Option<u64>,
     /// Print JSON.

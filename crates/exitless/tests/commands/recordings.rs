@@ -252,7 +252,7 @@ fn a_damaged_recording_has_a_status_of_its_own() {
 #[test]
 fn what_cannot_be_is_said_before_anything_is_read() {
     let small = recording("small");
-    let usage: [(&[&str], &str); 19] = [
+    let usage: [(&[&str], &str); 25] = [
         (&["report", "no-such-file"], "no-such-file: no such recording"),
         (&["report", &small, "--by", "reason,port"], "cannot be grouped by reason and by port"),
         (&["report", &small, "--by", "colour"], "`colour` is nothing to group by"),
@@ -272,6 +272,12 @@ fn what_cannot_be_is_said_before_anything_is_read() {
         (&["advise", &small, "--idle", "--budget", "-1"], "invalid value '-1' for '--budget"),
         (&["report", "/"], "/ is a directory without `data`"),
         (&["timeline", &small, "--by", "vcpu"], "not by vcpu"),
+        (&["report", &small, "--from", "3000000h"], "longer than the longest possible time"),
+        (&["guest", "run", "--timeout", "0", "--", "true"], "longer than nothing"),
+        (&["guest", "run", "--timeout", "x", "--", "true"], "a time to wait is a number of seconds"),
+        (&["lab", "run", "nosuch", "--boot-timeout", "0", "--", "true"], "longer than nothing"),
+        (&["predict", &small, "--host-hz", "x"], "a number of ticks a second"),
+        (&["load", "http", "http://192.0.2.7/", "--rate", "x"], "a rate is a number a second"),
     ];
     for (arguments, said) in usage {
         let output = run(arguments);

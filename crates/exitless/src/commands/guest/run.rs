@@ -12,6 +12,7 @@ use clap::Args;
 use guests::{DataPlanes, Finished, Ground, Guest, GuestPlan, merged, release_together, skew, start};
 use serde::Serialize;
 
+use crate::commands::quantity;
 use crate::console::{BuildProgress, Waiting};
 use crate::{interrupt, status};
 
@@ -30,9 +31,9 @@ pub(crate) struct Arguments {
     /// The folder for consoles and disks, which is kept [default: a temporary one].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// The time limit of the script, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
-    timeout: u64,
+    /// The time limit of the script: 90s, 10min; a number alone is in seconds.
+    #[arg(long, value_name = "TIME", value_parser = quantity::limit, default_value = "600")]
+    timeout: Duration,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -151,10 +152,9 @@ fn tried(
     stop: &AtomicBool,
 ) -> anyhow::Result<Tried> {
     let script = arguments.script.join(" ");
-    let limit = Duration::from_secs(arguments.timeout);
     let mut armed = Vec::new();
     for (guest, _) in &mut guests {
-        armed.push(guest.arm(&script, limit)?);
+        armed.push(guest.arm(&script, arguments.timeout)?);
     }
     release_together(&mut armed)?;
     let waiting =

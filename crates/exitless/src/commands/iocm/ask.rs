@@ -207,7 +207,7 @@ pub(crate) fn move_to(arguments: &MoveArguments) -> anyhow::Result<ExitCode> {
 pub(crate) struct WatchArguments {
     /// An attribute or a directory to print each time; by default the rates of all workers, devices and queues.
     path: Option<String>,
-    /// The interval, from 10ms to 24h: 1s, 200ms.
+    /// The interval, from 10ms to 24h: 1s, 200ms; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
     every: u64,
     /// Stop after this many times.

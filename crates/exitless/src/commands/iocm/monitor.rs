@@ -52,7 +52,7 @@ pub(crate) struct MonitorArguments {
     /// those to which others have bound VMs.
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cores: Option<CpuSet>,
-    /// The time between two decisions: 100ms, 1s.
+    /// The time between two decisions: 100ms, 1s; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "100ms")]
     every: u64,
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub(crate) struct MonitorArguments {
     /// Record the observations as a trace for `iocm simulate`, with a phase for each second.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Stop after this time: 30s, 5min.
+    /// Stop after this time: 30s, 5min; a number alone is in seconds.
     #[arg(long = "for", value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
     /// The state file for `iocm status` and `top`.

@@ -49,7 +49,7 @@ pub(crate) struct SimulateArguments {
     /// With --made, the number of NUMA nodes of the machine: 1 by default.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=512))]
     nodes: Option<u32>,
-    /// The time between two decisions: 100ms, 1s.
+    /// The time between two decisions: 100ms, 1s; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "100ms")]
     every: u64,
     #[command(flatten)]
