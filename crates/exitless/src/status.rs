@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use exits::{BadGrouping, NotThere};
 use host::snapshot::SnapshotError;
 use host::vms::NoSuchVm;
+use iocm::config::ConfigError;
 use iocm::control::Errno;
 use iocm::control::client::ClientError;
 use iocm::daemon::DaemonError;
@@ -74,7 +75,7 @@ pub(crate) struct Usage(pub(crate) String);
 
 fn code(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>()
-        || error.is::<iocm::config::ConfigError>()
+        || error.downcast_ref().is_some_and(is_no_configuration)
         || error.is::<iocm::inherited::BadInheritance>()
         || matches!(
             error.downcast_ref(),
@@ -108,6 +109,21 @@ fn code(error: &anyhow::Error) -> u8 {
         Some(lab::Error::Interrupted) => INTERRUPTED,
         Some(error) if error.is_usage() => USAGE,
         _ => FAILED,
+    }
+}
+
+/// Tests whether a file that the command line names is missing, a directory or no text. That it may not be read is no
+/// fault of the command line.
+pub(crate) fn is_unsuitable(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, IsADirectory, NotFound};
+    matches!(error.kind(), NotFound | IsADirectory | InvalidData)
+}
+
+/// Tests whether the configuration of a daemon is missing or wrong.
+fn is_no_configuration(error: &ConfigError) -> bool {
+    match error {
+        ConfigError::Read { source, .. } => is_unsuitable(source),
+        _ => true,
     }
 }
 

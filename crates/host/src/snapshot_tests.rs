@@ -225,8 +225,12 @@ fn a_cut_archive_gives_what_was_whole() {
     let bytes = packed(&snapshot);
     match opened(&bytes[..bytes.len() - 7]) {
         Ok(archive) => assert!(!archive.warnings.is_empty()),
-        Err(error) => assert!(matches!(error, SnapshotError::NoSnapshot { .. })),
+        Err(error) => assert!(matches!(error, SnapshotError::Damaged { .. })),
     }
+    // Nothing of its first block: a damaged archive, not a file of another kind.
+    let error = opened(&bytes[..60]).unwrap_err();
+    assert!(matches!(error, SnapshotError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("copy it again"), "{error}");
 }
 
 proptest! {

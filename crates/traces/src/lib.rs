@@ -101,6 +101,20 @@ pub fn read(source: &Source, options: &Options, sink: &mut impl Sink) -> Result<
     read_input(input::Input::open(source)?, options, sink)
 }
 
+/// Reads a recording from a stream, as [`read`] does from standard input; `name` is its name in messages.
+///
+/// # Errors
+///
+/// Those of [`read`].
+pub fn read_stream(
+    name: &str,
+    stream: Box<dyn std::io::Read + Send>,
+    options: &Options,
+    sink: &mut impl Sink,
+) -> Result<Reading, Error> {
+    read_input(input::Input::of_stream(name.to_owned(), stream)?, options, sink)
+}
+
 /// Reads a recording in memory, as [`read`] does from standard input; for tests and fuzzing.
 ///
 /// # Errors
@@ -108,8 +122,7 @@ pub fn read(source: &Source, options: &Options, sink: &mut impl Sink) -> Result<
 /// Those of [`read`].
 #[doc(hidden)]
 pub fn read_bytes(bytes: &[u8], options: &Options, sink: &mut impl Sink) -> Result<Reading, Error> {
-    let stream = Box::new(std::io::Cursor::new(bytes.to_vec()));
-    read_input(input::Input::of_stream("memory".to_owned(), stream)?, options, sink)
+    read_stream("memory", Box::new(std::io::Cursor::new(bytes.to_vec())), options, sink)
 }
 
 fn read_input(input: input::Input, options: &Options, sink: &mut impl Sink) -> Result<Reading, Error> {

@@ -18,10 +18,10 @@ use report::advice::AdviceView;
 use traces::Recordings;
 
 use super::profile::{kept, sampled};
-use super::quantity;
 use super::recordings::{PartArguments, add, check_file, check_inputs, exit_code, hypervisor};
 use super::vm::subject::Subject;
 use super::watching::{HOST, LiveSource, for_a_time, processes_of, wait_until};
+use super::{paths, quantity};
 use crate::console::StatusLine;
 use crate::status::{ABOVE_BUDGET, Usage};
 use crate::{console, interrupt};
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     definition: Option<String>,
     /// Also sample the host, and show for each device the functions that handle its exits; or read these
     /// samples from a FILE of `exitless profile --output`.
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "FILE", value_parser = paths::input(), num_args = 0..=1, require_equals = true)]
     profile: Option<Option<PathBuf>>,
     /// Judge VMs that should be idle: the rate of their exits, and the causes of wake-ups.
     #[arg(long)]

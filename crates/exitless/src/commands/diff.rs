@@ -11,6 +11,7 @@ use exits::{Dimension, GroupedTimeline, Grouping};
 use report::comparison::Compared;
 use traces::{AccessRecord, ExitRecord, Recordings, Sink, Unlike};
 
+use super::paths;
 use super::recordings::{
     Destination, PartArguments, add, check_file, check_inputs, check_outputs, exit_code, write_page,
 };
@@ -58,7 +59,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     csv: bool,
     /// Write a page with tables and charts into this file too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = paths::output())]
     html: Option<PathBuf>,
 }
 

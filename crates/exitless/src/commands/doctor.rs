@@ -13,6 +13,7 @@ use host::vms::{Vm, Vms};
 use report::findings::FindingsView;
 use verify::{Verification, Verify, verify};
 
+use super::paths;
 use super::watching::HOST;
 use crate::console::{self, StatusLine};
 use crate::status;
@@ -20,8 +21,9 @@ use crate::status;
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Examine this host instead: a directory to use as /, or an archive of `exitless snapshot`.
-    #[arg(long, value_name = "DIR|ARCHIVE", default_value = "/")]
+    /// Examine this host instead: a directory to use as /, or an archive of `exitless snapshot`; `-` is
+    /// standard input.
+    #[arg(long, value_name = "DIR|ARCHIVE", value_parser = paths::input(), default_value = "/")]
     root: PathBuf,
     /// Examine only this running VM, by its name, UUID, process, VMID of Proxmox VE, ID of libvirt or
     /// NAMESPACE/NAME; may be given more than once.
@@ -29,7 +31,7 @@ pub(crate) struct Arguments {
     vms: Vec<String>,
     /// Also compare the kernel, its command line, KVM's modules with their parameters, the microcode and the CPU
     /// with a saved state: an archive of `exitless snapshot`, or a directory.
-    #[arg(long, value_name = "DIR|ARCHIVE")]
+    #[arg(long, value_name = "DIR|ARCHIVE", value_parser = paths::input())]
     baseline: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -40,11 +42,14 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCode> {
     let Opened { root, mut warnings, .. } = snapshot::open(&arguments.root)?;
     let saved = arguments.baseline.as_deref().map(snapshot::open).transpose()?;
-    if let Some(saved) = &saved {
-        warnings.extend(saved.warnings.iter().map(|warning| format!("the baseline: {warning}")));
-    }
     for warning in &warnings {
-        tracing::warn!("{warning}");
+        tracing::warn!("{}: {warning}", arguments.root.display());
+    }
+    if let Some((saved, path)) = saved.as_ref().zip(arguments.baseline.as_deref()) {
+        for warning in &saved.warnings {
+            tracing::warn!("{}: {warning}", path.display());
+            warnings.push(format!("the baseline: {warning}"));
+        }
     }
     let host = Inspection::read(&root)?;
     let found = running(&host);

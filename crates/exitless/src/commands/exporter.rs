@@ -31,6 +31,7 @@ use live::{Collector, in_first_pid_namespace, pause};
 use verify::{Verification, Verify, VmVerification};
 
 use super::doctor::sides_of;
+use super::paths;
 use super::watching::{HOST, WatchArguments};
 use super::xen::XenHost;
 use crate::{interrupt, status};
@@ -59,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     iocm: PathBuf,
     /// Keep the features of this host in this file, of which Kubernetes' Node Feature Discovery makes labels of the node.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = paths::output())]
     node_features: Option<PathBuf>,
     #[command(flatten)]
     watch: WatchArguments,

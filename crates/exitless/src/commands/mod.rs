@@ -13,6 +13,7 @@ pub(crate) mod lab;
 pub(crate) mod lab_self_test;
 pub(crate) mod load;
 pub(crate) mod pages;
+mod paths;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod probe;

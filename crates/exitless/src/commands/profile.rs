@@ -6,7 +6,7 @@ pub(super) mod sampled;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,9 +17,9 @@ use files::Replacement;
 use hotspots::{Event, Recording, Selection, Summary, Weight, folded, tree};
 use report::hot_spots::HotSpotsView;
 
-use super::quantity;
 use super::recordings::{check_file, check_outputs};
 use super::watching::WatchArguments;
+use super::{paths, quantity};
 use crate::status::Usage;
 use crate::{console, status};
 
@@ -46,19 +46,20 @@ pub(crate) struct Arguments {
     #[arg(long = "reason", value_name = "REASON")]
     reasons: Vec<ExitReason>,
     /// Write the hot spots to this file, which `exitless profile FILE` shows again.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = paths::output())]
     output: Option<PathBuf>,
     /// Draw a flame graph: an SVG file for a browser.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = paths::output())]
     flame_graph: Option<PathBuf>,
-    /// Write the stacks for other programs: one on each line, with functions separated by `;`, and a count.
+    /// Write the stacks for other programs: one on each line, with functions separated by `;`, and a count. `-` is
+    /// standard output, without the tables.
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
     /// The weight in flame graph and stacks: samples on a CPU, or time off CPU.
     #[arg(long, value_name = "WHAT", default_value = "samples")]
     weigh: Weighing,
     /// Symbols of the guest for recordings of exits: its /proc/kallsyms or System.map, or the output of nm.
-    #[arg(long, value_name = "FILE", requires = "file")]
+    #[arg(long, value_name = "FILE", value_parser = paths::input(), requires = "file")]
     guest_symbols: Option<PathBuf>,
     /// Show this many functions of each table.
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
@@ -102,6 +103,15 @@ enum Weighing {
     Away,
 }
 
+impl Weighing {
+    fn weight(self) -> Weight {
+        match self {
+            Self::Samples => Weight::Samples,
+            Self::Away => Weight::Away,
+        }
+    }
+}
+
 impl SamplingArguments {
     pub(super) fn sampling(&self) -> live::Sampling {
         live::Sampling {
@@ -123,6 +133,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             "--weigh away needs the time off CPU, which --no-scheduler leaves out; leave out one of them";
         return Err(Usage(what.to_owned()).into());
     }
+    arguments.guest_symbols.iter().try_for_each(|file| check_symbols(file))?;
+    let folded_only = arguments.folded.as_deref().is_some_and(paths::is_dash);
+    if folded_only && arguments.json {
+        let why = "The stacks and the JSON cannot both go to standard output; give --folded a file";
+        return Err(Usage(why.to_owned()).into());
+    }
     // Opens the outputs before sampling, so that errors are found early.
     let outputs = Outputs::create(arguments)?;
     let hot = match &arguments.file {
@@ -135,13 +151,36 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let selection = selection(arguments, &hot.recording)?;
     outputs.write(&hot.recording, &selection, arguments)?;
-    print(&hot, &selection, arguments)?;
+    if folded_only {
+        hot.recording.head.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        let weight = arguments.weigh.weight();
+        crate::output::write(|out| folded(&hot.recording, &selection, weight, out))?;
+    } else {
+        print(&hot, &selection, arguments)?;
+    }
     Ok(ExitCode::from(if hot.is_damaged { status::DAMAGED } else { 0 }))
+}
+
+/// Reports missing symbols of a guest before a long recording is read.
+fn check_symbols(file: &Path) -> Result<(), Usage> {
+    let next = "name the guest's /proc/kallsyms or System.map, or the output of nm";
+    match std::fs::metadata(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Usage(format!("{}: no such file of symbols; {next}", file.display())))
+        }
+        Ok(found) if found.is_dir() => Err(Usage(format!("{} is a directory; {next}", file.display()))),
+        // The reader will report the error.
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Reads a file of `--output`, or the guest's code from a recording of exits.
 fn read(file: &Path, guest_symbols: Option<&Path>) -> anyhow::Result<Hot> {
-    if kept::is_kept(file) { kept::read(file) } else { guests_code::read(file, guest_symbols) }
+    match kept::look(file)? {
+        kept::Given::Kept(hot) => Ok(*hot),
+        kept::Given::Stream(stream) => guests_code::read(file, Some(stream), guest_symbols),
+        kept::Given::Path => guests_code::read(file, None, guest_symbols),
+    }
 }
 
 fn selection(arguments: &Arguments, recording: &Recording) -> Result<Selection, Usage> {
@@ -177,6 +216,7 @@ impl Outputs {
                 |path: &PathBuf| Replacement::begin(path, 0o666).with_context(|| could_not_write(path));
             path.as_ref().map(create).transpose()
         };
+        let folded = if folded.as_deref().is_some_and(paths::is_dash) { &None } else { folded };
         Ok(Self { kept: create(output)?, flame_graph: create(flame_graph)?, folded: create(folded)? })
     }
 
@@ -186,10 +226,7 @@ impl Outputs {
         selection: &Selection,
         arguments: &Arguments,
     ) -> anyhow::Result<()> {
-        let weight = match arguments.weigh {
-            Weighing::Samples => Weight::Samples,
-            Weighing::Away => Weight::Away,
-        };
+        let weight = arguments.weigh.weight();
         let put = |new: Option<Replacement>,
                    path: &Option<PathBuf>,
                    write: &dyn Fn(&File) -> anyhow::Result<()>| {

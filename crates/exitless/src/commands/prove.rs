@@ -16,6 +16,7 @@ use probe::Arms;
 use probe::measure::Measure;
 
 use super::lab::{SWITCH_CYCLES, print_timings, with_laboratory, within};
+use super::paths;
 use super::plan::PlanArguments;
 use super::recordings::write_page;
 use crate::console::{self, StatusLine};
@@ -30,7 +31,8 @@ pub(crate) struct Arguments {
     lab: Option<String>,
     /// Analyse this recording instead of measuring. Not with --lab, --measure, --vcpus, --irqchip, --apic, --samples,
     /// --warm-up, --blocks, --no-pin, --switch-cycles or --timings.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["measures", "vcpus", "irqchip", "apic", "samples", "warm_up",
+    #[arg(long, value_name = "FILE", value_parser = paths::input(),
+        conflicts_with_all = ["measures", "vcpus", "irqchip", "apic", "samples", "warm_up",
         "blocks", "no_pin", "switch_cycles", "timings"])]
     recording: Option<PathBuf>,
     #[command(flatten)]
@@ -76,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(OUTPUT));
     let recording = match &arguments.recording {
-        Some(file) if !file.is_file() => {
+        Some(file) if !file.exists() || file.is_dir() => {
             return Err(Usage(format!("{}: no such recording to analyse", file.display())).into());
         }
         Some(file) => {

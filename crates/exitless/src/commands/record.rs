@@ -19,10 +19,10 @@ use files::Replacement;
 use serde::Serialize;
 use traces::exitless::{Header, Writer, Written};
 
-use super::quantity;
 use super::watching::{HOST, WatchArguments, Watched};
 use super::workload::Workload;
 use super::xen::XenHost;
+use super::{paths, quantity};
 use crate::command_line::command_line;
 use crate::console::{self, StatusLine};
 use crate::{interrupt, status};
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     watch: WatchArguments,
     /// The output file [default: recording.exits, with --profile recording.profile]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = paths::output())]
     output: Option<PathBuf>,
     /// Stop after this time: 10s, 5min; a number alone is in seconds.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]

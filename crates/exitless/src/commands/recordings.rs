@@ -13,6 +13,7 @@ use exits::{Hypervisor, Isa, Selection};
 use report::recordings::ExitsWriter;
 use traces::{Format, Options, Recordings, Sink, Source};
 
+use super::paths::{is_dash, or_standard_input};
 use super::quantity;
 use crate::console::{self, Waiting};
 use crate::status::{self, Usage};
@@ -155,7 +156,7 @@ impl PartArguments {
 
 /// Reports a missing file before any long recording is read.
 pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
-    if file == Path::new("-") {
+    if is_dash(file) {
         return Ok(());
     }
     match fs::metadata(file) {
@@ -220,7 +221,7 @@ enum Identity {
 impl Identity {
     /// The file that is read, where `-` is standard input.
     fn of_input(path: &Path) -> Option<Self> {
-        Self::of(if path == Path::new("-") { Path::new("/dev/stdin") } else { path })
+        Self::of(&or_standard_input(path))
     }
 
     /// `None` for pipes and devices, which are not replaced, and which give other bytes each time.

@@ -13,9 +13,9 @@ use files::Replacement;
 use report::recordings::ExitsWriter;
 use traces::Recordings;
 
-use super::quantity;
 use super::recordings::{RecordingArguments, exit_code, warn_of_doubts, write_page};
 use super::table::TableArguments;
+use super::{paths, quantity};
 use crate::console;
 
 /// Arguments of `report`.
@@ -43,11 +43,11 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "threshold")]
     csv: bool,
     /// Also write a page with tables and charts to this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = paths::output())]
     html: Option<PathBuf>,
     /// Also write every exit to this file, as a Parquet table. It contains those of all VMs. Not with --vm, --vcpu
     /// or --longer-than.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["vms", "vcpus"])]
+    #[arg(long, value_name = "FILE", value_parser = paths::output(), conflicts_with_all = ["vms", "vcpus"])]
     parquet: Option<PathBuf>,
 }
 

@@ -10,6 +10,8 @@ use clap::Args;
 use host::snapshot::{self, Manifest, Snapshot};
 use host::vms::AS_ROOT;
 
+use super::paths;
+use super::recordings::check_outputs;
 use crate::{console, status};
 
 const TOOL: &str = concat!("exitless ", env!("CARGO_PKG_VERSION"));
@@ -21,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "OUT.tar.zst")]
     output: PathBuf,
     /// Another host instead of this one: a directory with its proc and sys, or an archive.
-    #[arg(long, value_name = "DIR|ARCHIVE", default_value = "/")]
+    #[arg(long, value_name = "DIR|ARCHIVE", value_parser = paths::input(), default_value = "/")]
     root: PathBuf,
     /// Print the archive's manifest as JSON.
     #[arg(long)]
@@ -30,7 +32,7 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let to_standard_output = arguments.output == Path::new("-");
+    let to_standard_output = paths::is_dash(&arguments.output);
     if to_standard_output && arguments.json {
         return Err(status::Usage(
             "The archive and its description cannot both go to standard output; give a file".to_owned(),
@@ -42,6 +44,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             "An archive cannot go to a terminal; give a file, or redirect standard output".to_owned(),
         )
         .into());
+    }
+    if !to_standard_output {
+        check_outputs([&arguments.root], [&Some(arguments.output.clone())])?;
     }
     let opened = snapshot::open(&arguments.root)?;
     let damaged = !opened.warnings.is_empty();
@@ -84,7 +89,7 @@ fn not_read(first: &str, number: usize) -> String {
 
 fn tell(output: &Path, manifest: &Manifest) {
     let bytes: u64 = manifest.files.values().sum();
-    let place = if output == Path::new("-") { "standard output".into() } else { output.to_string_lossy() };
+    let place = if paths::is_dash(output) { "standard output".into() } else { output.to_string_lossy() };
     let files = counted(manifest.files.len() as u64, "file");
     console::say(format_args!("{place}: {files}, {} KiB unpacked", bytes.div_ceil(1024)));
     for one in &manifest.removed {

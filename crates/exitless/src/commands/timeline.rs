@@ -9,6 +9,7 @@ use exits::{Dimension, Grouping, TimelineFigure, TimelineRows};
 use report::timeline::Screen;
 use traces::Recordings;
 
+use super::paths;
 use super::recordings::{RecordingArguments, exit_code, warn_of_doubts, write_page};
 use crate::console;
 use crate::status::Usage;
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     csv: bool,
     /// Also write a page with tables and charts to this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = paths::output())]
     html: Option<PathBuf>,
 }
 

@@ -46,6 +46,38 @@ fn an_archive_is_judged_as_the_tree_that_it_was_made_of() {
     }
 }
 
+#[test]
+fn an_archive_is_read_from_a_pipe_and_never_replaced_by_its_own_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tree, archive) = (folder.path().join("tree"), folder.path().join("host.tar.zst"));
+    unpacked("zen2", &tree);
+    Snapshot::take(Root::directory(&tree), "test").unwrap().save(&archive).unwrap();
+    let bytes = std::fs::read(&archive).unwrap();
+    let program = || Command::new(env!("CARGO_BIN_EXE_exitless"));
+    let mut cat = Command::new("cat").arg(&archive).stdout(Stdio::piped()).spawn().unwrap();
+    let piped = program().args(["doctor", "--root", "-"]).stdin(cat.stdout.take().unwrap()).output().unwrap();
+    cat.wait().unwrap();
+    let of_file = doctor(&["--root", archive.to_str().unwrap()]);
+    assert_eq!(String::from_utf8(piped.stdout).unwrap(), of_file.out);
+    assert_eq!(piped.status.code(), Some(of_file.status));
+
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&archive, &link).unwrap();
+    let said = program().arg("snapshot").arg(&archive).arg("--root").arg(&link).output().unwrap();
+    assert_eq!(said.status.code(), Some(2), "{}", String::from_utf8_lossy(&said.stderr));
+    assert_eq!(std::fs::read(&archive).unwrap(), bytes);
+
+    let cut = folder.path().join("cut.tar.zst");
+    std::fs::write(&cut, &bytes[..60]).unwrap();
+    let said = doctor(&["--root", cut.to_str().unwrap()]);
+    assert_eq!(said.status, 125, "{}", said.err);
+    assert!(
+        said.err.contains("is cut off or damaged") && !said.err.contains("unpack this one"),
+        "{}",
+        said.err
+    );
+}
+
 /// The texts of the findings, without their evidence, which varies over time.
 fn sentences(root: &str) -> Vec<String> {
     let said = doctor(&["--root", root]);

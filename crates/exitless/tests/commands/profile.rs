@@ -1,8 +1,9 @@
 //! `profile` on files: the guest's code at exits, and stored hot spots, complete or damaged.
 
 use std::fs;
+use std::process::{Command, Output, Stdio};
 
-use crate::command::{err, json, out, recording, run};
+use crate::command::{command, err, json, out, recording, run};
 use serde_json::Value;
 
 fn xen(name: &str) -> String {
@@ -79,6 +80,48 @@ fn kept_hot_spots_are_shown_drawn_and_survive_damage() {
     assert!(out(&advised).contains("Where the host spends the time"), "{}", out(&advised));
 }
 
+/// Runs a command with a file as its standard input, which is a pipe.
+fn piped(arguments: &[&str], file: &str) -> Output {
+    let mut cat = Command::new("cat").arg(file).stdout(Stdio::piped()).spawn().unwrap();
+    let output = command(arguments).stdin(cat.stdout.take().unwrap()).output().unwrap();
+    cat.wait().unwrap();
+    output
+}
+
+#[test]
+fn hot_spots_and_recordings_are_read_from_pipes() {
+    let seed = format!("{}/../../fuzz/seeds/hot_spots/small", env!("CARGO_MANIFEST_DIR"));
+    for file in [&seed, &recording("qemu")] {
+        let from_file = json(&["profile", file]);
+        for name in ["-", "/dev/stdin"] {
+            let said = piped(&["profile", name, "--json"], file);
+            assert_eq!(said.status.code(), Some(0), "{file}: {}", err(&said));
+            let read: Value = serde_json::from_str(&out(&said)).unwrap();
+            assert_eq!(read["reasons"], from_file["reasons"], "{file} as {name}");
+        }
+        let shown = out(&piped(&["profile", "-"], file));
+        assert!(shown.contains("standard input"), "{shown}");
+    }
+}
+
+#[test]
+fn stacks_go_to_standard_output_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let seed = format!("{}/../../fuzz/seeds/hot_spots/small", env!("CARGO_MANIFEST_DIR"));
+    let said = command(&["profile", &seed, "--folded", "-"]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(said.status.code(), Some(0), "{}", err(&said));
+    assert_eq!(out(&said).lines().next(), Some("device model;qemu-system-x86_64+0x12345 3"));
+    assert!(out(&said).lines().all(|line| line.rsplit(' ').next().unwrap().parse::<u64>().is_ok()));
+    let both = run(&["profile", &seed, "--folded", "-", "--json"]);
+    assert_eq!(both.status.code(), Some(2), "{}", err(&both));
+    for option in ["--output", "--flame-graph"] {
+        let refused = command(&["profile", &seed, option, "-"]).current_dir(folder.path()).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{}", err(&refused));
+        assert!(err(&refused).contains("name a file"), "{}", err(&refused));
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn what_cannot_be_is_said_before_anything_is_sampled() {
     let seed = format!("{}/../../fuzz/seeds/hot_spots/small", env!("CARGO_MANIFEST_DIR"));
@@ -88,6 +131,8 @@ fn what_cannot_be_is_said_before_anything_is_sampled() {
         (vec!["profile", "--reason", "nonsense"], "nonsense"),
         (vec!["profile", "--no-scheduler", "--weigh", "away"], "leave out one of them"),
         (vec!["profile", &recording("qemu"), "--weigh", "away"], "has no time off CPU"),
+        (vec!["profile", &recording("qemu"), "--guest-symbols", "absent"], "no such file of symbols"),
+        (vec!["profile", &recording("qemu"), "--guest-symbols", "/"], "/ is a directory"),
         (vec!["advise", &recording("qemu"), "--profile"], "--profile=FILE"),
     ] {
         let said = run(&arguments);

@@ -319,6 +319,39 @@ fn a_threshold_is_told_with_the_exits_beyond_it() {
     assert!(json(&["report", &small])["threshold_ns"].is_null());
 }
 
+#[test]
+fn outputs_are_never_a_file_called_like_standard_output() {
+    let (folder, small) = (tempfile::tempdir().unwrap(), recording("small"));
+    let in_folder = |line: &[&str]| command(line).current_dir(folder.path()).output().unwrap();
+    let made = ["iocm", "simulate", "--made", "steps"];
+    let lines: [&[&str]; 9] = [
+        &["report", &small, "--html", "-"],
+        &["report", &small, "--parquet", "-"],
+        &["timeline", &small, "--html", "-"],
+        &["diff", &small, &small, "--html", "-"],
+        &["record", "-o", "-"],
+        &["experiment", "report", ".", "--output", "-"],
+        &["iocm", "report", "x", "-o", "-"],
+        &[&made[..], &["--report", "-"]].concat(),
+        &[&made[..], &["--write", "-", "--json"]].concat(),
+    ];
+    for line in lines {
+        let refused = in_folder(line);
+        assert_eq!(refused.status.code(), Some(2), "{line:?}: {}", err(&refused));
+        assert!(err(&refused).contains("a file"), "{line:?}: {}", err(&refused));
+    }
+    // A load goes to a pipe instead of the tables, and comes from one.
+    let trace = in_folder(&[&made[..], &["--write", "-"]].concat());
+    assert_eq!(trace.status.code(), Some(0), "{}", err(&trace));
+    let kept = folder.path().join("load.trace");
+    std::fs::write(&kept, &trace.stdout).unwrap();
+    let standard_input = std::fs::File::open(&kept).unwrap();
+    let read = command(&["iocm", "simulate", "-"]).stdin(standard_input).output().unwrap();
+    assert_eq!(read.status.code(), Some(0), "{}", err(&read));
+    assert_eq!(out(&read), out(&in_folder(&made)), "the same load");
+    assert!(!folder.path().join("-").exists());
+}
+
 /// The words of a command's help about one option.
 fn help_of(command: &str, option: &str) -> String {
     let is_option = |line: &str| {

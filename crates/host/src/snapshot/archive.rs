@@ -64,6 +64,8 @@ pub(super) fn write(tree: &Tree, manifest: &Manifest, writer: impl Write) -> io:
 struct Counted<R> {
     inner: R,
     count: Rc<Cell<u64>>,
+    /// Set if it cannot be unpacked further.
+    is_broken: Rc<Cell<bool>>,
 }
 
 impl<R: Read> Read for Counted<R> {
@@ -71,7 +73,7 @@ impl<R: Read> Read for Counted<R> {
         if self.count.get() >= MOST_BYTES {
             return Err(io::Error::other(format!("it unpacks to more than {} MiB", MOST_BYTES >> 20)));
         }
-        let length = self.inner.read(buffer)?;
+        let length = self.inner.read(buffer).inspect_err(|_| self.is_broken.set(true))?;
         self.count.set(self.count.get() + length as u64);
         Ok(length)
     }
@@ -105,8 +107,9 @@ fn unpacked<'r>(mut reader: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
 pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Vec<String>), SnapshotError> {
     let no_snapshot = |why: String| SnapshotError::NoSnapshot { path: name.to_owned(), why };
     let unpacked = unpacked(reader).map_err(|error| no_snapshot(error.to_string()))?;
-    let count = Rc::new(Cell::new(0));
-    let mut archive = tar::Archive::new(Counted { inner: unpacked, count: Rc::clone(&count) });
+    let (count, is_broken) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+    let counted = Counted { inner: unpacked, count: Rc::clone(&count), is_broken: Rc::clone(&is_broken) };
+    let mut archive = tar::Archive::new(counted);
     let entries = archive.entries().map_err(|error| no_snapshot(error.to_string()))?;
 
     let (mut tree, mut left) = (Tree::default(), MOST_BYTES);
@@ -194,7 +197,10 @@ pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Ve
     }
     let Some(manifest) = manifest else {
         let why = warnings.first().cloned().unwrap_or_else(|| "it is empty".to_owned());
-        return Err(no_snapshot(why));
+        return Err(match is_broken.get() {
+            true => SnapshotError::Damaged { path: name.to_owned(), why },
+            false => no_snapshot(why),
+        });
     };
     let is_there = |path: &String| matches!(tree.node(path).map(|node| &node.kind), Some(Kind::File(_)));
     let lacking: Vec<&String> = manifest.files.keys().filter(|path| !is_there(path)).collect();

@@ -32,6 +32,16 @@ pub enum SnapshotError {
         /// The reason.
         why: String,
     },
+    /// It is cut off or damaged before anything of the host.
+    #[error(
+        "{path} is cut off or damaged, and nothing of it can be unpacked ({why}); copy it again from its host"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
     /// A later version wrote it.
     #[error(
         "{path} has format {found} and this program reads up to {known}; use the version that wrote it ({tool})"

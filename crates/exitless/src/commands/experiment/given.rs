@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use study::plan::{BadPlan, Plan, Shipped};
 use study::suite::{SUITES, ShippedSuite, Suite};
 
+use crate::commands::paths::{or_standard_input, unread};
 use crate::status::Usage;
 
 /// A plan, and the text of its file.
@@ -38,14 +38,17 @@ impl Given {
         shipped: impl Fn(&str) -> Option<&'static str>,
         known: &str,
     ) -> anyhow::Result<Self> {
-        let name = given.to_owned();
-        if Path::new(given).is_file() {
-            let text =
-                std::fs::read_to_string(given).with_context(|| format!("Could not read the plan {given}"))?;
+        let (name, path) = (given.to_owned(), or_standard_input(Path::new(given)));
+        if path.exists() && !path.is_dir() {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| unread(&format!("Could not read the plan {given}"), error))?;
             return Ok(Self { name, text });
         }
         match shipped(given) {
             Some(text) => Ok(Self { name, text: text.to_owned() }),
+            None if path.is_dir() => {
+                Err(Usage(format!("{given} is a directory; name the file of a plan")).into())
+            }
             None => Err(Usage(format!("{given}: there is no such file and no such plan; {known}")).into()),
         }
     }
@@ -72,6 +75,21 @@ fn suite_with(study: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_plan_is_told_by_its_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |name: &str| {
+            let path = folder.path().join(name);
+            let error = Given::find(path.to_str().unwrap()).map(|found| found.name).unwrap_err();
+            assert!(error.is::<Usage>(), "{error:#}");
+            error.to_string()
+        };
+        std::fs::write(folder.path().join("bytes"), b"name = \"\xff\"").unwrap();
+        assert!(told("bytes").contains("UTF-8"), "{}", told("bytes"));
+        assert!(told("").ends_with("is a directory; name the file of a plan"), "{}", told(""));
+        assert!(told("none").contains("there is no such file"), "{}", told("none"));
+    }
 
     #[test]
     fn a_study_of_a_suite_is_told_with_the_command_that_runs_it() {

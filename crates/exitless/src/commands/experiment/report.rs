@@ -7,6 +7,7 @@ use clap::Args;
 use study::analysis::{Collected, Findings, analyse};
 use study::store::{StoreError, StudyFolder};
 
+use super::super::paths;
 use super::super::recordings::write_page;
 use super::{PAGE, suite};
 use crate::status::Usage;
@@ -26,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     csv: bool,
     /// Write the page into this file, instead of report.html in the folder.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = paths::output())]
     output: Option<PathBuf>,
     /// Also compare runs of different hosts or guests; the result says so.
     #[arg(long)]

@@ -12,6 +12,7 @@ use clap::Args;
 use guests::{DataPlanes, Finished, Ground, Guest, GuestPlan, merged, release_together, skew, start};
 use serde::Serialize;
 
+use crate::commands::paths::{input, unread};
 use crate::commands::quantity;
 use crate::console::{BuildProgress, Waiting};
 use crate::{interrupt, status};
@@ -20,7 +21,7 @@ use crate::{interrupt, status};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A plan, or a file with only its table `[guests]` [default: one QEMU guest].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = input())]
     plan: Option<PathBuf>,
     /// TOML to merge over the table, such as 'vcpus = 2'.
     #[arg(long, value_name = "TOML")]
@@ -118,12 +119,12 @@ fn run_until(stop: &Arc<AtomicBool>, arguments: &Arguments) -> anyhow::Result<Ex
     Ok(if failed { ExitCode::from(status::SOME_FAILED) } else { ExitCode::SUCCESS })
 }
 
-fn plan(arguments: &Arguments) -> Result<GuestPlan, status::Usage> {
+fn plan(arguments: &Arguments) -> anyhow::Result<GuestPlan> {
     let usage = |text: String| status::Usage(text);
     let mut table: toml::Table = match &arguments.plan {
         Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| usage(format!("Could not read the plan {}: {error}", path.display())))?;
+            let what = || format!("Could not read the plan {}", path.display());
+            let text = std::fs::read_to_string(path).map_err(|error| unread(&what(), error))?;
             let whole: toml::Table =
                 text.parse().map_err(|error| usage(format!("{} is not TOML: {error}", path.display())))?;
             match whole.get("guests") {
@@ -142,7 +143,7 @@ fn plan(arguments: &Arguments) -> Result<GuestPlan, status::Usage> {
         table.try_into().map_err(|error| usage(format!("The table of guests is invalid: {error}")))?;
     match plan.problems().as_slice() {
         [] => Ok(plan),
-        problems => Err(usage(problems.join("\n"))),
+        problems => Err(usage(problems.join("\n")).into()),
     }
 }
 

@@ -19,7 +19,7 @@ use super::Printer;
 use super::exits::Exits;
 use super::settings::SettingsArguments;
 use crate::command_line::command_line;
-use crate::commands::quantity;
+use crate::commands::{paths, quantity};
 use crate::service_manager::ServiceManager;
 use crate::{console, interrupt};
 
@@ -58,7 +58,7 @@ pub(crate) struct MonitorArguments {
     #[command(flatten)]
     settings: SettingsArguments,
     /// Record the observations as a trace for `iocm simulate`, with a phase for each second.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = paths::output())]
     record: Option<PathBuf>,
     /// Stop after this time: 30s, 5min; a number alone is in seconds.
     #[arg(long = "for", value_name = "TIME", value_parser = quantity::wait)]

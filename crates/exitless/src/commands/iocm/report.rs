@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use iocm_monitor::evaluation::Evaluation;
 
+use crate::commands::paths;
 use crate::commands::recordings::write_page;
 use crate::status::{self, Usage};
 
@@ -14,10 +15,10 @@ use crate::status::{self, Usage};
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
     /// The file that `DYNAMIC_LOAD_JSON=FILE cargo bench -p iocm-monitor --bench dynamic_load` wrote.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = paths::input())]
     file: PathBuf,
     /// The page.
-    #[arg(long, short, value_name = "FILE", default_value = "dynamic-load.html")]
+    #[arg(long, short, value_name = "FILE", value_parser = paths::output(), default_value = "dynamic-load.html")]
     output: PathBuf,
 }
 
@@ -25,7 +26,7 @@ pub(crate) struct ReportArguments {
 pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let path = arguments.file.display();
     let bytes = std::fs::read(&arguments.file)
-        .map_err(|error| Usage(format!("Cannot read the evaluation {path}: {error}")))?;
+        .map_err(|error| paths::unread(&format!("Cannot read the evaluation {path}"), error))?;
     let evaluation =
         Evaluation::parse(&bytes).map_err(|error| Usage(format!("{path} is not an evaluation. {error}")))?;
     write_page(&arguments.output, &::report::iocm::evaluation::page(&evaluation))?;

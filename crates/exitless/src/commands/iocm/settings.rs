@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use iocm_monitor::Settings;
 
+use crate::commands::paths;
 use crate::status::Usage;
 
 /// The policy's bounds.
@@ -22,7 +23,8 @@ impl SettingsArguments {
         let told = |error: &dyn std::fmt::Display| {
             Usage(format!("Cannot read the settings {}: {error}", path.display()))
         };
-        let text = fs::read_to_string(path).map_err(|error| told(&error))?;
+        let what = || format!("Cannot read the settings {}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| paths::unread(&what(), error))?;
         let settings: Settings = toml::from_str(&text).map_err(|error| told(&error))?;
         settings.check().map_err(|error| told(&error))?;
         Ok(settings)

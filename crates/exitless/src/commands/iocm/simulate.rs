@@ -2,6 +2,7 @@
 //! exist.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,8 +13,8 @@ use report::iocm::simulated::Moment;
 use serde_json::json;
 
 use super::settings;
-use crate::commands::quantity;
 use crate::commands::recordings::write_page;
+use crate::commands::{paths, quantity};
 use crate::console;
 use crate::status::{self, Usage};
 
@@ -35,7 +36,7 @@ pub(crate) enum Made {
 #[command(group = clap::ArgGroup::new("load").required(true).args(["trace", "made"]))]
 pub(crate) struct SimulateArguments {
     /// A recorded load from `iocm monitor --record`.
-    #[arg(value_name = "TRACE")]
+    #[arg(value_name = "TRACE", value_parser = paths::input())]
     trace: Option<PathBuf>,
     /// Generate a load instead.
     #[arg(long, value_name = "KIND")]
@@ -54,11 +55,11 @@ pub(crate) struct SimulateArguments {
     every: u64,
     #[command(flatten)]
     settings: settings::SettingsArguments,
-    /// Write the load as a trace.
+    /// Write the load as a trace; `-` is standard output, without the tables.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Write a page with charts.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = paths::output())]
     report: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -70,15 +71,22 @@ const MOMENTS: usize = 4000;
 
 /// Replays a load with the policy.
 pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
+    let to_standard_output = arguments.write.as_deref().is_some_and(paths::is_dash);
+    if arguments.json && to_standard_output {
+        let why = "The trace and the JSON cannot both go to standard output; give --write a file";
+        return Err(Usage(why.to_owned()).into());
+    }
     let (trace, damage) = load(arguments)?;
     for one in &damage {
         tracing::warn!("At byte {}: {}", one.offset, one.why);
     }
+    let mut bytes = Vec::new();
     if let Some(path) = &arguments.write {
-        let mut bytes = Vec::new();
         trace.write(&mut bytes)?;
-        files::write(path, &bytes)
-            .with_context(|| format!("Could not write the trace {}", path.display()))?;
+        if !to_standard_output {
+            files::write(path, &bytes)
+                .with_context(|| format!("Could not write the trace {}", path.display()))?;
+        }
     }
     let how = Replay { period: arguments.every as f64 / 1e9, settings: arguments.settings.read()? };
     let every = moments_apart(&trace, how.period);
@@ -96,7 +104,10 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     }
     let document = || json!({ "format": 1, "outcome": outcome, "damage": damage });
     let text = || report::iocm::simulated::terminal(&outcome, console::width(), console::colour());
-    crate::output::print(arguments.json, document, text)?;
+    match to_standard_output {
+        true => crate::output::write(|out| out.write_all(&bytes))?,
+        false => crate::output::print(arguments.json, document, text)?,
+    }
     Ok(ExitCode::from(if damage.is_empty() { 0 } else { status::DAMAGED }))
 }
 
@@ -121,7 +132,7 @@ fn load(arguments: &SimulateArguments) -> anyhow::Result<(Trace, Vec<TraceDamage
         let why = "--devices, --cores and --nodes belong to --made; the trace has its own";
         return Err(Usage(why.to_owned()).into());
     }
-    let bytes = fs::read(path)
-        .map_err(|error| Usage(format!("Cannot read the trace {}: {error}", path.display())))?;
+    let what = || format!("Cannot read the trace {}", path.display());
+    let bytes = fs::read(path).map_err(|error| paths::unread(&what(), error))?;
     Ok(Trace::parse(&bytes).map_err(|error| Usage(format!("{} is not a trace. {error}", path.display())))?)
 }

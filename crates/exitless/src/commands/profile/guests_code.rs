@@ -3,15 +3,17 @@
 
 use exits::counted;
 use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context as _;
 use exits::ExitReason;
 use hotspots::{Activity, Away, Event, Head, KernelSymbols, Measured, Recording, Space, Stack};
-use traces::{ExitRecord, Options, Recordings, Sink};
+use traces::{ExitRecord, Options, Recordings, Sink, Source};
 
 use super::Hot;
 use crate::commands::recordings::{Destination, add};
+use crate::console::Waiting;
 
 /// The most places in a profile; exits at further places are counted only.
 const MOST_PLACES: usize = 1 << 20;
@@ -41,8 +43,12 @@ impl Sink for Places {
 
 impl Destination for Places {}
 
-/// Reads a recording of exits.
-pub(super) fn read(file: &Path, symbols: Option<&Path>) -> anyhow::Result<Hot> {
+/// Reads a recording of exits: `file`, or the stream that was opened as that.
+pub(super) fn read(
+    file: &Path,
+    stream: Option<Box<dyn Read + Send>>,
+    symbols: Option<&Path>,
+) -> anyhow::Result<Hot> {
     let known = match symbols {
         Some(path) => {
             let bytes = std::fs::read(path)
@@ -53,7 +59,16 @@ pub(super) fn read(file: &Path, symbols: Option<&Path>) -> anyhow::Result<Hot> {
     };
     let mut recordings = Recordings::new(Options::default());
     let mut places = Places::default();
-    add(&mut recordings, file, &mut places)?;
+    let name = Source::from(file).to_string();
+    match stream {
+        Some(stream) => {
+            let waiting = Waiting::new(format!("Reading {name}"));
+            let reading = traces::read_stream(&name, stream, &recordings.options, &mut places)?;
+            drop(waiting);
+            recordings.add(name.clone(), reading);
+        }
+        None => add(&mut recordings, file, &mut places)?,
+    }
     let mut notes: Vec<String> = report::recordings::doubts(&recordings);
     match (&known, symbols) {
         (Some(known), Some(path)) if known.is_empty() => notes.push(format!(
@@ -103,5 +118,5 @@ pub(super) fn read(file: &Path, symbols: Option<&Path>) -> anyhow::Result<Hot> {
         });
     }
     let is_damaged = recordings.is_damaged();
-    Ok(Hot { name: file.display().to_string(), recording, is_damaged })
+    Ok(Hot { name, recording, is_damaged })
 }

@@ -189,6 +189,10 @@ fn file(path: &Path) -> anyhow::Result<Subject> {
         }
         opened => opened,
     };
+    if path.is_dir() {
+        let next = "Give a file with a definition.";
+        return Err(Usage(format!("{} is a directory. {next}", path.display())).into());
+    }
     let bytes = opened.and_then(limited).with_context(|| format!("Reading {} failed", path.display()))?;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = absolute.parent().unwrap_or(Path::new("/"));
