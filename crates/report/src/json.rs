@@ -8,7 +8,7 @@ const FORMAT: u32 = 1;
 
 /// A result with the fields that all documents begin with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Document<T> {
+pub struct Document<T> {
     format: u32,
     version: &'static str,
     #[serde(flatten)]
@@ -16,7 +16,9 @@ pub(crate) struct Document<T> {
 }
 
 impl<T> Document<T> {
-    pub(crate) const fn new(result: T) -> Self {
+    /// Makes the document of a result, which is an object.
+    #[must_use]
+    pub const fn new(result: T) -> Self {
         Self { format: FORMAT, version: env!("CARGO_PKG_VERSION"), result }
     }
 }

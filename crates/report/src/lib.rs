@@ -16,7 +16,7 @@ mod format;
 pub mod hot_advice;
 pub mod hot_spots;
 pub mod iocm;
-mod json;
+pub mod json;
 pub mod load;
 mod page;
 pub mod prediction;

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use guests::GuestFiles;
 use lab::{Cache, GUEST_BUILD_EFFORT, GuestImage};
+use report::json::Document;
 
 use super::lab::unless_stopped;
 use crate::console::{self, BuildProgress};
@@ -57,7 +58,7 @@ fn build(json: bool) -> anyhow::Result<ExitCode> {
             "disk_usage_bytes": image.disk_usage(),
             "manifest": image.manifest(),
         });
-        crate::json::write_pretty(std::io::stdout(), &document)?;
+        crate::json::write_pretty(std::io::stdout(), &Document::new(document))?;
     } else {
         writeln!(std::io::stdout(), "{}", ready(&image))?;
     }

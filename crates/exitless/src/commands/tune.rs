@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use clap::Args;
 use guests::GuestPlan;
+use report::json::Document;
 use study::analysis::analyse;
 use study::engine::{Conclusion, Past};
 use study::plan::Plan;
@@ -143,7 +144,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
     let (before, steps) = preview(plan);
     let advised = &plan.rules.advised;
-    let document = || serde_json::json!({ "before": before, "steps": steps, "advised": advised });
+    let document =
+        || Document::new(serde_json::json!({ "before": before, "steps": steps, "advised": advised }));
     let text = || report::tuning::steps(plan, &steps, &before, console::width());
     crate::output::print(json, document, text)?;
     Ok(ExitCode::SUCCESS)

@@ -262,6 +262,11 @@ fn plans_are_listed_checked_and_described() {
         let output = run(&["check", plan["name"].as_str().unwrap(), "--json"], folder.path());
         assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output));
         let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (&checked["format"], checked["version"].is_string()),
+            (&Value::from(1), true),
+            "{checked}"
+        );
         let sizes = match plan["suite"].as_bool().unwrap() {
             true => checked["studies"].as_array().unwrap().iter().map(|study| &study["runs"]).collect(),
             false => vec![&checked["forecast"]["runs"]],

@@ -225,6 +225,22 @@ fn a_status_does_not_depend_on_whether_somebody_reads_the_output() {
 }
 
 #[test]
+fn documents_of_all_kinds_begin_with_their_format() {
+    let commands: [&[&str]; 3] = [
+        &["tune", "tune-advised", "--dry-run", "--json"],
+        &["iocm", "simulate", "--made", "steps", "--json"],
+        &["guest", "run", "--json", "--set", "kind = \"host\"", "--", "true"],
+    ];
+    for line in commands {
+        let output = run(line);
+        assert_eq!(output.status.code(), Some(0), "{line:?}: {}", err(&output));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["format"], 1, "{line:?}");
+        assert!(document["version"].is_string(), "{line:?}");
+    }
+}
+
+#[test]
 fn a_damaged_recording_has_a_status_of_its_own() {
     let killed = run(&["report", &recording("killed"), "--json"]);
     assert_eq!(killed.status.code(), Some(4));

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use report::json::Document;
 use serde::Serialize;
 use study::forecast::{Forecast, Host, forecast};
 use study::plan::{Plan, Problem, SHIPPED, schema};
@@ -86,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(plan) => plan,
         Err(bad) if arguments.json => {
             let checked = Checked { plan: None, problems: bad.problems, forecast: None };
-            crate::output::write(|out| crate::json::write_pretty(out, &checked))?;
+            crate::output::write(|out| crate::json::write_pretty(out, &Document::new(&checked)))?;
             return Ok(ExitCode::from(status::USAGE));
         }
         Err(bad) => return Err(bad.into()),
@@ -98,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     crate::output::write(|out| {
         if arguments.json {
             let checked = Checked { plan: Some(plan.name), problems: Vec::new(), forecast: Some(forecast) };
-            return crate::json::write_pretty(out, &checked);
+            return crate::json::write_pretty(out, &Document::new(&checked));
         }
         // The plan may be somebody else's.
         let mut text = Vec::new();

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
+use report::json::Document;
 use serde::Serialize;
 use study::engine::{Conclusion, FailedForGood, Past, by_reason};
 use study::schedule::Enough;
@@ -139,7 +140,7 @@ fn summary(
 
 fn print(summary: &Summary, json: bool, out: &mut impl Write) -> std::io::Result<()> {
     if json {
-        return crate::json::write_pretty(out, summary);
+        return crate::json::write_pretty(out, &Document::new(summary));
     }
     let folder = summary.folder.display();
     let [runs, failed] = [(summary.runs, "run"), (summary.failed_attempts, "failed attempt")]
@@ -208,5 +209,10 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("owned") && text.lines().count() == 3, "{text:?}");
         assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+        let mut out = Vec::new();
+        print(&summary, true, &mut out).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(document["format"], 1);
+        assert_eq!(document["complete"], false);
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, ensure};
 use exits::{counted, printable};
 use guests::shell;
+use report::json::Document;
 use serde::Serialize;
 use study::plan::Plan;
 use study::schedule::Schedule;
@@ -201,7 +202,8 @@ pub(super) fn check(suite: &Suite, json: bool) -> anyhow::Result<ExitCode> {
     }
     let mut out = std::io::stdout().lock();
     if json {
-        crate::json::write_pretty(&mut out, &serde_json::json!({ "suite": suite.name, "studies": studies }))?;
+        let document = serde_json::json!({ "suite": suite.name, "studies": studies });
+        crate::json::write_pretty(&mut out, &Document::new(document))?;
         return Ok(ExitCode::SUCCESS);
     }
     // The suite may be somebody else's.

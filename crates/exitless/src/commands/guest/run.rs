@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use guests::{DataPlanes, Finished, Ground, Guest, GuestPlan, merged, release_together, skew, start};
+use report::json::Document;
 use serde::Serialize;
 
 use crate::commands::paths::{input, unread};
@@ -112,7 +113,7 @@ fn run_until(stop: &Arc<AtomicBool>, arguments: &Arguments) -> anyhow::Result<Ex
     }
     let tried = tried(guests, arguments, stop)?;
     crate::output::write(|out| match arguments.json {
-        true => crate::json::write_pretty(out, &tried),
+        true => crate::json::write_pretty(out, &Document::new(&tried)),
         false => show(&tried, out),
     })?;
     let failed = tried.guests.iter().any(|guest| guest.status != 0);

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use iocm_monitor::simulator::{Kind, Machine, Replay, Trace, TraceDamage, made, replay};
 use report::iocm::simulated::Moment;
+use report::json::Document;
 use serde_json::json;
 
 use super::settings;
@@ -102,7 +103,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.report {
         write_page(path, &report::iocm::simulated::page(&outcome, &course))?;
     }
-    let document = || json!({ "format": 1, "outcome": outcome, "damage": damage });
+    let document = || Document::new(json!({ "outcome": outcome, "damage": damage }));
     let text = || report::iocm::simulated::terminal(&outcome, console::width(), console::colour());
     match to_standard_output {
         true => crate::output::write(|out| out.write_all(&bytes))?,

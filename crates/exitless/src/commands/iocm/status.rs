@@ -11,6 +11,7 @@ use iocm::config::SOCKET;
 use iocm::control::client::{Client, ClientError};
 use iocm::control::rates::Rates;
 use iocm_monitor::{NoState, STATE, State};
+use report::json::Document;
 use serde_json::json;
 
 use crate::console;
@@ -54,7 +55,8 @@ pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let monitor = state.ok().map(|state| json!({ "runs": alive, "state": state }));
-        crate::json::write_pretty(&mut out, &json!({ "format": 1, "daemon": rates, "monitor": monitor }))?;
+        let document = Document::new(json!({ "daemon": rates, "monitor": monitor }));
+        crate::json::write_pretty(&mut out, &document)?;
         return Ok(ExitCode::SUCCESS);
     }
     let width = console::width();
