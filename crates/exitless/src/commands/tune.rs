@@ -20,7 +20,7 @@ use study::tuning::{
 
 use super::experiment::given::Given;
 use super::experiment::report::read;
-use super::experiment::runs::{chance, make_runs, tell_damage, tell_not_undone};
+use super::experiment::runs::{chance, check_target, make_runs, tell_damage, tell_not_undone};
 use super::experiment::{PAGE, TARGET};
 use super::recordings::write_page;
 use super::vm::subject::Subject;
@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
     /// says so.
     #[arg(long)]
     allow_unlike: bool,
-    /// Show the steps, and start nothing.
+    /// Show the steps, and start nothing. Refuses what the tuning would refuse before it starts.
     #[arg(long)]
     dry_run: bool,
     /// A configuration file for ssh to use instead of the user's.
@@ -99,12 +99,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         None => (plan, Vec::new()),
     };
     unlike.iter().for_each(console::say);
-    if arguments.dry_run {
-        return dry_run(&plan, arguments.json);
-    }
+    check_target(&arguments.target, arguments.ssh_config.as_deref())?;
     let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(&plan.base.name));
+    if folder.exists() && !folder.is_dir() {
+        let next = "is not a folder; name another one with --output";
+        return Err(Usage(format!("{} {next}", folder.display())).into());
+    }
     let mut files = vec![(PLAN, given.text.as_str())];
     files.extend(definition.map(|text| (DEFINITION, text)));
+    if arguments.dry_run {
+        TuningFolder::check(&folder, &files)?;
+        return dry_run(&plan, arguments.json);
+    }
     let opened = TuningFolder::open(&folder, &files)?;
     let stop = interrupt::answered_flag()?;
     let mut steps = Steps {

@@ -241,6 +241,30 @@ fn documents_of_all_kinds_begin_with_their_format() {
 }
 
 #[test]
+fn a_dry_run_refuses_what_the_tuning_refuses_before_it_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("web.xml"), "<domain/>").unwrap();
+    std::fs::create_dir(folder.path().join("mine")).unwrap();
+    std::fs::write(folder.path().join("mine/notes"), "x").unwrap();
+    for (option, value, said) in [
+        ("--target", "lab:nosuch", "nosuch"),
+        ("--target", "lab:amd-avic+cpus=x", "from 1 to 8"),
+        ("--ssh-config", "nosuch", "no such configuration of ssh"),
+        ("--output", "web.xml", "is not a folder"),
+        ("--output", "mine", "notes"),
+    ] {
+        let line = ["tune", "tune-advised", "--dry-run", option, value];
+        let refused = command(&line).current_dir(folder.path()).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{value}: {}", err(&refused));
+        assert!(err(&refused).contains(said) && refused.stdout.is_empty(), "{value}: {}", err(&refused));
+    }
+    let line = ["tune", "tune-advised", "--dry-run", "--target", "lab:amd-avic+cpus=2", "--output", "new"];
+    let accepted = command(&line).current_dir(folder.path()).output().unwrap();
+    assert_eq!(accepted.status.code(), Some(0), "{}", err(&accepted));
+    assert!(!folder.path().join("new").exists());
+}
+
+#[test]
 fn a_damaged_recording_has_a_status_of_its_own() {
     let killed = run(&["report", &recording("killed"), "--json"]);
     assert_eq!(killed.status.code(), Some(4));

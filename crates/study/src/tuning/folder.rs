@@ -22,25 +22,19 @@ impl TuningFolder {
     pub fn open(folder: &Path, given: &[(&str, &str)]) -> Result<Self, StoreError> {
         let of_this = Self { folder: folder.to_owned() };
         let place = Place::open(folder)?;
-        let known = given.first().is_some_and(|(name, _)| place.path.join(name).is_file());
-        if known {
-            // Missing files are not a difference: the writer may have been stopped before it wrote all of them, and no
-            // step was made before that.
-            let differs = |(name, text): &&(&str, &str)| {
-                fs::read_to_string(place.path.join(name)).is_ok_and(|known| known != *text)
-            };
-            let fields: Vec<String> =
-                given.iter().filter(differs).map(|(name, _)| (*name).to_owned()).collect();
-            if !fields.is_empty() {
-                return Err(StoreError::OtherPlan { folder: folder.to_owned(), fields });
-            }
-        } else {
-            refuse_strangers(folder, &given.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
-        }
+        refuse_others(folder, &place.path, given)?;
         for (name, text) in given.iter().rev() {
             of_this.put(name, text)?;
         }
         Ok(of_this)
+    }
+
+    /// Checks that [`Self::open`] would not find another tuning or something else, without making the folder.
+    ///
+    /// # Errors
+    /// If the folder holds a tuning of other files or something else.
+    pub fn check(folder: &Path, given: &[(&str, &str)]) -> Result<(), StoreError> {
+        if folder.exists() { refuse_others(folder, folder, given) } else { Ok(()) }
     }
 
     /// Writes a file completely or not at all.
@@ -87,6 +81,20 @@ impl TuningFolder {
         );
         Store::open(&folder, study, text, target, seed)
     }
+}
+
+/// Refuses a folder, reached by `path`, that holds a tuning of other files or something else.
+fn refuse_others(folder: &Path, path: &Path, given: &[(&str, &str)]) -> Result<(), StoreError> {
+    let known = given.first().is_some_and(|(name, _)| path.join(name).is_file());
+    if !known {
+        return refuse_strangers(folder, &given.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    }
+    // Missing files are not a difference: the writer may have been stopped before it wrote all of them, and no
+    // step was made before that.
+    let differs =
+        |(name, text): &&(&str, &str)| fs::read_to_string(path.join(name)).is_ok_and(|known| known != *text);
+    let fields: Vec<String> = given.iter().filter(differs).map(|(name, _)| (*name).to_owned()).collect();
+    if fields.is_empty() { Ok(()) } else { Err(StoreError::OtherPlan { folder: folder.to_owned(), fields }) }
 }
 
 #[cfg(test)]

@@ -29,6 +29,12 @@ use crate::status::Usage;
 const REQUEST: &str = "study-request";
 const LAST_WORDS: usize = 4096;
 
+/// Checks that the laboratory exists and can have the machine that the target describes.
+pub(super) fn check(name: &str, arguments: &[String]) -> anyhow::Result<()> {
+    let lab = Lab::find(name)?;
+    Ok(Machine::of(lab, arguments)?.request.check(lab)?)
+}
+
 /// Prepares a laboratory, and the guest image if the plan needs it. Returns the emulator's name too.
 pub(super) fn make_ready(
     name: &str,

@@ -15,7 +15,7 @@ use study::store::Store;
 use study::target::Target;
 
 use super::given::Given;
-use super::runs::{make_runs, open};
+use super::runs::{check_target, make_runs, open};
 use super::{suite, words};
 use crate::console::{self, harmless};
 use crate::status::Usage;
@@ -86,6 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let chosen = arguments.target.clone().unwrap_or(Target::Local);
     let plan = given.plan()?;
+    check_target(&chosen, arguments.ssh_config.as_deref())?;
     let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("study-{}", plan.name)));
     let target = chosen.to_string();
     let mut store = open(&folder, &plan, &given.text, &target)?;

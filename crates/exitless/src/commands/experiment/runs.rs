@@ -16,6 +16,18 @@ use super::{SERVE, lab_target, words};
 use crate::console::{self, StatusLine};
 use crate::status::Usage;
 
+/// Refuses a target that cannot be, before anything is written or started.
+pub(in crate::commands) fn check_target(target: &Target, ssh_config: Option<&Path>) -> anyhow::Result<()> {
+    if let Target::Lab { name, arguments } = target {
+        lab_target::check(name, arguments)?;
+    }
+    // With this word ssh reads no configuration (ssh(1), -F).
+    match ssh_config.filter(|file| *file != Path::new("none") && !file.exists()) {
+        Some(file) => Err(Usage(format!("{}: no such configuration of ssh", file.display())).into()),
+        None => Ok(()),
+    }
+}
+
 /// Creates the folder of a study, or opens one that has a part of it, and reports damage.
 pub(in crate::commands) fn open(
     folder: &Path,
