@@ -124,6 +124,11 @@ pub(crate) fn shows_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
+/// The text of a table, with symbols in ASCII if the locale does not use Unicode.
+pub(crate) fn shown(text: String) -> String {
+    if shows_unicode() { text } else { report::with_ascii_symbols(&text) }
+}
+
 /// Writes to standard error without control characters, and ends the last line. Nobody can be told that this failed, and
 /// the work goes on.
 pub(crate) fn say(text: impl Display) {

@@ -36,3 +36,5 @@ pub mod trace;
 pub mod tuning;
 pub mod verify;
 pub mod vms;
+
+pub use terminal::curve::with_ascii_symbols;

@@ -298,10 +298,10 @@ fn print(
     let text = || {
         let view = AdviceView { width: console::width(), colour: console::colour(), top: arguments.top };
         let text = report::advice::terminal(recordings, advice, audits, view);
-        match hot {
+        console::shown(match hot {
             Some(hot) => text + &report::hot_advice::terminal(advice, hot, view),
             None => text,
-        }
+        })
     };
     match hot {
         Some(hot) => {

@@ -199,7 +199,11 @@ fn unlike(before: &[Recordings], after: &[Recordings], arguments: &Arguments) ->
 fn print(compared: &Compared<'_>, arguments: &Arguments) -> anyhow::Result<()> {
     let text = || {
         if !arguments.csv {
-            return report::comparison::terminal(compared, console::width(), console::colour());
+            return console::shown(report::comparison::terminal(
+                compared,
+                console::width(),
+                console::colour(),
+            ));
         }
         // CSV has no room for doubts.
         report::comparison::doubts(compared).iter().for_each(|doubt| tracing::warn!("{doubt}"));

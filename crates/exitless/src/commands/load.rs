@@ -9,7 +9,7 @@ use ::load::{HttpLoad, LoadResult, MqttLoad};
 use clap::{Args, Subcommand};
 
 use super::quantity;
-use crate::console::Waiting;
+use crate::console::{self, Waiting};
 use crate::status::{SOME_FAILED, Usage};
 
 /// Subcommands of `load`.
@@ -99,7 +99,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     };
     crate::output::write(|out| match json {
         true => crate::json::write(out, &outcome),
-        false => out.write_all(report::load::terminal(&outcome).as_bytes()),
+        false => out.write_all(console::shown(report::load::terminal(&outcome)).as_bytes()),
     })?;
     let failed = outcome.failures() > 0;
     Ok(ExitCode::from(if failed { SOME_FAILED } else { 0 }))

@@ -193,6 +193,13 @@ impl AssumedArguments {
 
 fn print(recordings: &Recordings, prediction: &Prediction, json: bool) -> anyhow::Result<()> {
     let document = || report::prediction::json(recordings, prediction);
-    let text = || report::prediction::terminal(recordings, prediction, console::width(), console::colour());
+    let text = || {
+        console::shown(report::prediction::terminal(
+            recordings,
+            prediction,
+            console::width(),
+            console::colour(),
+        ))
+    };
     Ok(crate::output::print(json, document, text)?)
 }

@@ -50,7 +50,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let outcome = analyse(&recording).context("The samples cannot be analysed")?;
     crate::output::write(|out| match arguments.json {
         true => crate::json::write(out, &serde_json::json!({ "result": outcome, "recording": recording })),
-        false => out.write_all(report::probe::terminal(&outcome, &recording, console::width()).as_bytes()),
+        false => {
+            let text = report::probe::terminal(&outcome, &recording, console::width());
+            out.write_all(console::shown(text).as_bytes())
+        }
     })?;
     let code = match (recording.failures.is_empty(), outcome.measures.is_empty()) {
         (_, true) => status::FAILED,

@@ -272,7 +272,7 @@ fn write_file(
 }
 
 fn print(outcome: &Proof, json: bool) -> anyhow::Result<()> {
-    let text = || report::prove::terminal(outcome, console::width(), console::colour());
+    let text = || console::shown(report::prove::terminal(outcome, console::width(), console::colour()));
     Ok(crate::output::print(json, || outcome, text)?)
 }
 

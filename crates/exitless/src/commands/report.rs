@@ -85,7 +85,12 @@ fn read_and_write(arguments: &RecordingArguments, file: &Path) -> anyhow::Result
 fn print(recordings: &Recordings, table: &Table, arguments: &Arguments) -> anyhow::Result<()> {
     let text = || {
         if !arguments.csv {
-            return report::profile::terminal(recordings, table, console::width(), console::colour());
+            return console::shown(report::profile::terminal(
+                recordings,
+                table,
+                console::width(),
+                console::colour(),
+            ));
         }
         warn_of_doubts(recordings);
         report::profile::csv(&recordings.profile, table)

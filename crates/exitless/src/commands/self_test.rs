@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let document = || report::readiness::json(&readiness, &program);
     let text = || {
         let (width, colour) = (console::width(), console::colour());
-        report::readiness::terminal(&readiness, &program, width, colour, verbose)
+        console::shown(report::readiness::terminal(&readiness, &program, width, colour, verbose))
     };
     crate::output::print(arguments.json, document, text)?;
     let works = readiness.commands.iter().all(|one| one.state == State::Works);

@@ -161,10 +161,11 @@ fn print(
     if arguments.json {
         crate::json::write(&mut out, &report::counting::json(recordings, table, cost))?;
     } else {
-        let text = report::profile::terminal(recordings, table, console::width(), console::colour());
+        let text =
+            console::shown(report::profile::terminal(recordings, table, console::width(), console::colour()));
         out.write_all(text.as_bytes())?;
         if let Some(cost) = cost {
-            write!(out, "\n{}", report::counting::terminal(cost, console::width()))?;
+            write!(out, "\n{}", console::shown(report::counting::terminal(cost, console::width())))?;
         }
         writeln!(out)?;
     }

@@ -125,8 +125,12 @@ impl<W: Write> Output<W> {
     fn write(&mut self, items: &[Item]) -> anyhow::Result<()> {
         for item in items {
             match (&mut self.lines, item) {
-                (Some(lines), Item::Event(event)) => self.out.write_all(lines.event(event).as_bytes())?,
-                (Some(lines), Item::Lost(loss)) => self.out.write_all(lines.lost(loss).as_bytes())?,
+                (Some(lines), Item::Event(event)) => {
+                    self.out.write_all(console::shown(lines.event(event)).as_bytes())?
+                }
+                (Some(lines), Item::Lost(loss)) => {
+                    self.out.write_all(console::shown(lines.lost(loss)).as_bytes())?
+                }
                 (None, Item::Event(event)) => crate::json::write(&mut self.out, &json::event(event))?,
                 (None, Item::Lost(loss)) => crate::json::write(&mut self.out, &json::loss(loss))?,
             }

@@ -128,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let tuning = tune(&plan, &arguments.target.to_string(), &mut steps)?;
     let tuning = steps.with_definition(&tuning)?;
-    let text = || report::tuning::terminal(&tuning, console::width());
+    let text = || console::shown(report::tuning::terminal(&tuning, console::width()));
     let printed = crate::output::print(arguments.json, || &tuning, text);
     if !arguments.json {
         console::say(format_args!("The report: {}", folder.join(REPORT).display()));
@@ -152,7 +152,7 @@ fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
     let advised = &plan.rules.advised;
     let document =
         || Document::new(serde_json::json!({ "before": before, "steps": steps, "advised": advised }));
-    let text = || report::tuning::steps(plan, &steps, &before, console::width());
+    let text = || console::shown(report::tuning::steps(plan, &steps, &before, console::width()));
     crate::output::print(json, document, text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         seen = seen.with(provoke());
     }
     drop(line);
-    let text = || report::verify::terminal(&seen, console::width(), console::colour());
+    let text = || console::shown(report::verify::terminal(&seen, console::width(), console::colour()));
     crate::output::print(arguments.json, || &seen, text)?;
     Ok(ExitCode::from(match seen.status {
         Status::Active => 0,

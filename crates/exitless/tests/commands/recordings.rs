@@ -522,6 +522,19 @@ fn a_timeline_has_the_exits_of_the_report() {
     ] {
         assert!(out(&ascii).is_ascii());
     }
+    let qemu = recording("qemu");
+    let tables: [&[&str]; 5] = [
+        &["report", &small],
+        &["report", &small, "--longer-than", "1ms"],
+        &["diff", &small, &small],
+        &["predict", &small],
+        &["profile", &qemu],
+    ];
+    for line in tables {
+        let ascii = command(line).env("LC_ALL", "C").output().unwrap();
+        assert_eq!(ascii.status.code(), Some(0), "{line:?}: {}", err(&ascii));
+        assert!(out(&ascii).is_ascii() && !out(&run(line)).is_ascii(), "{line:?}: {}", out(&ascii));
+    }
     let csv = out(&run(&["timeline", &small, "--by", "vm", "--csv"]));
     let sum: u64 =
         csv.lines().skip(1).map(|line| line.split(',').nth(8).unwrap().parse::<u64>().unwrap()).sum();

@@ -20,14 +20,26 @@ pub(crate) fn curve(values: &[f64], peak: f64, levels: [char; 8]) -> String {
     values.iter().map(|&value| level(value)).collect()
 }
 
-/// The text in ASCII only, character by character.
-pub(crate) fn to_ascii(text: &str) -> String {
+/// The text with our own symbols in ASCII, character by character. Letters of names stay, because names are copied.
+#[must_use]
+pub fn with_ascii_symbols(text: &str) -> String {
     let replaced = |c: char| match c {
-        c if c.is_ascii() => c,
         '─' | '–' => '-',
         '…' => '~',
         'µ' => 'u',
-        _ => '?',
+        '·' => '.',
+        '→' | '≥' => '>',
+        c => c,
     };
     text.chars().map(replaced).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_characters_of_our_own_tables_stay_readable_in_ascii() {
+        assert_eq!(with_ascii_symbols("≥ 50 µs ── 1–2 · na… 3 → 4 日"), "> 50 us -- 1-2 . na~ 3 > 4 日");
+    }
 }

@@ -11,7 +11,7 @@ use crate::recordings::scale::Scale;
 use crate::recordings::terminal::head;
 use crate::recordings::words::{notes, vcpus_of, vm, window};
 use crate::terminal::columns::{Column, drawn};
-use crate::terminal::curve::{curve, levels, to_ascii};
+use crate::terminal::curve::{curve, levels, with_ascii_symbols};
 use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
@@ -70,7 +70,7 @@ pub fn terminal(
         }
     }
     text += &listed("Notes", notes(recordings), width);
-    if screen.ascii { to_ascii(&text) } else { text }
+    if screen.ascii { with_ascii_symbols(&text) } else { text }
 }
 
 struct Line {

@@ -9,7 +9,7 @@ use textwrap::core::display_width;
 use super::page::Page;
 use super::state::Top;
 use super::{cells, columns, texts};
-use crate::terminal::curve::{curve, levels, to_ascii};
+use crate::terminal::curve::{curve, levels, with_ascii_symbols};
 use crate::text::{elided, elided_at_end};
 
 /// The capabilities of the terminal.
@@ -40,7 +40,7 @@ pub fn draw(frame: &mut Frame<'_>, top: &Top, look: Look) {
     if look.ascii {
         for cell in &mut page.buffer.content {
             if !cell.symbol().is_ascii() {
-                let symbol = to_ascii(cell.symbol());
+                let symbol = with_ascii_symbols(cell.symbol());
                 cell.set_symbol(&symbol);
             }
         }

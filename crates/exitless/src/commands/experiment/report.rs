@@ -99,7 +99,7 @@ fn way(page: &Path, folder: &Path) -> Option<String> {
 fn print(findings: &Findings, arguments: &Arguments) -> anyhow::Result<()> {
     let text = || {
         if !arguments.csv {
-            return report::study::terminal(findings, console::width(), console::colour());
+            return console::shown(report::study::terminal(findings, console::width(), console::colour()));
         }
         // CSV has no room for warnings.
         findings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));

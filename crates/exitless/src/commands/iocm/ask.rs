@@ -250,7 +250,11 @@ pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
                 if arguments.json {
                     crate::json::write(&mut out, &rates)?;
                 } else {
-                    let text = report::iocm::rates::terminal(&rates, console::width(), console::colour());
+                    let text = console::shown(report::iocm::rates::terminal(
+                        &rates,
+                        console::width(),
+                        console::colour(),
+                    ));
                     writeln!(out, "{text}")?;
                 }
             }

@@ -61,12 +61,13 @@ pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     }
     let width = console::width();
     if let Some(rates) = &rates {
-        writeln!(out, "{}", report::iocm::rates::terminal(rates, width, console::colour()))?;
+        writeln!(out, "{}", console::shown(report::iocm::rates::terminal(rates, width, console::colour())))?;
     }
     match &state {
         Ok(state) => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-            out.write_all(report::iocm::monitor::terminal(state, alive, now, width).as_bytes())?;
+            let text = report::iocm::monitor::terminal(state, alive, now, width);
+            out.write_all(console::shown(text).as_bytes())?;
         }
         Err(error) if is_missing(error) => {
             writeln!(out, "No monitor runs; start one with `exitless iocm monitor`.")?;

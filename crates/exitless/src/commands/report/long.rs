@@ -58,7 +58,10 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let mut longest = Longest { exits: LongExits::new(options, most), recordings: 0 };
     let recordings = arguments.recordings.read(&mut longest)?;
     let document = || long::document(&longest.exits, &recordings, bound_ns);
-    let text = || long::table(&longest.exits, &recordings, bound_ns, console::width(), console::colour());
+    let text = || {
+        let (width, colour) = (console::width(), console::colour());
+        console::shown(long::table(&longest.exits, &recordings, bound_ns, width, colour))
+    };
     crate::output::print(arguments.json, document, text)?;
     warn_of_doubts(&recordings);
     Ok(exit_code(&recordings))

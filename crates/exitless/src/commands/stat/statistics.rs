@@ -95,7 +95,8 @@ fn print(running: &Running<'_>, json: bool) -> anyhow::Result<()> {
     if json {
         crate::json::write(&mut out, &report::vms::json(running))?;
     } else {
-        out.write_all(report::vms::terminal(running, console::width(), console::colour()).as_bytes())?;
+        let text = report::vms::terminal(running, console::width(), console::colour());
+        out.write_all(console::shown(text).as_bytes())?;
         writeln!(out)?;
     }
     Ok(out.flush()?)

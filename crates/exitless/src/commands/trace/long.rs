@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
             }
             *written += 1;
             match &lines {
-                Some(lines) => out.write_all(lines.long(item).as_bytes())?,
+                Some(lines) => out.write_all(console::shown(lines.long(item)).as_bytes())?,
                 None => crate::json::write(&mut out, &long::json(item))?,
             }
         }
