@@ -16,6 +16,28 @@ pub(crate) fn add(error: &mut clap::Error, command: &Command, line: &[OsString])
         // The parser suggests any option with similar letters, or an argument of the command to run.
         error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    } else if error.kind() == ErrorKind::UnknownArgument {
+        without_dashes(error);
+    } else if error.kind() == ErrorKind::MissingSubcommand {
+        // The parser lists the hidden ones, too.
+        let shown = chosen(command, line).get_subcommands().filter(|one| !one.is_hide_set());
+        let names = shown.map(|one| one.get_name().to_owned()).collect();
+        error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(names));
+    }
+}
+
+/// Removes the parser's tip to write `--` before an unknown option, which would make it a file's name or a program.
+fn without_dashes(error: &mut clap::Error) {
+    if !text(error, ContextKind::InvalidArg).is_some_and(|word| word.starts_with('-')) {
+        return;
+    }
+    let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested) else { return };
+    let other = tips.iter().filter(|tip| !tip.to_string().contains("as a value"));
+    let other: Vec<_> = other.cloned().collect();
+    if other.is_empty() {
+        error.remove(ContextKind::Suggested);
+    } else {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(other));
     }
 }
 
@@ -113,6 +135,11 @@ mod tests {
             let told = told(line);
             assert!(told.contains("tip: ") && told.contains(tip), "{line}: {told}");
             assert_eq!(told.matches("tip: ").count(), 1, "{line}: {told}");
+        }
+        let told_without = told("exitless -v");
+        assert!(told_without.contains("doctor") && !told_without.contains("pages"), "{told_without}");
+        for line in ["exitless timeline x -o y", "exitless stat -o y"] {
+            assert!(!told(line).contains("as a value"), "{}", told(line));
         }
         // Errors that the parser explains well enough, and lines with too many words.
         for line in [

@@ -29,18 +29,25 @@ use crate::status::Usage;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the labs.
+    ///
+    /// Exit status: 0; 2 for a wrong command line; 125 when the cache of labs cannot be read.
     List {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
     /// List the kernels that `--kernel` takes.
+    ///
+    /// Exit status: as for `lab list`.
     Kernels {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
     /// Prepare labs: download packages, build their image and the guest image, test the emulator, save a snapshot of each.
+    ///
+    /// Exit status: 0 when all are ready; 2 for a wrong command line or an unknown lab; 125 when something could not be
+    /// built; 130 when interrupted.
     Build {
         /// The labs' names.
         #[arg(value_name = "NAME", required = true)]
@@ -52,6 +59,8 @@ pub(crate) enum Command {
     /// 125 when the lab failed; 130 when interrupted.
     Run(RunArguments),
     /// Boot a lab and open a shell in it.
+    ///
+    /// Exit status: that of the shell; 2 for a wrong command line; 125 when the lab failed; 130 when interrupted.
     Shell {
         /// The lab's name.
         name: String,
@@ -68,6 +77,8 @@ pub(crate) enum Command {
         cycles: Option<u32>,
     },
     /// Remove every lab from the cache: images, emulators, snapshots and packages.
+    ///
+    /// Exit status: 0; 2 for a wrong command line; 125 when something could not be removed.
     Clean,
 }
 
@@ -148,7 +159,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PATH", num_args = 1..)]
     get: Vec<String>,
     /// The folder for files that are copied out.
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    #[arg(short, long, value_name = "FOLDER", default_value = ".")]
     output: PathBuf,
     /// Print the time of each part on standard error.
     #[arg(long)]

@@ -8,10 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, Command};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgGroup, Args, Command, Id};
 use clap_complete::{Shell, generate_to};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use exits::Dimension;
+use lab::LABS;
+use live::trace::EventKind;
+use probe::measure::Measure;
 
 use crate::help::examples_of;
 
@@ -48,17 +53,47 @@ pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// A copy of a command for completions, without its hidden subcommands, which would otherwise be completed.
+/// A copy of a command for completions, without its hidden subcommands and arguments, which would otherwise be completed.
 fn shown(command: &Command) -> Command {
     // clap wants static strings; leaking is fine because the program ends soon.
     let lasting = |text: &str| -> &'static str { text.to_owned().leak() };
     let below = command.get_subcommands().filter(|one| !one.is_hide_set()).map(shown);
     let mut copy = Command::new(lasting(command.get_name())).subcommands(below);
-    copy = copy.args(command.get_arguments().cloned()).groups(command.get_groups().cloned());
+    let arguments = command.get_arguments().filter(|one| !one.is_hide_set());
+    copy = copy.args(arguments.map(|one| with_words(command.get_name(), one))).groups(shown_groups(command));
     copy = copy.visible_aliases(command.get_visible_aliases().map(lasting).collect::<Vec<_>>());
     copy = command.get_about().into_iter().fold(copy, |copy, about| copy.about(about.clone()));
     copy = command.get_long_about().into_iter().fold(copy, |copy, about| copy.long_about(about.clone()));
     command.get_version().into_iter().fold(copy, |copy, version| copy.version(lasting(version)))
+}
+
+/// The groups of a command's arguments, without those that are hidden: a copy does not have them.
+fn shown_groups(command: &Command) -> Vec<ArgGroup> {
+    let is_hidden = |id: &Id| command.get_arguments().any(|one| one.is_hide_set() && one.get_id() == id);
+    let shown = |group: &ArgGroup| {
+        let kept: Vec<Id> = group.get_args().filter(|&id| !is_hidden(id)).cloned().collect();
+        let copy = ArgGroup::new(group.get_id().clone()).args(kept).required(group.is_required_set());
+        copy.multiple(group.clone().is_multiple())
+    };
+    command.get_groups().map(shown).collect()
+}
+
+/// A copy of an argument for completions, with the words that it takes if these are fixed. The parser of the argument
+/// itself explains a wrong word better than a list of all.
+fn with_words(command: &str, argument: &Arg) -> Arg {
+    let words: Vec<&'static str> = match argument.get_id().as_str() {
+        "lab" | "name" | "names" => LABS.iter().map(|lab| lab.name).collect(),
+        "by" if command == "timeline" => vec!["reason", "vm"],
+        "by" => Dimension::ALL.map(Dimension::name).to_vec(),
+        "events" => EventKind::all().map(EventKind::name).chain(["all"]).collect(),
+        "measures" => Measure::ALL.map(Measure::name).to_vec(),
+        _ => Vec::new(),
+    };
+    if words.is_empty() {
+        argument.clone()
+    } else {
+        argument.clone().value_parser(PossibleValuesParser::new(words))
+    }
 }
 
 /// Writes the pages of a command and its subcommands.
@@ -184,6 +219,30 @@ mod tests {
             assert!(parsed.is_ok(), "{}: {}", example.line, parsed.unwrap_err());
             assert!(example.says.ends_with('.') && example.line.len() <= 90, "{example:?}");
         }
+    }
+
+    #[test]
+    fn hidden_arguments_are_not_completed_and_fixed_words_are() {
+        fn check(command: &Command) {
+            assert!(command.get_arguments().all(|one| !one.is_hide_set()), "{}", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        let shown = shown(&crate::Arguments::command());
+        check(&shown);
+        let words = |command: &[&str], id: &str| -> Vec<String> {
+            let found = command.iter().fold(&shown, |at, name| at.find_subcommand(name).unwrap());
+            let argument = found.get_arguments().find(|one| one.get_id() == id).unwrap();
+            argument.get_possible_values().iter().map(|one| one.get_name().to_owned()).collect()
+        };
+        assert_eq!(words(&["timeline"], "by"), ["reason", "vm"]);
+        assert!(words(&["report"], "by").contains(&"msr".to_owned()));
+        assert!(words(&["trace"], "events").contains(&"all".to_owned()));
+        for (command, id) in
+            [(&["lab", "run"][..], "name"), (&["lab", "build"][..], "names"), (&["prove"][..], "lab")]
+        {
+            assert!(words(command, id).contains(&"amd-avic".to_owned()), "{command:?}");
+        }
+        assert!(words(&["probe"], "measures").contains(&"cpuid".to_owned()));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long = "reason", value_name = "REASON")]
     reasons: Vec<ExitReason>,
     /// Write the hot spots to this file, which `exitless profile FILE` shows again.
-    #[arg(long, value_name = "FILE", value_parser = paths::output())]
+    #[arg(short, long, value_name = "FILE", value_parser = paths::output())]
     output: Option<PathBuf>,
     /// Draw a flame graph: an SVG file for a browser.
     #[arg(long, value_name = "FILE", value_parser = paths::output())]

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     plan: PlanArguments,
     /// Folder for report.html, result.json, recording.json and samples.parquet [default: exitless-report]. With
     /// --recording the default folder is not used if it has another recording.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// In a lab: the cost of a VM exit and the entry after it, in addition to the instructions that handle it, as the
     /// time of this many instructions; 0 for none. The default was measured on an AMD EPYC, in cycles.

@@ -59,10 +59,13 @@ enum Choice {
 }
 
 impl FromStr for Choice {
-    type Err = UnknownEventKind;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "all" { Ok(Self::All) } else { text.parse().map(Self::Kind) }
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        text.parse().map(Self::Kind).map_err(|unknown: UnknownEventKind| format!("{unknown}, all"))
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "PLAN")]
     plan: String,
     /// The result's folder; the tuning in it is continued if it is the same [default: NAME of the plan].
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[arg(long, value_name = "TARGET", default_value = "local", hide_default_value = true, help = TARGET)]
     target: Target,

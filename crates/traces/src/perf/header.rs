@@ -44,7 +44,7 @@ impl Header {
     pub(super) fn read(file: &File, length: u64, name: &str) -> Result<Self, Error> {
         let bad = |what: &str, offset: u64| bad(name, what, offset);
         let head = read_at(file, Section { offset: 0, length: LENGTH as u64 }, length)
-            .ok_or_else(|| bad("the header is cut off", 0))?;
+            .ok_or_else(|| bad("the header is cut off", length))?;
         let number = |at| u64_at(&head, at).unwrap_or(0);
         let section = |at| Section { offset: number(at), length: number(at + 8) };
         let (attributes, data) = (section(24), section(40));

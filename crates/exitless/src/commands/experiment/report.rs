@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     csv: bool,
     /// Write the page into this file, instead of report.html in the folder.
-    #[arg(long, value_name = "FILE", value_parser = paths::output())]
+    #[arg(short, long, value_name = "FILE", value_parser = paths::output())]
     output: Option<PathBuf>,
     /// Also compare runs of different hosts or guests; the result says so.
     #[arg(long)]

@@ -28,11 +28,11 @@ pub(crate) struct Arguments {
     #[arg(value_name = "PLAN")]
     plan: String,
     /// The result's folder; the study in it is continued if it is the same [default: study-NAME].
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[arg(long, value_name = "TARGET", help = super::TARGET)]
     target: Option<Target>,
-    /// Make only this study of a suite; may be repeated.
+    /// Make only this study of a suite; may be given more than once.
     #[arg(long, value_name = "STUDY")]
     only: Vec<String>,
     /// Continue although the host, or the version of exitless, is not that with which the study was started; the

@@ -208,7 +208,8 @@ pub(crate) struct WatchArguments {
     /// An attribute or a directory to print each time; by default the rates of all workers, devices and queues.
     path: Option<String>,
     /// The interval, from 10ms to 24h: 1s, 200ms; a number alone is in seconds.
-    #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]
+    #[arg(long, visible_alias = "interval", value_name = "TIME", value_parser = quantity::wait,
+        default_value = "1s")]
     every: u64,
     /// Stop after this many times.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]

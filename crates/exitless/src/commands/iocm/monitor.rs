@@ -61,7 +61,7 @@ pub(crate) struct MonitorArguments {
     #[arg(long, value_name = "FILE", value_parser = paths::output())]
     record: Option<PathBuf>,
     /// Stop after this time: 30s, 5min; a number alone is in seconds.
-    #[arg(long = "for", value_name = "TIME", value_parser = quantity::wait)]
+    #[arg(long = "for", visible_alias = "duration", value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
     /// The state file for `iocm status` and `top`.
     #[arg(long, value_name = "FILE", default_value = STATE)]

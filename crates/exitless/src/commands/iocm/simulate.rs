@@ -60,7 +60,7 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Write a page with charts.
-    #[arg(long, value_name = "FILE", value_parser = paths::output())]
+    #[arg(long, visible_alias = "html", value_name = "FILE", value_parser = paths::output())]
     report: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
