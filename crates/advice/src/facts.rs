@@ -199,13 +199,14 @@ fn processor(definition: &Definition) -> Vec<Fact> {
     let not_off = |name: &str| cpu.feature(name) != Some(FeatureState::Off);
     let is = |set: &Option<domain::Set<bool>>, default: bool| set.as_ref().map_or(default, |set| set.value);
     let kvm = definition.accelerator_in_force() == Accelerator::Kvm;
+    let detected = kvm && definition.hiding_kvm().next().is_none();
     let host = definition.passes_host_cpu();
     let nearest = definition.cpu.model.as_ref().is_some_and(|model| model.value == CpuModel::HostModel);
-    let clock = kvm && is(&definition.timers.kvm_clock, true) && not_off("kvmclock") && not_off("kvm");
+    let clock = detected && is(&definition.timers.kvm_clock, true) && not_off("kvmclock");
     let hyperv_clock = is(&definition.timers.hyperv_clock, false) || definition.hyperv("time");
-    let offered = |name: &str| kvm && not_off("kvm") && (on(name) || host && not_off(name));
+    let offered = |name: &str| detected && (on(name) || host && not_off(name));
     // On by default with KVM: kvm_default_props in target/i386/kvm/kvm-cpu.c.
-    let pv_eoi = kvm && not_off("kvm-pv-eoi") && not_off("kvm");
+    let pv_eoi = detected && not_off("kvm-pv-eoi");
     those([
         (clock, Fact::KvmClock),
         (hyperv_clock, Fact::HypervTime),

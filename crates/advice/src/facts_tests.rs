@@ -96,6 +96,17 @@ fn what_shows_that_a_cure_is_in_place_is_read() {
 }
 
 #[test]
+fn a_guest_that_does_not_detect_kvm_is_offered_none_of_its_features() {
+    let paravirtual =
+        [Fact::KvmClock, Fact::PvEoi, Fact::PollControl, Fact::PvUnhalt, Fact::PvIpi, Fact::PvTlbFlush];
+    assert!(facts("-accel kvm -M q35 -cpu host").all(&paravirtual));
+    for hidden in ["hypervisor=off", "kvm=off", "hypervisor=off,+kvm-pv-ipi"] {
+        let facts = facts(&format!("-accel kvm -M q35 -cpu host,{hidden}"));
+        assert!(paravirtual.iter().all(|&fact| !facts.has(fact)), "{hidden}: {facts:?}");
+    }
+}
+
+#[test]
 fn memory_and_devices_of_libvirt_are_read_as_those_of_qemu() {
     let facts_of = |parts: &str| {
         let text = Text::new("a test", format!("<domain type='kvm'>{parts}</domain>").into_bytes());

@@ -32,7 +32,7 @@ pub enum FeatureState {
 
 /// The features without which a guest does not detect KVM: KVM's CPUID leaves, and the bit without which the guest
 /// does not look for a hypervisor (Linux `arch/x86/kernel/kvm.c`, `__kvm_cpuid_base`).
-pub const HIDES_KVM: [&str; 2] = ["kvm", "hypervisor"];
+pub(crate) const HIDES_KVM: [&str; 2] = ["kvm", "hypervisor"];
 
 /// The enlightenments that another one requires; without them QEMU does not start (`kvm_hyperv_properties` in QEMU's
 /// `target/i386/kvm/kvm.c`).

@@ -7,6 +7,7 @@ use super::cpu::{CpuModel, FeatureState, HIDES_KVM};
 use super::definition::{Definition, Form};
 use super::device::{Backend, Device};
 use super::machine::{Accelerator, Irqchip, TickPolicy};
+use super::place::Place;
 
 /// The QEMU versions of distributions' machine types, by the starts of their names after the family: the version in the
 /// release that introduced the type. For RHEL (with Advanced Virtualization) it is that of qemu-kvm. All types of RHEL 7
@@ -187,8 +188,17 @@ impl Definition {
     pub fn extended_destinations_in_force(&self) -> bool {
         let split = self.irqchip_in_force() == Irqchip::Split;
         let default = split && self.machine_version().is_none_or(|version| version >= (5, 2));
-        let hidden = HIDES_KVM.iter().any(|name| self.cpu.feature(name) == Some(FeatureState::Off));
+        let hidden = self.hiding_kvm().next().is_some();
         !hidden && self.cpu.feature("kvm-msi-ext-dest-id").map_or(default, |state| state != FeatureState::Off)
+    }
+
+    /// The disabled features without which the guest does not detect KVM, nor any of its paravirtual features, each with
+    /// the place that disables it.
+    pub fn hiding_kvm(&self) -> impl Iterator<Item = (&'static str, &Place)> {
+        HIDES_KVM.into_iter().filter_map(|name| {
+            let set = self.cpu.features.get(name).filter(|set| set.value == FeatureState::Off)?;
+            Some((name, &set.place))
+        })
     }
 
     /// Tests whether the guest gets the host's CPU, apart from features that are disabled one by one.

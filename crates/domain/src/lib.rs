@@ -19,7 +19,7 @@ pub mod xl;
 mod xml;
 
 pub use change::DefinitionChange;
-pub use cpu::{CpuModel, FeatureState, GuestCpu, HIDES_KVM, HyperV};
+pub use cpu::{CpuModel, FeatureState, GuestCpu, HyperV};
 pub use definition::{Definition, Form, IoThread, Vcpus};
 pub use device::{Backend, Device, DeviceKind, GuestIommu};
 pub use error::Error;

@@ -153,7 +153,7 @@ fn topoext(subject: &Subject<'_>) -> Verdict {
 }
 
 fn kvm_hidden(subject: &Subject<'_>) -> Verdict {
-    let hiding: Vec<_> = subject.hiding_kvm().collect();
+    let hiding: Vec<_> = subject.vm.hiding_kvm().collect();
     if hiding.is_empty() {
         return Verdict::pass("the guest sees KVM");
     }

@@ -1,8 +1,7 @@
 //! A definition, with defaults for missing settings.
 
 use domain::{
-    Accelerator, CpuModel, Definition, Device, DeviceKind, FeatureState, Form, GuestIommu, HIDES_KVM,
-    Irqchip, Place,
+    Accelerator, CpuModel, Definition, Device, DeviceKind, FeatureState, Form, GuestIommu, Irqchip, Place,
 };
 
 use super::host_side::{HostSide, Technology};
@@ -84,17 +83,9 @@ impl<'a> Subject<'a> {
         Held { value: self.vm.x2apic_in_force(), place }
     }
 
-    /// The features whose absence hides KVM, and with it all its paravirtual features, from the guest.
-    pub(super) fn hiding_kvm(&self) -> impl Iterator<Item = (&'static str, &'a Place)> {
-        HIDES_KVM.into_iter().filter_map(|name| {
-            let said = self.said(name).filter(|said| said.value == FeatureState::Off)?;
-            Some((name, said.place?))
-        })
-    }
-
     /// The first setting that hides KVM from the guest.
     pub(super) fn hides_kvm(&self) -> Option<&'a Place> {
-        self.hiding_kvm().next().map(|(_, place)| place)
+        self.vm.hiding_kvm().next().map(|(_, place)| place)
     }
 
     /// The place where an enlightenment is switched on.
