@@ -53,9 +53,12 @@ fn every_sample_is_a_row_of_the_table() {
     let metadata = reader.metadata().file_metadata();
     let samples: usize = recording.timed.iter().map(|timed| timed.run.cycles.len()).sum();
     assert_eq!(metadata.num_rows() as usize, samples);
-    let keys: Vec<&str> =
-        metadata.key_value_metadata().unwrap().iter().map(|entry| entry.key.as_str()).collect();
-    assert!(keys.contains(&"exitless.fingerprint") && keys.contains(&"exitless.plan"));
+    let facts = metadata.key_value_metadata().unwrap();
+    let fact = |key: &str| facts.iter().find(|fact| fact.key == key).and_then(|fact| fact.value.as_deref());
+    assert_eq!(fact("exitless.format"), Some("prove-samples"));
+    assert_eq!(fact("exitless.format_version"), Some("1"));
+    assert_eq!(fact("exitless.version"), Some(recording.version.as_str()));
+    assert!(fact("exitless.fingerprint").is_some() && fact("exitless.plan").is_some());
 
     let mut rows = reader.get_row_iter(None).unwrap();
     for timed in &recording.timed {

@@ -18,6 +18,7 @@ mod plan;
 mod recording;
 mod samples;
 pub mod synthetic;
+pub mod table;
 mod verdict;
 mod warning;
 mod wording;

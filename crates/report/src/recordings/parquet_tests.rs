@@ -63,6 +63,10 @@ fn every_exit_is_a_row_and_groups_are_bounded() {
         let found = metadata.iter().find(|pair| pair.key == key);
         found.and_then(|pair| pair.value.clone()).unwrap()
     };
+    assert_eq!(
+        (value("exitless.format"), value("exitless.format_version")),
+        ("recorded-exits".to_owned(), "1".to_owned())
+    );
     assert_eq!(value("exitless.vm_names"), r#"{"4294967295":"web"}"#);
     assert!(value("exitless.losses").contains(r#""lost_events":0"#));
     assert!(value("exitless.files").contains(r#""host":"there""#));

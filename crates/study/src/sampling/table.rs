@@ -1,26 +1,23 @@
 //! Raw samples as a table for other tools: `host.parquet`, with a row for each value.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::parser::parse_message_type;
+use prove::table::Format;
 
-/// The table's schema. `value` is as it was read: counters since boot, exits since the start of sampling.
-const SCHEMA: &str = "message host_samples {
-    required int64 time_ns (INTEGER(64, false));
-    required binary source (STRING);
-    required binary subject (STRING);
-    required binary name (STRING);
-    required int64 value (INTEGER(64, false));
-}";
-/// Version of the table's format.
-const FORMAT: u32 = 1;
+/// The table's format. `value` is as it was read: counters since boot, exits since the start of sampling.
+const FORMAT: Format = Format {
+    name: "host-samples",
+    version: 1,
+    schema: "message host_samples {
+        required int64 time_ns (INTEGER(64, false));
+        required binary source (STRING);
+        required binary subject (STRING);
+        required binary name (STRING);
+        required int64 value (INTEGER(64, false));
+    }",
+};
 /// The most rows in memory before they are compressed as a row group: 1.3 MiB.
 const GROUP: usize = 1 << 16;
 
@@ -34,7 +31,7 @@ struct Row {
 
 /// A table under construction; complete row groups are compressed, so that hours of samples fit in memory.
 pub(super) struct Table {
-    writer: SerializedFileWriter<Vec<u8>>,
+    file: prove::table::Table<Vec<u8>>,
     rows: Vec<Row>,
     texts: Vec<ByteArray>,
     places: HashMap<String, u32>,
@@ -43,21 +40,10 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new() -> Result<Self, ParquetError> {
-        let key = |name: &str, value: &str| KeyValue::new(format!("exitless.{name}"), value.to_owned());
-        let metadata = vec![
-            key("format", "host-samples"),
-            key("format_version", &FORMAT.to_string()),
-            key("version", env!("CARGO_PKG_VERSION")),
-            key("clock", "CLOCK_MONOTONIC"),
-        ];
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_dictionary_enabled(true)
-            .set_key_value_metadata(Some(metadata))
-            .build();
-        let schema = Arc::new(parse_message_type(SCHEMA)?);
-        let writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
-        Ok(Self { writer, rows: Vec::new(), texts: Vec::new(), places: HashMap::new(), failed: None })
+        let mut file = prove::table::Table::new(Vec::new(), FORMAT, |properties| properties)?;
+        file.fact("version", env!("CARGO_PKG_VERSION").to_owned());
+        file.fact("clock", "CLOCK_MONOTONIC".to_owned());
+        Ok(Self { file, rows: Vec::new(), texts: Vec::new(), places: HashMap::new(), failed: None })
     }
 
     /// Adds a value of one reading.
@@ -82,18 +68,13 @@ impl Table {
 
     fn store(&mut self) -> Result<(), ParquetError> {
         let (rows, texts) = (&self.rows, &self.texts);
-        let mut group = self.writer.next_row_group()?;
-        // Parquet has no unsigned physical type: the bits are stored, and the schema marks them as unsigned.
-        column::<Int64Type>(&mut group, rows.iter().map(|row| row.time_ns.cast_signed()))?;
+        let mut group = self.file.group()?;
+        group.required::<Int64Type>(rows.iter().map(|row| row.time_ns.cast_signed()))?;
         for at in 0..3 {
-            column::<ByteArrayType>(
-                &mut group,
-                rows.iter().map(|row| texts[row.texts[at] as usize].clone()),
-            )?;
+            group.required::<ByteArrayType>(rows.iter().map(|row| texts[row.texts[at] as usize].clone()))?;
         }
-        column::<Int64Type>(&mut group, rows.iter().map(|row| row.value.cast_signed()))?;
-        group.close()?;
-        Ok(())
+        group.required::<Int64Type>(rows.iter().map(|row| row.value.cast_signed()))?;
+        group.close()
     }
 
     /// The file's bytes.
@@ -104,19 +85,8 @@ impl Table {
         if !self.rows.is_empty() {
             self.store()?;
         }
-        self.writer.into_inner()
+        self.file.finish()
     }
-}
-
-fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
-    values: impl Iterator<Item = T::T>,
-) -> Result<(), ParquetError> {
-    let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("the schema has fewer columns than are written".to_owned()));
-    };
-    column.typed::<T>().write_batch(&values.collect::<Vec<_>>(), None, None)?;
-    column.close()
 }
 
 #[cfg(test)]
@@ -124,6 +94,7 @@ pub(super) mod tests {
     use super::*;
     use parquet::file::reader::{FileReader as _, SerializedFileReader};
     use parquet::record::RowAccessor as _;
+    use std::io::Write as _;
 
     /// The rows of a table: time, the three texts, value.
     pub(in crate::sampling) fn rows_of(bytes: Vec<u8>) -> Vec<(u64, [String; 3], u64)> {
@@ -159,7 +130,17 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_table_without_rows_is_one() {
-        assert!(rows_of(Table::new().unwrap().finish().unwrap()).is_empty());
+    fn a_table_without_rows_is_one_and_names_its_format() {
+        let table = Table::new().unwrap().finish().unwrap();
+        assert!(rows_of(table.clone()).is_empty());
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&table).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let facts = reader.metadata().file_metadata().key_value_metadata().unwrap();
+        let fact =
+            |key: &str| facts.iter().find(|fact| fact.key == key).and_then(|fact| fact.value.as_deref());
+        assert_eq!(fact("exitless.format"), Some("host-samples"));
+        assert_eq!(fact("exitless.format_version"), Some("1"));
+        assert_eq!(fact("exitless.clock"), Some("CLOCK_MONOTONIC"));
     }
 }
