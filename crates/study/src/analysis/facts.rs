@@ -44,8 +44,6 @@ pub struct StudyFacts {
     pub emulated: Option<String>,
     /// The version of exitless that ran it.
     pub version: String,
-    /// All levels are equal on purpose (an A/A study), to count how often noise alone looks like a difference.
-    pub is_aa: bool,
 }
 
 impl StudyFacts {
@@ -151,17 +149,16 @@ fn arm(facts: &StudyFacts, levels: &BTreeMap<String, String>, baseline: &BTreeMa
         _ => full_name.clone(),
     };
     let is_like_baseline = levels != baseline
-        && (facts.is_aa
-            || facts.factors.iter().all(|factor| {
-                let of = |arm: &BTreeMap<String, String>| {
-                    let level = arm.get(&factor.name);
-                    factor
-                        .levels
-                        .iter()
-                        .find(|known| Some(&known.name) == level)
-                        .map(|known| known.settings.clone())
-                };
-                of(levels).is_some() && of(levels) == of(baseline)
-            }));
+        && facts.factors.iter().all(|factor| {
+            let of = |arm: &BTreeMap<String, String>| {
+                let level = arm.get(&factor.name);
+                factor
+                    .levels
+                    .iter()
+                    .find(|known| Some(&known.name) == level)
+                    .map(|known| known.settings.clone())
+            };
+            of(levels).is_some() && of(levels) == of(baseline)
+        });
     Arm { levels: levels.clone(), name, full_name, is_like_baseline }
 }

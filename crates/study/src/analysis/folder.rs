@@ -62,7 +62,6 @@ fn facts(study: &Study) -> StudyFacts {
         target: study.target.clone(),
         emulated: study.emulated.clone(),
         version: study.version.clone(),
-        is_aa: false,
     }
 }
 

@@ -122,7 +122,6 @@ fn facts(made: &Made) -> StudyFacts {
         target: "local".to_owned(),
         emulated: None,
         version: "0.1.0".to_owned(),
-        is_aa: made.is_aa,
     }
 }
 
