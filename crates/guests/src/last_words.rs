@@ -75,7 +75,7 @@ impl fmt::Display for LastWords {
         for (title, path) in shown {
             let text = files::read_end(path, MOST_READ).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
-            let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+            let lines = programs::last_lines(&text, usize::MAX);
             let last = telling(&lines);
             if !last.is_empty() {
                 write!(formatter, "\n{title} ({}):\n  {}", path.display(), last.join("\n  "))?;

@@ -170,8 +170,7 @@ impl State {
     /// The last lines of standard error, for a message.
     fn words(&self) -> String {
         let text = String::from_utf8_lossy(&self.stderr);
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        match lines[lines.len().saturating_sub(3)..].join("; ") {
+        match programs::last_lines(&text, 3).join("; ") {
             empty if empty.is_empty() => empty,
             words => format!(": {words}"),
         }

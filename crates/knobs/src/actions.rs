@@ -145,8 +145,7 @@ fn succeeded(command: &[String], status: ExitStatus, said: &[u8]) -> Result<(), 
         return Ok(());
     }
     let said = String::from_utf8_lossy(said);
-    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-    let said = lines[lines.len().saturating_sub(LINES)..].join("; ");
+    let said = programs::last_lines(&said, LINES).join("; ");
     Err(Error::Command { command: command.join(" "), status: status.to_string(), said })
 }
 

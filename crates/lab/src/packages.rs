@@ -383,7 +383,7 @@ pub(crate) fn succeeded(program: &str, output: &Output) -> Result<String, Error>
     Err(Error::ProgramFailed {
         program: program.to_owned(),
         status: output.status.to_string(),
-        output: last_lines(&printed(output), 12),
+        output: programs::last_lines(&printed(output), 12).join("\n"),
     })
 }
 
@@ -391,12 +391,6 @@ pub(crate) fn succeeded(program: &str, output: &Output) -> Result<String, Error>
 fn printed(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
-}
-
-/// The last `count` lines of a text that are not empty.
-pub(crate) fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 /// The lines of sources.list for the laboratories' release: packages (`deb`) or sources (`deb-src`).
@@ -639,10 +633,5 @@ mod tests {
         for left_out in ["Post-Invoke", "AllowInsecure", "Languages::"] {
             assert!(!settings.contains(left_out), "{settings}");
         }
-    }
-
-    #[test]
-    fn only_the_last_lines_are_kept() {
-        assert_eq!(last_lines("a\n\nb\nc\n", 2), "b\nc");
     }
 }

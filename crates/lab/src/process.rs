@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::frames::{Decoder, Frame};
 use crate::input::Input;
 use crate::namespaces;
-use crate::packages::last_lines;
 use crate::tools::Invocation;
 
 /// A machine's command, and the file of its console.
@@ -227,13 +226,13 @@ impl Process {
         if let Some(panic) = console.lines().position(|line| line.contains(PANIC)) {
             return console.lines().skip(panic).take(LINES).collect::<Vec<_>>().join("\n");
         }
-        let console = last_lines(&console, LINES);
+        let console = programs::last_lines(&console, LINES).join("\n");
         if !console.is_empty() {
             return console;
         }
         let noise = String::from_utf8_lossy(self.decoder.noise()).into_owned();
         let messages: String = self.logs.iter().map(|log| text(log)).collect();
-        let all = last_lines(&(noise + "\n" + &messages), LINES);
+        let all = programs::last_lines(&(noise + "\n" + &messages), LINES).join("\n");
         if all.is_empty() { "(the console is empty)".to_owned() } else { all }
     }
 }

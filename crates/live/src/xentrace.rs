@@ -213,7 +213,7 @@ impl Xentrace {
 
     fn ended(&mut self, status: ExitStatus) -> XentraceError {
         let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
-        let last = || said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let last = || programs::last_lines(&said, 1).pop().unwrap_or("it said nothing");
         // It prints what it sets, and nothing when a signal ends it.
         let said = if status.success() { "another program stopped it" } else { last() };
         XentraceError::Ended {

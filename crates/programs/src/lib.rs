@@ -18,6 +18,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The interval at which to check for the program's exit once it has closed its outputs.
 const ENDING: Duration = Duration::from_millis(1);
 
+/// The most lines of standard error in an error.
+const SAID: usize = 10;
+
 /// The outputs of a program that has ended.
 #[derive(Debug)]
 pub struct Answer {
@@ -33,7 +36,7 @@ impl Answer {
     /// Standard output, unless the program failed.
     ///
     /// # Errors
-    /// The lines on standard error, separated by semicolons; the exit status if there are none.
+    /// The last lines on standard error, separated by semicolons; the exit status if there are none.
     pub fn output(self) -> Result<Vec<u8>, String> {
         self.succeeded().map(|()| self.stdout)
     }
@@ -51,7 +54,7 @@ impl Answer {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&self.stderr);
-        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = last_lines(&said, SAID).into_iter().map(str::trim_start).collect();
         Err(if lines.is_empty() { self.status.to_string() } else { lines.join("; ") })
     }
 }
@@ -83,6 +86,15 @@ impl Error {
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Start(error) if error.kind() == io::ErrorKind::NotFound)
     }
+}
+
+/// The last `count` lines of a program's output that are not blank, without the spaces at their ends.
+#[must_use]
+pub fn last_lines(output: &str, count: usize) -> Vec<&str> {
+    let lines = output.lines().rev().map(str::trim_end).filter(|line| !line.is_empty());
+    let mut last: Vec<&str> = lines.take(count).collect();
+    last.reverse();
+    last
 }
 
 /// A program that is killed when this is dropped.
@@ -310,6 +322,15 @@ mod tests {
         assert_eq!(shell("echo ' out '; echo err >&2", LONG).unwrap().text(), Ok("out".to_owned()));
         assert_eq!(shell("exit 3", LONG).unwrap().text(), Err("exit status: 3".to_owned()));
         assert_eq!(shell("kill -9 $$", LONG).unwrap().status.signal(), Some(9));
+    }
+
+    #[test]
+    fn an_error_has_only_the_last_lines() {
+        let error = shell("seq 10000 >&2; exit 3", LONG).unwrap().text().unwrap_err();
+        assert_eq!(error, "9991; 9992; 9993; 9994; 9995; 9996; 9997; 9998; 9999; 10000");
+        assert_eq!(last_lines("a\n\nb \r\n  c\n \n", 2), ["b", "  c"]);
+        assert_eq!(last_lines("a\n", 2), ["a"]);
+        assert!(last_lines(" \n", 2).is_empty() && last_lines("a\n", 0).is_empty());
     }
 
     #[test]

@@ -86,8 +86,7 @@ impl DataPlane {
             let ended = self.daemon.try_wait().map_err(|error| error.to_string())?;
             if ended.is_some() || begun.elapsed() > START {
                 let text = fs::read_to_string(folder.join(MESSAGES)).unwrap_or_default();
-                let lines: Vec<&str> = text.lines().collect();
-                let last = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
+                let last = programs::last_lines(&text, SHOWN_LINES).join("\n  ");
                 return Err(format!(
                     "`exitless iocm serve` does not serve the guests' network devices; its last messages:\n  {last}\n\
                      It needs root (CAP_NET_ADMIN) and /dev/net/tun (modprobe tun)"

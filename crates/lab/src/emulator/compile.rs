@@ -13,7 +13,7 @@ use super::source::{Need, PROGRAM, PYTHON_PROGRAM, Source};
 use crate::cache::Cache;
 use crate::child;
 use crate::error::Error;
-use crate::packages::{self, last_lines, succeeded};
+use crate::packages::{self, succeeded};
 use crate::progress::{OnProgress, Progress, Step};
 use crate::recorded;
 use crate::snapshot;
@@ -259,7 +259,7 @@ impl Build<'_> {
         Err(Error::ProgramFailed {
             program: format!("Compiling {} ({name}, log in {})", self.source.name, log.display()),
             status: status.to_string(),
-            output: last_lines(&String::from_utf8_lossy(&printed), 12),
+            output: programs::last_lines(&String::from_utf8_lossy(&printed), 12).join("\n"),
         })
     }
 

@@ -434,7 +434,7 @@ fn note_cpu(run: &mut Run, before: &[String], after: &[String]) {
 }
 
 fn status(step: &str, number: usize, output: &Output) -> String {
-    let said = output.stderr.lines().rev().find(|line| !line.trim().is_empty());
+    let said = programs::last_lines(&output.stderr, 1).pop();
     let said = said.unwrap_or("nothing on standard error");
     format!("the step {step:?} of guest {number} ended with status {}: {said}", output.status)
 }

@@ -192,7 +192,7 @@ impl<'a> Text<'a> {
 
     /// The error that `expected` is missing from the whole output; shows the last line, where the tool stopped.
     pub(super) fn missing(&self, expected: impl Into<String>) -> NotUnderstood {
-        let last = |text: &'a str| text.lines().rev().find(|line| !line.trim().is_empty());
+        let last = |text: &'a str| programs::last_lines(text, 1).pop();
         let found = last(self.stdout()).or_else(|| last(&self.output.stderr)).unwrap_or_default();
         self.not_understood(expected, found)
     }

@@ -123,9 +123,9 @@ impl WorkloadPlan {
         let served: Vec<&str> = self.steps(&Scene::default()).serve.iter().map(|step| step.name).collect();
         for (step, output) in &outputs.steps {
             if output.status != 0 && !served.contains(&step.as_str()) {
-                let said =
-                    |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned);
-                let why = said(&output.stderr).or_else(|| said(&output.stdout)).unwrap_or_default();
+                let said = [&output.stderr, &output.stdout];
+                let why =
+                    said.iter().find_map(|text| programs::last_lines(text, 1).pop()).unwrap_or_default();
                 let found = format!("status {}: {why}", output.status);
                 let expected = "status 0".to_owned();
                 return Err(NotUnderstood { tool: adapter.tool(), step: step.clone(), expected, found });
