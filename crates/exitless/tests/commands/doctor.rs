@@ -8,17 +8,11 @@ use host::snapshot::Snapshot;
 use host::{Root, fake};
 use serde_json::Value;
 
-struct Said {
-    status: i32,
-    out: String,
-    err: String,
-}
+use crate::command::{command, run};
+use crate::said::{Said, said};
 
 fn doctor(arguments: &[&str]) -> Said {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    let output = command.arg("doctor").args(arguments).stdin(Stdio::null()).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said { status: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    said(&command(&["doctor"]).args(arguments).output().unwrap())
 }
 
 fn unpacked(name: &str, folder: &Path) {
@@ -38,7 +32,7 @@ fn an_archive_is_judged_as_the_tree_that_it_was_made_of() {
         assert_eq!(of_tree.out, of_archive.out, "{name}");
         assert_eq!((of_tree.status, of_archive.status), (of_archive.status, of_tree.status), "{name}");
         let json = |root| {
-            let mut document: Value = serde_json::from_str(&doctor(&["--json", "--root", root]).out).unwrap();
+            let mut document = doctor(&["--json", "--root", root]).json();
             document["subject"] = Value::Null;
             document
         };
@@ -53,9 +47,8 @@ fn an_archive_is_read_from_a_pipe_and_never_replaced_by_its_own_snapshot() {
     unpacked("zen2", &tree);
     Snapshot::take(Root::directory(&tree), "test").unwrap().save(&archive).unwrap();
     let bytes = std::fs::read(&archive).unwrap();
-    let program = || Command::new(env!("CARGO_BIN_EXE_exitless"));
     let mut cat = Command::new("cat").arg(&archive).stdout(Stdio::piped()).spawn().unwrap();
-    let piped = program().args(["doctor", "--root", "-"]).stdin(cat.stdout.take().unwrap()).output().unwrap();
+    let piped = command(&["doctor", "--root", "-"]).stdin(cat.stdout.take().unwrap()).output().unwrap();
     cat.wait().unwrap();
     let of_file = doctor(&["--root", archive.to_str().unwrap()]);
     assert_eq!(String::from_utf8(piped.stdout).unwrap(), of_file.out);
@@ -63,7 +56,7 @@ fn an_archive_is_read_from_a_pipe_and_never_replaced_by_its_own_snapshot() {
 
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&archive, &link).unwrap();
-    let said = program().arg("snapshot").arg(&archive).arg("--root").arg(&link).output().unwrap();
+    let said = command(&["snapshot"]).arg(&archive).arg("--root").arg(&link).output().unwrap();
     assert_eq!(said.status.code(), Some(2), "{}", String::from_utf8_lossy(&said.stderr));
     assert_eq!(std::fs::read(&archive).unwrap(), bytes);
 
@@ -94,8 +87,7 @@ fn sentences(root: &str) -> Vec<String> {
 fn what_the_script_collects_is_judged_as_a_snapshot() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let exitless = || Command::new(env!("CARGO_BIN_EXE_exitless"));
-    let script = exitless().arg("collect-script").output().unwrap();
+    let script = run(&["collect-script"]);
     assert!(
         script.status.success()
             && String::from_utf8_lossy(&script.stdout).contains(env!("CARGO_PKG_VERSION"))
@@ -111,7 +103,7 @@ fn what_the_script_collects_is_judged_as_a_snapshot() {
         told.contains("lacking: /") || told.contains("cannot inspect"),
         "{told}"
     );
-    exitless().args(["snapshot", &place("host.tar.zst")]).output().unwrap();
+    run(&["snapshot", &place("host.tar.zst")]);
     let without_registers = |root: String| {
         let found = sentences(&root).into_iter();
         found.filter(|line| !line.contains("MSR") && !line.contains("CPUID")).collect::<Vec<_>>()
@@ -123,8 +115,7 @@ fn what_the_script_collects_is_judged_as_a_snapshot() {
 fn collected_with(program: &str, script: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
-    let collect = Command::new(env!("CARGO_BIN_EXE_exitless")).arg("collect-script").output().unwrap().stdout;
-    std::fs::write(place("collect.sh"), collect).unwrap();
+    std::fs::write(place("collect.sh"), run(&["collect-script"]).stdout).unwrap();
     std::fs::write(place(program), format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(place(program), std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = std::env::var("PATH").unwrap();
@@ -278,8 +269,7 @@ fn a_root_without_a_host_is_a_wrong_command_line() {
         };
         let roots = [(empty.clone(), no_host), (place("none"), "/none")];
         for (root, expected) in roots.iter().chain(unpack) {
-            let mut exitless = Command::new(env!("CARGO_BIN_EXE_exitless"));
-            let output = exitless.args(command).args(["--root", root]).output().unwrap();
+            let output = run(&[command, &["--root", root]].concat());
             let told = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(2), "{command:?}: {told}");
             assert!(told.contains(expected) && output.stdout.is_empty(), "{command:?}: {told}");
@@ -297,7 +287,7 @@ fn of_a_cut_archive_what_is_whole_is_used() {
     std::fs::write(&archive, &whole[..whole.len() - 40]).unwrap();
     let said = doctor(&["--json", "--root", archive.to_str().unwrap()]);
     assert_eq!(said.status, 4, "{}", said.err);
-    let document: Value = serde_json::from_str(&said.out).unwrap();
+    let document = said.json();
     assert!(!document["warnings"].as_array().unwrap().is_empty(), "{}", said.out);
     assert!(document["summary"]["pass"].as_u64().unwrap() > 0, "{}", said.out);
 }
@@ -305,7 +295,7 @@ fn of_a_cut_archive_what_is_whole_is_used() {
 #[test]
 fn this_machine_is_examined_too() {
     let said = doctor(&["--json"]);
-    let document: Value = serde_json::from_str(&said.out).unwrap();
+    let document = said.json();
     assert!(said.status == 0 || said.status == 1, "{}", said.err);
     assert!(document["conclusion"]["sentence"].as_str().unwrap().ends_with('.'), "{}", said.out);
 }
@@ -397,8 +387,7 @@ fn fixes_are_told_in_the_words_of_the_program_that_made_the_vm() {
             .filter(|(_, other, _)| other.starts_with("VM ") && *other != title && !other.contains(title));
         assert!(others.into_iter().all(|(_, other, _)| !told.contains(other)), "{wanted}: {told}");
     }
-    let json: Value = serde_json::from_str(&doctor(&["--json", "--root", root, "--vm", "4000"]).out).unwrap();
-    let text = json.to_string();
+    let text = doctor(&["--json", "--root", root, "--vm", "4000"]).json().to_string();
     assert!(
         text.contains("\"managed\":{\"changes\":") && text.contains("\"definition\":"),
         "programs get both"
@@ -411,12 +400,8 @@ fn definitions_of_vms_are_found_by_the_names_of_their_programs() {
     with_managers(folder.path());
     let root = folder.path().to_str().unwrap();
     let run = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_exitless"))
-            .arg("vm")
-            .args(arguments)
-            .args(["--for", "amd", "--root", root])
-            .output()
-            .unwrap();
+        let output =
+            command(&["vm"]).args(arguments).args(["--for", "amd", "--root", root]).output().unwrap();
         String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert!(run(&["lint", "4000"]).contains("fix Proxmox VE: qm set 4000"));

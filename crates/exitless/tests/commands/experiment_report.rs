@@ -5,8 +5,10 @@ use std::process::{Command, Output};
 
 use study::analysis::synthetic::{Made, write};
 
+use crate::command::run;
+
 fn experiment(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_exitless")).arg("experiment").args(arguments).output().unwrap()
+    run(&[&["experiment"][..], arguments].concat())
 }
 
 fn result(folder: &Path, seed: u64) -> String {
@@ -134,8 +136,7 @@ fn each_command_that_names_allow_unlike_has_it() {
     std::fs::write(folder.path().join("suite.toml"), shipped.text).unwrap();
     let report = experiment(&["report", folder.path().to_str().unwrap(), "--allow-unlike"]);
     assert_eq!(report.status.code(), Some(0), "{}", text(&report.stderr));
-    let tune = ["tune", "tune-old-guest", "--allow-unlike", "--dry-run"];
-    let tune = Command::new(env!("CARGO_BIN_EXE_exitless")).args(tune).output().unwrap();
+    let tune = run(&["tune", "tune-old-guest", "--allow-unlike", "--dry-run"]);
     assert_eq!(tune.status.code(), Some(0), "{}", text(&tune.stderr));
 }
 

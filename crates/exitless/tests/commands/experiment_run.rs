@@ -15,12 +15,14 @@ use study::plan::SHIPPED;
 use study::store::StudyFolder;
 use study::workload::Place;
 
+use crate::command::command;
+
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn exitless(arguments: &[&str], folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    command.arg("experiment").args(arguments).current_dir(folder).env("TMPDIR", folder);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = command(&["experiment"]);
+    command.args(arguments).current_dir(folder).env("TMPDIR", folder);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

@@ -3,16 +3,16 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+
+use crate::command::{command, run};
 
 #[test]
 fn no_socket_is_left_by_an_exporter_that_could_not_begin() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("metrics");
     let listen = format!("unix:{}", socket.display());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    let output =
-        command.args(["exporter", "-v", "--listen", &listen, "--vm", "of-no-such-name"]).output().unwrap();
+    let output = run(&["exporter", "-v", "--listen", &listen, "--vm", "of-no-such-name"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_ne!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("Metrics are at") && said.contains("of-no-such-name"), "{said}");
@@ -27,8 +27,7 @@ fn with_wait_neither_kvm_nor_the_vm_has_to_be_there() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("metrics");
     let listen = format!("unix:{}", socket.display());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    command.args(["exporter", "--wait", "--listen", &listen, "--vm", "of-no-such-name"]);
+    let mut command = command(&["exporter", "--wait", "--listen", &listen, "--vm", "of-no-such-name"]);
     let mut exporter = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     let mut lines = BufReader::new(exporter.stderr.take().unwrap());

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use iocm::ring::RingFeatures;
 use iocm::testing::{BlockDriver, FrontEnd, connect_within};
 
+use crate::command::command;
+
 fn serve(config: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    command.args(["iocm", "serve", "--config"]).arg(config).env("NO_COLOR", "1");
+    let mut command = command(&["iocm", "serve", "--config"]);
+    command.arg(config).env("NO_COLOR", "1");
     command
 }
 

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::command::command;
+
 fn exitless(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    command.args(arguments).env("NO_COLOR", "1");
+    let mut command = command(arguments);
+    command.env("NO_COLOR", "1");
     command
 }
 

@@ -14,6 +14,8 @@ use iocm::testing::{BlockDriver, FrontEnd, NetDriver};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::Value;
 
+use crate::command::command;
+
 const LIMIT: Duration = Duration::from_secs(60);
 const SECTOR: usize = 512;
 /// A boot sector that prints K to the debug console, and halts.
@@ -51,8 +53,8 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn device(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    command.args(["iocm", "device"]).args(arguments).env("NO_COLOR", "1");
+    let mut command = command(&["iocm", "device"]);
+    command.args(arguments).env("NO_COLOR", "1");
     command
 }
 

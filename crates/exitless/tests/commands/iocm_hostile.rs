@@ -4,9 +4,10 @@ use iocm::ring::RingFeatures;
 use iocm::testing::{FrontEnd, NetDriver, connect_within};
 use std::io::Read as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::command::command;
 use crate::iocm_device::Ended;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -48,12 +49,8 @@ fn announcements_from_anothers_address_are_refused_and_the_log_stays_short() {
     }
     std::fs::write(at("iocm.toml"), text).unwrap();
     let began = Instant::now();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    command
-        .args(["iocm", "serve", "--config"])
-        .arg(at("iocm.toml"))
-        .env("NO_COLOR", "1")
-        .stderr(Stdio::piped());
+    let mut command = command(&["iocm", "serve", "--config"]);
+    command.arg(at("iocm.toml")).env("NO_COLOR", "1").stderr(Stdio::piped());
     let mut daemon = Ended(command.spawn().unwrap());
     let (mut attacker, _) = guest(&at("n1.sock"));
     let (front, mut other) = guest(&at("n2.sock"));

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::command::command;
 use crate::iocm_device::{Ended, disk, until};
 
 /// A user other than the daemon's: `nobody`, which every host has.
@@ -127,8 +128,8 @@ fn a_guest_of_libvirt_starts_from_a_socket_that_was_given_to_its_user() {
         at("net.sock"),
     );
     std::fs::write(at("iocm.toml"), config).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    let _daemon = Ended(command.args(["iocm", "serve", "--config"]).arg(at("iocm.toml")).spawn().unwrap());
+    let mut command = command(&["iocm", "serve", "--config"]);
+    let _daemon = Ended(command.arg(at("iocm.toml")).spawn().unwrap());
     until("the daemon listens", || at("net.sock").exists());
     for socket in ["disk.sock", "net.sock"] {
         until("the socket is given away", || std::fs::metadata(at(socket)).unwrap().uid() == user);

@@ -3,22 +3,23 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use iocm_monitor::State;
 use serde_json::Value;
 
+use crate::command::command;
+use crate::said::{Said, said};
+
 fn exitless(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
-    command.args(arguments).env("NO_COLOR", "1").env("COLUMNS", "80");
+    let mut command = command(arguments);
+    command.env("NO_COLOR", "1").env("COLUMNS", "80");
     command
 }
 
-fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = exitless(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
+fn run(arguments: &[&str]) -> Said {
+    said(&exitless(arguments).output().unwrap())
 }
 
 /// A daemon with one worker on CPU 0 and a null disk.
@@ -48,7 +49,7 @@ impl Served {
             exitless(&["iocm", "serve", "--config"]).arg(config).stderr(Stdio::null()).spawn().unwrap();
         let end = Instant::now() + Duration::from_secs(60);
         let control = directory.path().join("control");
-        while run(&["iocm", "get", "pid", "--socket", control.to_str().unwrap()]).0 != Some(0) {
+        while run(&["iocm", "get", "pid", "--socket", control.to_str().unwrap()]).status != 0 {
             assert!(Instant::now() < end, "the daemon does not begin");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -74,8 +75,8 @@ impl Served {
     }
 
     fn workers(&self) -> Value {
-        let (_, out, _) = run(&["iocm", "get", "workers", "--json", "--socket", &self.path("control")]);
-        serde_json::from_str::<Value>(&out).unwrap()["workers"].take()
+        let said = run(&["iocm", "get", "workers", "--json", "--socket", &self.path("control")]);
+        said.json()["workers"].take()
     }
 
     fn monitor(&self, more: &[&str]) -> Command {
@@ -195,9 +196,9 @@ fn the_end_of_the_daemon_is_told_and_the_next_one_is_served() {
     let mut told = BufReader::new(monitor.stdout.take().unwrap()).lines();
     let first: Value = serde_json::from_str(&told.next().unwrap().unwrap()).unwrap();
     assert_eq!(first["trouble"], Value::Null, "{first}");
-    let (status, out, err) =
+    let Said { status, out, err } =
         run(&["iocm", "status", "--socket", &served.path("control"), "--state", &served.path("state")]);
-    assert_eq!(status, Some(0), "{err}");
+    assert_eq!(status, 0, "{err}");
     assert!(out.contains("disk") && out.contains("Last decisions"), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     let told = told.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
@@ -220,7 +221,7 @@ fn the_end_of_the_daemon_is_told_and_the_next_one_is_served() {
         let again = told.find(|said| said["trouble"].is_null()).unwrap();
         assert!(again["figures"].is_object(), "{again}");
     }
-    let (status, out, _) = run(&[
+    let said = run(&[
         "iocm",
         "status",
         "--json",
@@ -229,15 +230,14 @@ fn the_end_of_the_daemon_is_told_and_the_next_one_is_served() {
         "--state",
         &served.path("state"),
     ]);
-    let status_json: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((status, &status_json["monitor"]["runs"]), (Some(0), &Value::Bool(true)));
+    assert_eq!((said.status, &said.json()["monitor"]["runs"]), (0, &Value::Bool(true)));
     let second = served.monitor(&["--for", "60s"]).stderr(Stdio::piped()).output().unwrap();
     let err = String::from_utf8(second.stderr).unwrap();
     assert_eq!(second.status.code(), Some(125), "{err}");
     assert!(err.contains(&format!("process {}", monitor.id())) && err.contains("--state"), "{err}");
     monitor.kill().unwrap();
     monitor.wait().unwrap();
-    let (_, out, _) =
+    let Said { out, .. } =
         run(&["iocm", "status", "--socket", &served.path("control"), "--state", &served.path("state")]);
     assert!(out.contains("has ended"), "{out}");
 }
@@ -283,50 +283,54 @@ fn that_exits_are_not_counted_is_said_once_and_all_else_goes_on() {
 fn without_a_daemon_and_without_a_monitor_there_is_no_status() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let (status, _, err) = run(&["iocm", "status", "--socket", &file("none"), "--state", &file("state")]);
-    assert!(status == Some(125) && err.contains("iocm serve"), "{err}");
+    let Said { status, err, .. } =
+        run(&["iocm", "status", "--socket", &file("none"), "--state", &file("state")]);
+    assert!(status == 125 && err.contains("iocm serve"), "{err}");
     // The state of a monitor that was killed is no answer, and one of another version may be of one that runs.
     let killed = State::new(Path::new("/nowhere"), "vhost".to_owned(), false, 0.1);
     killed.write(Path::new(&file("state"))).unwrap();
-    let (status, _, err) = run(&["iocm", "status", "--socket", &file("none"), "--state", &file("state")]);
-    assert!(status == Some(125) && err.contains("iocm serve"), "{err}");
+    let Said { status, err, .. } =
+        run(&["iocm", "status", "--socket", &file("none"), "--state", &file("state")]);
+    assert!(status == 125 && err.contains("iocm serve"), "{err}");
     State { format: 9, ..killed }.write(Path::new(&file("state"))).unwrap();
     for command in ["status", "monitor"] {
-        let (status, _, err) = run(&["iocm", command, "--socket", &file("none"), "--state", &file("state")]);
-        assert!(status == Some(125) && err.contains("format 9"), "{command}: {err}");
+        let Said { status, err, .. } =
+            run(&["iocm", command, "--socket", &file("none"), "--state", &file("state")]);
+        assert!(status == 125 && err.contains("format 9"), "{command}: {err}");
     }
     // The duration ends the wait for the next decision.
     let mut short =
         exitless(&["iocm", "monitor", "--no-exits", "--every", "1h", "--for", "10ms", "--socket"]);
     let short = short.arg(file("none")).arg("--state").arg(file("other")).output().unwrap();
     assert_eq!(short.status.code(), Some(0), "{}", String::from_utf8_lossy(&short.stderr));
-    let (status, _, err) = run(&["iocm", "watch", "--every", "5ms", "--socket", &file("none")]);
-    assert!(status == Some(2) && err.contains("--every"), "{err}");
-    let (status, _, err) = run(&["iocm", "monitor", "--apply"]);
-    assert!(status == Some(2) && err.contains("--vhost"), "{err}");
+    let Said { status, err, .. } = run(&["iocm", "watch", "--every", "5ms", "--socket", &file("none")]);
+    assert!(status == 2 && err.contains("--every"), "{err}");
+    let Said { status, err, .. } = run(&["iocm", "monitor", "--apply"]);
+    assert!(status == 2 && err.contains("--vhost"), "{err}");
     std::fs::write(file("settings"), "add-above = 0.5\n").unwrap();
-    let (status, _, err) = run(&["iocm", "simulate", "--made", "steps", "--settings", &file("settings")]);
-    assert!(status == Some(2) && err.contains("below `add-above`"), "{err}");
+    let Said { status, err, .. } =
+        run(&["iocm", "simulate", "--made", "steps", "--settings", &file("settings")]);
+    assert!(status == 2 && err.contains("below `add-above`"), "{err}");
 }
 
 #[test]
 fn a_made_load_is_replayed_kept_and_replayed_again() {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("load.trace").to_str().unwrap().to_owned();
-    let (status, table, err) =
+    let Said { status, out: table, err } =
         run(&["iocm", "simulate", "--made", "steps", "--devices", "64", "--cores", "16", "--write", &trace]);
-    assert_eq!(status, Some(0), "{err}");
+    assert_eq!(status, 0, "{err}");
     assert!(table.contains("small messages") && table.contains("A thread for each device"), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
-    let (status, again, _) = run(&["iocm", "simulate", &trace]);
-    assert_eq!((status, &again), (Some(0), &table));
-    let (status, _, err) = run(&["iocm", "simulate", &trace, "--devices", "3"]);
-    assert!(status == Some(2) && err.contains("belong to --made; the trace has its own"), "{err}");
-    let (status, _, err) = run(&["iocm", "simulate", "--devices", "3"]);
-    assert!(status == Some(2) && err.contains("--made <KIND>"), "{err}");
-    let (status, json, _) = run(&["iocm", "simulate", &trace, "--json"]);
-    let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((status, json["outcome"]["phases"].as_array().unwrap().len()), (Some(0), 6));
+    let Said { status, out: again, .. } = run(&["iocm", "simulate", &trace]);
+    assert_eq!((status, &again), (0, &table));
+    let Said { status, err, .. } = run(&["iocm", "simulate", &trace, "--devices", "3"]);
+    assert!(status == 2 && err.contains("belong to --made; the trace has its own"), "{err}");
+    let Said { status, err, .. } = run(&["iocm", "simulate", "--devices", "3"]);
+    assert!(status == 2 && err.contains("--made <KIND>"), "{err}");
+    let said = run(&["iocm", "simulate", &trace, "--json"]);
+    let json = said.json();
+    assert_eq!((said.status, json["outcome"]["phases"].as_array().unwrap().len()), (0, 6));
     for phase in json["outcome"]["phases"].as_array().unwrap() {
         let [settled, best] =
             [&phase["settled"], &phase["best"]["attained"]].map(|one| one.as_f64().unwrap());
@@ -335,14 +339,14 @@ fn a_made_load_is_replayed_kept_and_replayed_again() {
 
     let whole = std::fs::read(&trace).unwrap();
     std::fs::write(&trace, &whole[..whole.len() - 9]).unwrap();
-    let (status, out, err) = run(&["iocm", "simulate", &trace, "--json"]);
-    assert!(status == Some(4) && err.contains("At byte"), "{err}");
-    let cut: Value = serde_json::from_str(&out).unwrap();
+    let said = run(&["iocm", "simulate", &trace, "--json"]);
+    assert!(said.status == 4 && said.err.contains("At byte"), "{}", said.err);
+    let cut = said.json();
     assert_eq!(cut["outcome"]["phases"].as_array().unwrap().len(), 5);
     assert_eq!(cut["damage"].as_array().unwrap().len(), 1);
     std::fs::write(&trace, "nonsense").unwrap();
-    let (status, _, err) = run(&["iocm", "simulate", &trace]);
-    assert!(status == Some(2) && err.contains("is not a trace"), "{err}");
-    let (status, _, err) = run(&["iocm", "simulate", "/nowhere/at/all"]);
-    assert!(status == Some(2) && err.contains("Cannot read the trace"), "{err}");
+    let Said { status, err, .. } = run(&["iocm", "simulate", &trace]);
+    assert!(status == 2 && err.contains("is not a trace"), "{err}");
+    let Said { status, err, .. } = run(&["iocm", "simulate", "/nowhere/at/all"]);
+    assert!(status == 2 && err.contains("Cannot read the trace"), "{err}");
 }

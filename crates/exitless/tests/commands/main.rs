@@ -36,6 +36,8 @@ mod profile;
 mod progress;
 mod prove;
 mod recordings;
+#[path = "../shared/said.rs"]
+mod said;
 mod scripts;
 mod security;
 mod self_test;

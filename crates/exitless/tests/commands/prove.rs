@@ -97,8 +97,8 @@ fn samples_of_another_measurement_are_not_overwritten_unless_the_folder_is_named
         recording(plan, seed).write(File::create(folder.path().join(name)).unwrap()).unwrap();
     };
     let prove = |more: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_exitless"));
-        command.current_dir(folder.path()).args(["prove", "--recording"]).args(more).output().unwrap()
+        let mut command = command(&["prove", "--recording"]);
+        command.current_dir(folder.path()).args(more).output().unwrap()
     };
     write("first.json", 1);
     write("other.json", 2);

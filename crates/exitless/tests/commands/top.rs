@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::command::run;
+
 fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat()
 }
@@ -14,7 +16,7 @@ fn on_a_terminal(arguments: &str) -> Output {
 
 #[test]
 fn without_a_terminal_it_names_the_command_that_needs_none() {
-    let output = Command::new(env!("CARGO_BIN_EXE_exitless")).arg("top").output().unwrap();
+    let output = run(&["top"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("`exitless stat`"), "{}", said(&output));
 }

@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
+
+use crate::command::command;
 
 /// A folder with a recording and a program that writes it and then waits to be stopped.
 struct Host {
@@ -36,11 +38,7 @@ impl Host {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_exitless"))
-            .args(arguments)
-            .current_dir(&self.folder)
-            .output()
-            .unwrap()
+        command(arguments).current_dir(&self.folder).output().unwrap()
     }
 
     fn json(&self, arguments: &[&str]) -> Value {

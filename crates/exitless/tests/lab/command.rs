@@ -1,8 +1,10 @@
 //! Runs `exitless`, and parses its output.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
+
+pub(crate) use crate::said::{Said, said};
 
 /// Kernel arguments with which a guest boots the laboratories' kernel in half the time: no self-tests, and
 /// none of what only tracing inside the guest needs.
@@ -26,27 +28,6 @@ pub(crate) fn exitless(arguments: &[&str]) -> Command {
 /// The seconds of real time after which a lab that hangs is ended. nextest ends a test of a lab after 900, and
 /// then nobody learns what the lab's command printed.
 pub(crate) const LIMIT: &str = "780";
-
-pub(crate) struct Said {
-    pub(crate) status: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-impl Said {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.out, self.err))
-    }
-}
-
-pub(crate) fn said(output: &Output) -> Said {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Said {
-        status: output.status.code().expect("exitless was ended by a signal"),
-        out: text(&output.stdout),
-        err: text(&output.stderr),
-    }
-}
 
 pub(crate) fn run(arguments: &[&str]) -> Said {
     said(&exitless(arguments).output().expect("exitless starts"))

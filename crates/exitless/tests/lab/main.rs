@@ -23,6 +23,8 @@ mod prediction;
 mod profile;
 mod record;
 mod repeat;
+#[path = "../shared/said.rs"]
+mod said;
 mod snapshot;
 mod speed;
 mod stat;

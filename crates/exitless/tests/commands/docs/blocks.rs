@@ -12,10 +12,9 @@
 //! | `<!-- made up -->` | made up, and the page says so |
 
 use std::path::Path;
-use std::process::Command;
 
 use super::pages::{Block, for_users, top};
-use crate::command::text_files;
+use crate::command::{command, text_files};
 
 const LABS: [&str; 5] = ["intel-apicv", "amd-svm", "amd-avic", "xen", "xen-apicv"];
 
@@ -69,13 +68,8 @@ fn folder() -> tempfile::TempDir {
 /// The standard output of a command line.
 fn printed(line: &str, folder: &Path) -> Vec<String> {
     let line = line.split(" #").next().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_exitless"))
-        .args(line.split_whitespace().skip(2))
-        .current_dir(folder)
-        .env_remove("COLUMNS")
-        .env("LC_ALL", "C.UTF-8")
-        .output()
-        .unwrap();
+    let arguments: Vec<&str> = line.split_whitespace().skip(2).collect();
+    let output = command(&arguments).current_dir(folder).output().unwrap();
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
