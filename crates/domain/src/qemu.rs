@@ -23,6 +23,8 @@ mod reader;
 mod reading;
 mod words;
 
+pub use properties::escaped;
+
 use crate::{Definition, DefinitionChange, Edited, Error, Files, NoFiles, Text};
 
 /// Reads a definition from QEMU's arguments.

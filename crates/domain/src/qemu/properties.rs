@@ -88,8 +88,9 @@ pub(super) fn same_name(one: &str, other: &str) -> bool {
             .all(|(a, b)| a == b || (a == b'_' && b == b'-') || (a == b'-' && b == b'_'))
 }
 
-/// A value for a list of properties, with commas doubled.
-pub(crate) fn escaped(value: &str) -> String {
+/// A value for a list of properties in one of QEMU's options, with commas doubled.
+#[must_use]
+pub fn escaped(value: &str) -> String {
     value.replace(',', ",,")
 }
 

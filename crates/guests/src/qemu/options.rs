@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::super::plan::QemuPlan;
 
-/// A path as a value in a QEMU option, which requires commas to be doubled.
+/// A path as a value in a QEMU option.
 pub(super) fn escaped(path: &Path) -> String {
-    path.display().to_string().replace(',', ",,")
+    domain::qemu::escaped(&path.display().to_string())
 }
 
 /// The suffix of virtio devices' names in QEMU: "pci", or "device" for virtio-mmio, as a microvm has no PCI by default.
