@@ -7,7 +7,6 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -16,6 +15,7 @@ use live::trace::{EventKind, Item, Options, Tracer, UnknownEventKind};
 use report::trace::{json, terminal};
 
 use super::quantity;
+use super::watching::turn;
 use crate::{console, interrupt};
 
 /// Arguments of `trace`.
@@ -106,11 +106,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     loop {
         output.write(&tracer.poll())?;
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        if tracer.is_done() || stop.load(Ordering::Relaxed) || left == Some(Duration::ZERO) {
+        if tracer.is_done() || !turn(end, PERIOD, &stop) {
             break;
         }
-        std::thread::sleep(left.map_or(PERIOD, |left| left.min(PERIOD)));
     }
     let (items, summary) = tracer.finish();
     output.write(&items)?;

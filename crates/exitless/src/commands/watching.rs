@@ -156,6 +156,12 @@ fn wait_in_steps(
     }
 }
 
+/// Waits for `step`, or until `end` if that is earlier; false if `end` has come or `stop` is set.
+pub(crate) fn turn(end: Option<Instant>, step: Duration, stop: &AtomicBool) -> bool {
+    let next = Instant::now() + step;
+    pause(end.map_or(next, |end| end.min(next)), stop) && end.is_none_or(|end| end > Instant::now())
+}
+
 /// The processes of the requested VMs. Nothing is left to observe when all have ended.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -460,6 +466,18 @@ mod tests {
         assert_eq!(kept(hour, 3), (false, 3));
         let failed = wait_in_steps(hour, step, &AtomicBool::new(false), || Err(Error::NoKvm));
         assert!(failed.is_err());
+    }
+
+    #[test]
+    fn a_turn_lasts_for_its_step_but_not_beyond_the_end() {
+        let (begun, stop) = (Instant::now(), AtomicBool::new(false));
+        let (short, hour) = (Duration::from_millis(1), Duration::from_secs(3600));
+        assert!(turn(None, short, &stop) && turn(Some(begun + hour), short, &stop));
+        assert!(begun.elapsed() >= 2 * short);
+        assert!(!turn(Some(begun), hour, &stop) && !turn(Some(Instant::now() + short), hour, &stop));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(!turn(None, hour, &stop) && !turn(Some(begun + hour), hour, &stop));
+        assert!(begun.elapsed() < hour);
     }
 
     #[test]

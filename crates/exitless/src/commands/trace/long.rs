@@ -3,7 +3,6 @@
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use exits::LongOptions;
@@ -13,7 +12,7 @@ use report::trace::long;
 use report::trace::terminal::Lines;
 
 use super::{Arguments, PERIOD};
-use crate::commands::watching::HOST;
+use crate::commands::watching::{HOST, turn};
 use crate::{console, interrupt};
 
 /// Traces the exits longer than the bound.
@@ -56,12 +55,10 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
             told = true;
             tracing::warn!("What the host does during exits of further vCPUs is not known: {why}");
         }
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let done = arguments.count.is_some_and(|count| written >= count);
-        if done || stop.load(Ordering::Relaxed) || left == Some(Duration::ZERO) {
+        if done || !turn(end, PERIOD, &stop) {
             break;
         }
-        std::thread::sleep(left.map_or(PERIOD, |left| left.min(PERIOD)));
     }
     let (items, summary) = tracer.finish()?;
     write(&items, &mut written)?;
