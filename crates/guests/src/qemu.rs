@@ -8,7 +8,6 @@ mod options;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
@@ -240,19 +239,6 @@ impl QemuGuest {
         }
         Ok(())
     }
-
-    fn wait_end(&mut self, patience: Duration) -> io::Result<bool> {
-        let begun = Instant::now();
-        loop {
-            if self.child.try_wait()?.is_some() {
-                return Ok(true);
-            }
-            if begun.elapsed() > patience {
-                return Ok(false);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
 }
 
 /// Tests whether QEMU was run: with these statuses setpriv could not execute it (`EX_EXEC_FAILED` and `EX_EXEC_ENOENT`,
@@ -311,8 +297,8 @@ impl Guest for QemuGuest {
 
     fn stop(&mut self) -> Result<(), GuestError> {
         self.connection.power_off();
-        let ended = self.wait_end(POWER_OFF).and_then(|ended| {
-            if !ended {
+        let ended = programs::ended_within(&mut self.child, POWER_OFF).and_then(|ended| {
+            if ended.is_none() {
                 tracing::warn!(
                     "{} did not power off within {} s and is killed",
                     self.name,

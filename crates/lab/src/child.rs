@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -26,11 +26,8 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// Ends a program of [`command`] and its children.
 pub(crate) fn end(child: &mut Child) {
-    let begun = Instant::now();
     signal(child.id(), Signal::TERM);
-    while begun.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let _ = programs::ended_within(child, PATIENCE);
     signal(child.id(), Signal::KILL);
     let _ = child.wait();
 }
@@ -74,6 +71,7 @@ pub(crate) fn output(mut command: Command, stop: &AtomicBool) -> Result<Output, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn a_program_ends_when_the_build_stops() {

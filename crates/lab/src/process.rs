@@ -198,13 +198,7 @@ impl Process {
 
     /// Waits for the exit of an emulator that has closed its output, and kills it if it takes too long.
     fn end(&mut self) -> Result<ExitStatus, Error> {
-        if let Some(status) = self.wait(END, &AtomicBool::new(false))? {
-            return Ok(status);
-        }
-        self.child
-            .kill()
-            .and_then(|()| self.child.wait())
-            .map_err(Error::file("Could not end", "the emulator"))
+        programs::end_within(&mut self.child, END).map_err(Error::file("Could not end", "the emulator"))
     }
 
     /// If the console's file has become large, keeps only the end of it.

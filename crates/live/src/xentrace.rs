@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use programs::end_within;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
@@ -199,7 +200,7 @@ impl Xentrace {
     /// Waits for xentrace to end, and kills it after [`PATIENCE`]. Its output can be read meanwhile and afterwards.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus, XentraceError> {
         let wait = |source| XentraceError::Wait { program: self.program.clone(), source };
-        end_of(&mut self.child).map_err(wait)
+        end_within(&mut self.child, PATIENCE).map_err(wait)
     }
 
     /// Waits for xentrace to end. Call it when the output has ended or is not needed any more.
@@ -229,24 +230,10 @@ impl Drop for Xentrace {
         if !self.asked {
             self.stop();
         }
-        let orderly = end_of(&mut self.child).is_ok_and(|status| status.success());
+        let orderly = end_within(&mut self.child, PATIENCE).is_ok_and(|status| status.success());
         if self.traces && !orderly {
             switch_off(&self.program);
         }
-    }
-}
-
-/// Waits for a program to end, and kills it after [`PATIENCE`].
-fn end_of(child: &mut Child) -> io::Result<ExitStatus> {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if begun.elapsed() > PATIENCE {
-            child.kill()?;
-        }
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -256,7 +243,7 @@ fn switch_off(program: &Path) {
     let mut xentrace = Command::new(program);
     xentrace.args(["-D", "-T", "1"]).process_group(0);
     let started = xentrace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let why = match started.and_then(|mut child| end_of(&mut child)) {
+    let why = match started.and_then(|mut child| end_within(&mut child, PATIENCE)) {
         Ok(status) if status.success() => return,
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),

@@ -2,7 +2,7 @@
 //!
 //! [`std::process::Command::output`] waits for as long as any process holds the program's outputs open, and buffers
 //! everything that is printed. [`answer`] limits both; [`answer_to`] also passes an input, and [`answer_unless`] can be
-//! stopped.
+//! stopped. For programs that run for longer, [`ended_within`] and [`end_within`] limit the wait for their end.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,6 +17,9 @@ use rustix::io::Errno;
 const LOOK: Duration = Duration::from_millis(20);
 /// The interval at which to check for the program's exit once it has closed its outputs.
 const ENDING: Duration = Duration::from_millis(1);
+
+/// The interval at which to check for the end of a program that runs for longer.
+const TURN: Duration = Duration::from_millis(5);
 
 /// The most lines of standard error in an error.
 const SAID: usize = 10;
@@ -95,6 +98,33 @@ pub fn last_lines(output: &str, count: usize) -> Vec<&str> {
     let mut last: Vec<&str> = lines.take(count).collect();
     last.reverse();
     last
+}
+
+/// Waits for a program to end, for at most `patience`. `None` if it still runs then.
+///
+/// # Errors
+/// If it cannot be waited for.
+pub fn ended_within(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    let begun = Instant::now();
+    loop {
+        let status = child.try_wait()?;
+        if status.is_some() || begun.elapsed() > patience {
+            return Ok(status);
+        }
+        std::thread::sleep(TURN);
+    }
+}
+
+/// Waits for a program to end, and kills it after `patience`.
+///
+/// # Errors
+/// If it cannot be waited for or killed.
+pub fn end_within(child: &mut Child, patience: Duration) -> io::Result<ExitStatus> {
+    if let Some(status) = ended_within(child, patience)? {
+        return Ok(status);
+    }
+    child.kill()?;
+    child.wait()
 }
 
 /// A program that is killed when this is dropped.
@@ -331,6 +361,17 @@ mod tests {
         assert_eq!(last_lines("a\n\nb \r\n  c\n \n", 2), ["b", "  c"]);
         assert_eq!(last_lines("a\n", 2), ["a"]);
         assert!(last_lines(" \n", 2).is_empty() && last_lines("a\n", 0).is_empty());
+    }
+
+    #[test]
+    fn an_end_that_does_not_come_in_time_is_made() {
+        let started = |script: &str| Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let mut ending = started("exit 3");
+        assert_eq!(ended_within(&mut ending, LONG).unwrap().unwrap().code(), Some(3));
+        assert_eq!(end_within(&mut ending, Duration::ZERO).unwrap().code(), Some(3));
+        let mut running = started("exec sleep 1000");
+        assert_eq!(ended_within(&mut running, Duration::ZERO).unwrap(), None);
+        assert_eq!(end_within(&mut running, Duration::ZERO).unwrap().signal(), Some(9));
     }
 
     #[test]
