@@ -27,6 +27,35 @@ pub(crate) fn percent(value: f64) -> String {
     }
 }
 
+/// A duration in its two largest units: "1 d 2 h", "3 h 12 min", "2 min 5 s", "14.2 s", "10 s", "2.1 ms".
+#[must_use]
+pub fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return NONE.to_owned();
+    }
+    if seconds < 59.5 {
+        let text = if seconds > 0.0 { time(seconds * 1e9) } else { "0 s".to_owned() };
+        return match text.split_once(' ') {
+            Some((number, unit)) if number.contains('.') => {
+                format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+            }
+            _ => text,
+        };
+    }
+    let whole = seconds.round() as u64;
+    let (days, hours, minutes) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, minutes) => two((minutes, "min"), (whole % 60, "s")),
+        (0, hours, minutes) => two((hours, "h"), (minutes, "min")),
+        (days, hours, _) => two((days, "d"), (hours, "h")),
+    }
+}
+
+/// A number of units, and that of the smaller ones unless it is zero.
+fn two((large, unit): (u64, &str), (small, smaller): (u64, &str)) -> String {
+    if small == 0 { format!("{large} {unit}") } else { format!("{large} {unit} {small} {smaller}") }
+}
+
 /// An interval in percent: "-71.6 to -71.0 %", "+200 % or more".
 pub(crate) fn interval(interval: Interval) -> String {
     let Interval { low, high } = interval;
@@ -94,6 +123,15 @@ mod tests {
     fn percentages_keep_what_counts() {
         let shown = [-71.27, 0.01, 2.04, 99.97, 1234.4, -99.97, -99.9999, -100.0, 2e12].map(percent);
         assert_eq!(shown, ["-71.3", "0.0", "+2.0", "+100", "+1,234", "-99.97", "-99.99", "-100", "+2e12"]);
+    }
+
+    #[test]
+    fn durations_have_their_two_largest_units() {
+        let short = [0.0, 0.0021, 0.1, 1.5, 10.0, 14.23, 59.4].map(duration);
+        assert_eq!(short, ["0 s", "2.1 ms", "100 ms", "1.5 s", "10 s", "14.2 s", "59.4 s"]);
+        let minutes = [59.6, 61.0, 125.0, 3600.0, 11_520.0].map(duration);
+        assert_eq!(minutes, ["1 min", "1 min 1 s", "2 min 5 s", "1 h", "3 h 12 min"]);
+        assert_eq!([90_000.0, 172_800.0, f64::NAN].map(duration), ["1 d 1 h", "2 d", NONE]);
     }
 
     #[test]

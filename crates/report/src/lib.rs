@@ -37,4 +37,5 @@ pub mod tuning;
 pub mod verify;
 pub mod vms;
 
+pub use format::duration;
 pub use terminal::curve::with_ascii_symbols;

@@ -26,9 +26,7 @@ pub(crate) const HOST: &str = "/";
 
 /// The text of a status line: "Watching this host for 100 ms".
 pub(crate) fn for_a_time(does: &str, duration: Duration) -> String {
-    let text = format!("{duration:?}");
-    let (number, unit) = text.split_at(text.find(char::is_alphabetic).unwrap_or(text.len()));
-    format!("{does} this host for {number} {unit}")
+    format!("{does} this host for {}", report::duration(duration.as_secs_f64()))
 }
 
 /// The interval at which an attempt to attach is repeated.
@@ -409,9 +407,10 @@ mod tests {
     }
 
     #[test]
-    fn a_status_has_the_duration_as_given() {
-        let said = [100, 1500, 60_000].map(|ms| for_a_time("Watching", Duration::from_millis(ms)));
-        assert_eq!(said, ["100 ms", "1.5 s", "60 s"].map(|time| format!("Watching this host for {time}")));
+    fn a_status_says_for_how_long_the_host_is_watched() {
+        let said = [100, 1500, 10_000, 5_400_000].map(|ms| for_a_time("Watching", Duration::from_millis(ms)));
+        let times = ["100 ms", "1.5 s", "10 s", "1 h 30 min"];
+        assert_eq!(said, times.map(|time| format!("Watching this host for {time}")));
     }
 
     #[test]

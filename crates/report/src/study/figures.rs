@@ -5,7 +5,7 @@ use stats::{Contrast, Interval, Scale};
 use study::analysis::{Comparison, Figure, Finding, Findings, Multiplicity, Point, exits_of_which_work};
 use study::{Better, Unit};
 
-use crate::format::{self, NONE, counted, places, time};
+use crate::format::{self, NONE, counted, places};
 
 /// A number of guests: "2 VMs", or "2 guests".
 pub(crate) fn guests(findings: &Findings, count: u32) -> String {
@@ -246,19 +246,6 @@ pub(crate) fn finding(finding: Finding, better: Better) -> &'static str {
     }
 }
 
-/// A duration: "3 h 12 min", "14.2 s", "2.1 ms".
-pub(crate) fn duration(seconds: f64) -> String {
-    if !seconds.is_finite() || seconds < 0.0 {
-        return NONE.to_owned();
-    }
-    let minutes = (seconds / 60.0).round() as u64;
-    match seconds {
-        seconds if seconds >= 3570.0 => format!("{} h {} min", minutes / 60, minutes % 60),
-        seconds if seconds >= 119.5 => format!("{minutes} min"),
-        seconds => time(seconds * 1e9),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,14 +317,5 @@ mod tests {
         let measure = Measure::of(Unit::BytesPerSecond, 4.2e8);
         assert_eq!(measure.tick(2e8, 1e8), "200");
         assert_eq!(Measure::of(Unit::Percent, 0.9).tick(0.2, 0.2), "0.2");
-    }
-
-    #[test]
-    fn long_times_are_said_in_hours() {
-        assert_eq!(
-            [12.0, 125.0, 11_520.0].map(duration),
-            ["12.0 s", "2 min", "3 h 12 min"].map(str::to_owned)
-        );
-        assert_eq!(duration(f64::NAN), NONE);
     }
 }

@@ -121,8 +121,8 @@ fn write(out: &mut impl Write, plan: &Plan, forecast: &Forecast) -> std::io::Res
         counted(forecast.warm_up_runs, "warm-up run"),
         counted(forecast.guest_starts, "guest start")
     )?;
-    let [about, longest] = [forecast.seconds_about, forecast.seconds_at_most]
-        .map(|seconds| super::words::duration(seconds as f64));
+    let [about, longest] =
+        [forecast.seconds_about, forecast.seconds_at_most].map(|seconds| report::duration(seconds as f64));
     writeln!(
         out,
         "These blocks take about {about} on hardware; {longest} if every step took as long as it may"

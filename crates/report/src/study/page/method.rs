@@ -8,7 +8,7 @@ use study::Unit;
 use study::analysis::{Figure, Findings, Source};
 
 use super::marks::guests;
-use crate::format::{NONE, counted};
+use crate::format::{NONE, counted, duration};
 use crate::page::eyebrow::when;
 use crate::page::table;
 use crate::study::figures;
@@ -52,9 +52,9 @@ pub(super) fn render(findings: &Findings, runs: Option<&str>) -> Markup {
 fn summary(findings: &Findings) -> Markup {
     let study = &findings.study;
     let method = &findings.method;
-    let skew = method.skew.map(|skew| {
-        format!("median {}, at most {}", figures::duration(skew.median), figures::duration(skew.largest))
-    });
+    let skew = method
+        .skew
+        .map(|skew| format!("median {}, at most {}", duration(skew.median), duration(skew.largest)));
     let warm_up = match study.warm_up {
         0 => "none".to_owned(),
         runs => format!(
@@ -69,7 +69,7 @@ fn summary(findings: &Findings) -> Markup {
         ("exitless", study.version.clone()),
         ("began", when(method.started)),
         ("last run began", when(method.last_started)),
-        ("time measured", figures::duration(method.measured)),
+        ("time measured", duration(method.measured)),
         (
             "runs",
             format!(
@@ -199,7 +199,7 @@ fn order(findings: &Findings, runs: Option<&str>) -> Markup {
                             td { (run.guests) }
                             td { (run.workload) }
                             td { (when(run.started)) }
-                            td { (figures::duration(run.took)) }
+                            td { (duration(run.took)) }
                             td { (run.attempt + 1) }
                             td { (link(runs, &run.folder)) }
                         }
