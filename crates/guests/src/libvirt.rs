@@ -30,17 +30,22 @@ pub struct LibvirtGuest {
 
 /// virsh with its connection URI.
 #[derive(Debug, Clone)]
-struct Tool {
-    program: PathBuf,
-    connect: String,
+pub(crate) struct Tool {
+    pub(crate) program: PathBuf,
+    pub(crate) connect: String,
 }
 
 impl Tool {
+    /// virsh on this connection, with messages in English.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["-q", "-c", &self.connect]).env("LC_ALL", "C");
+        command
+    }
+
     fn ask(&self, words: &[&str]) -> Result<String, String> {
         let line = format!("virsh -c {} {}", self.connect, words.join(" "));
-        let mut command = Command::new(&self.program);
-        command.args(["-q", "-c", &self.connect]).args(words).env("LC_ALL", "C");
-        manager::ask(&line, &mut command, "install libvirt-clients")
+        manager::ask(&line, self.command().args(words), "install libvirt-clients")
     }
 }
 
@@ -73,11 +78,7 @@ impl LibvirtGuest {
         }
         let channel: Result<Box<dyn Guest>, GuestError> = match plan.channel {
             AgentChannel::GuestAgent => {
-                let way = Virsh {
-                    program: virsh.program.clone(),
-                    connect: virsh.connect.clone(),
-                    domain: domain.clone(),
-                };
+                let way = Virsh { tool: virsh.clone(), domain: domain.clone() };
                 AgentGuest::with(domain, Box::new(way), patience).map(|guest| Box::new(guest) as _)
             }
             AgentChannel::Ssh => plan

@@ -3,11 +3,12 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::testing::patience;
 
-/// A mock virsh that knows one domain, keeps its state in a file and logs its calls.
+/// A mock virsh that knows one domain, keeps its state in a file and logs its calls. It has to be asked in English.
 const FAKE: &str = r#"#!/bin/sh
 cd "$(dirname "$0")"
 shift 3
 echo "$*" >> asked
+[ "$LC_ALL" = C ] || { echo "Fehler: LC_ALL=$LC_ALL" >&2; exit 1; }
 case "$1" in
 domstate) [ ! -e away ] || { rm away; echo "error: no connection" >&2; exit 1; }; cat state ;;
 start) echo running > state ;;

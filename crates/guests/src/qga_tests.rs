@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::super::release_together;
 use super::*;
+use crate::libvirt::Tool;
 use crate::testing::{LONG, beyond_limits, ends, patience};
 
 /// A mock agent that runs programs on this machine and answers as qemu-ga does. Its programs use the `date` in a folder,
@@ -258,7 +259,7 @@ fn a_script_does_not_wait_forever_for_its_start_time() {
 #[test]
 fn an_agent_that_is_not_there_is_named_with_what_to_do() {
     let (program, connect) = ("/nonexistent/virsh".into(), "qemu:///system".to_owned());
-    let nowhere = Box::new(Virsh { program, connect, domain: "vm".to_owned() });
+    let nowhere = Box::new(Virsh { tool: Tool { program, connect }, domain: "vm".to_owned() });
     let Err(refusal) = AgentGuest::with("vm", nowhere, patience(Duration::ZERO)) else {
         panic!("it answered")
     };

@@ -1,10 +1,10 @@
 //! The transport to a guest agent.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+
+use crate::libvirt::Tool;
 
 /// The time limit of an answer, from the command to its last byte. virsh's own (`--timeout`) is shorter, but it does not
 /// cover a hanging libvirtd.
@@ -45,18 +45,16 @@ pub(super) fn request(command: &str, arguments: Option<Value>) -> String {
 /// libvirt's transport: `virsh qemu-agent-command`.
 #[derive(Debug)]
 pub(crate) struct Virsh {
-    pub(crate) program: PathBuf,
-    pub(crate) connect: String,
+    pub(crate) tool: Tool,
     pub(crate) domain: String,
 }
 
 impl Transport for Virsh {
     fn ask(&mut self, request: &str) -> Result<Vec<u8>, String> {
-        let mut virsh = Command::new(&self.program);
-        virsh.args(["-q", "-c", &self.connect, "qemu-agent-command", "--timeout", "20", "--domain"]);
-        virsh.args([&self.domain, "--cmd", request]);
+        let mut virsh = self.tool.command();
+        virsh.args(["qemu-agent-command", "--timeout", "20", "--domain", &self.domain, "--cmd", request]);
         programs::answer(&mut virsh, PATIENCE, LARGEST_ANSWER)
-            .map_err(|error| format!("{}: {error}", self.program.display()))?
+            .map_err(|error| format!("{}: {error}", self.tool.program.display()))?
             .output()
     }
 }
