@@ -1,6 +1,6 @@
 //! Results of one plan on two sides, side by side.
 
-use study::analysis::{ComparedFigure, DifferenceRow, EffectRow, Source, StudyDifference};
+use study::analysis::{ComparedFigure, DifferenceRow, EffectRow, Finding, Source, StudyDifference};
 
 use crate::format::{NONE, counted};
 use crate::study::figures::{self, Measure, chance};
@@ -70,16 +70,21 @@ pub fn terminal(difference: &StudyDifference, width: usize) -> String {
     text
 }
 
+/// Tests whether a row is shown: those of the host's figures are only if they differ.
+fn is_shown(figure: &ComparedFigure, finding: Finding) -> bool {
+    figure.source == Source::Workload || finding.is_found()
+}
+
+/// The name of the arm with this index.
+fn arm(difference: &StudyDifference, at: usize) -> String {
+    difference.arms.get(at).map_or_else(|| NONE.to_owned(), |arm| text::printable(&arm.name))
+}
+
 fn figures(difference: &StudyDifference, width: usize) -> String {
-    let rows: Vec<_> = difference
-        .rows
-        .iter()
-        .filter(|row| row.figure.source == Source::Workload || row.finding.is_found())
-        .collect();
+    let rows: Vec<_> = difference.rows.iter().filter(|row| is_shown(&row.figure, row.finding)).collect();
     if rows.is_empty() {
         return "  None is in both results.\n".to_owned();
     }
-    let arm = |at: usize| difference.arms.get(at).map_or_else(String::new, |arm| text::printable(&arm.name));
     let level = |figure: &ComparedFigure, levels: [f64; 2], side: usize| {
         let largest = levels[0].abs().max(levels[1].abs());
         Measure::of_metric(&figure.metric, figure.unit, largest).shown(levels[side])
@@ -87,7 +92,7 @@ fn figures(difference: &StudyDifference, width: usize) -> String {
     let cells = |cell: &dyn Fn(&DifferenceRow) -> String| rows.iter().map(|row| cell(row)).collect();
     let columns = vec![
         Column::names("figure", cells(&|row| text::printable(&row.figure.name()))),
-        Column::names("arm", cells(&|row| arm(row.arm))),
+        Column::names("arm", cells(&|row| arm(difference, row.arm))),
         Column::figures("n", cells(&|row| row.figure.guests.to_string())),
         Column::figures("before", cells(&|row| level(&row.figure, row.levels, 0))).may_go(1),
         Column::figures("after", cells(&|row| level(&row.figure, row.levels, 1))).may_go(2),
@@ -103,16 +108,10 @@ fn figures(difference: &StudyDifference, width: usize) -> String {
 }
 
 fn effects(difference: &StudyDifference, width: usize) -> String {
-    let rows: Vec<_> = difference
-        .effects
-        .iter()
-        .filter(|row| row.figure.source == Source::Workload || row.finding.is_found())
-        .collect();
+    let rows: Vec<_> = difference.effects.iter().filter(|row| is_shown(&row.figure, row.finding)).collect();
     if rows.is_empty() {
         return "  The arms do the same in both results.\n".to_owned();
     }
-    let arm =
-        |at: usize| difference.arms.get(at).map_or_else(|| NONE.to_owned(), |arm| text::printable(&arm.name));
     let finding = |row: &EffectRow| match row.finding.is_found() {
         true => "differs".to_owned(),
         false => figures::finding(row.finding, row.figure.better).to_owned(),
@@ -120,7 +119,7 @@ fn effects(difference: &StudyDifference, width: usize) -> String {
     let cells = |cell: &dyn Fn(&EffectRow) -> String| rows.iter().map(|row| cell(row)).collect();
     let columns = vec![
         Column::names("figure", cells(&|row| text::printable(&row.figure.name()))),
-        Column::names("arm", cells(&|row| arm(row.arm))),
+        Column::names("arm", cells(&|row| arm(difference, row.arm))),
         Column::figures("n", cells(&|row| row.figure.guests.to_string())),
         Column::figures("before", cells(&|row| figures::change(row.effects[0], row.figure.unit))),
         Column::figures("after", cells(&|row| figures::change(row.effects[1], row.figure.unit))),
