@@ -95,17 +95,34 @@ pub fn nodes(root: &Path) -> BTreeMap<u32, u32> {
     nodes
 }
 
+/// The numbers of a `cpu` line of `/proc/stat`, in clock ticks of 1/100 s: user, nice, system, idle, iowait, irq,
+/// softirq, steal, guest, guest_nice (proc_stat(5); fs/proc/stat.c, `show_stat`). Those that an older kernel lacks are 0;
+/// up to idle all are required.
+#[must_use]
+pub fn cpu_ticks(numbers: &str) -> Option<[u64; 10]> {
+    const IDLE: usize = 3;
+    let mut ticks = [0; 10];
+    let mut words = numbers.split_whitespace();
+    for (at, tick) in ticks.iter_mut().enumerate() {
+        match words.next() {
+            Some(word) => *tick = word.parse().ok()?,
+            None if at > IDLE => {}
+            None => return None,
+        }
+    }
+    Some(ticks)
+}
+
 /// The non-idle time of all CPUs since boot, in clock ticks of 1/100 s, and their total time: from the first
-/// line of `/proc/stat` (proc_stat(5)).
+/// line of `/proc/stat`.
 #[must_use]
 pub fn busy_and_all_ticks(root: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(below(root, "/proc/stat")).ok()?;
-    let line = text.lines().next()?.strip_prefix("cpu ")?;
-    // user, nice, system, idle, iowait, irq, softirq, steal; the following fields are included in these.
-    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|field| field.parse().ok()).collect();
-    let all = ticks.iter().fold(0u64, |sum, &value| sum.saturating_add(value));
-    let idle = ticks.get(3)?.saturating_add(ticks.get(4).copied().unwrap_or(0));
-    Some((all.saturating_sub(idle), all))
+    let [user, nice, system, idle, iowait, irq, softirq, steal, _, _] =
+        cpu_ticks(text.lines().next()?.strip_prefix("cpu ")?)?;
+    // The time of guests is in user and nice.
+    let busy = [user, nice, system, irq, softirq, steal].into_iter().fold(0, u64::saturating_add);
+    Some((busy, busy.saturating_add(idle).saturating_add(iowait)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The CPU time of processors by state: `/proc/stat`.
 
 use exits::counted;
+use host::scheduling::cpu_ticks;
 use std::collections::BTreeMap;
 
 use crate::{Better, Combine, Metric, Unit};
@@ -47,11 +48,11 @@ impl Processors {
         for line in text.lines() {
             let (name, values) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             match name.strip_prefix("cpu") {
-                Some("") => all = all.or_else(|| ticks(values)),
+                Some("") => all = all.or_else(|| cpu_ticks(values)),
                 Some(number) => {
                     let number =
                         number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok());
-                    if let (Some(Some(number)), Some(ticks)) = (number, ticks(values)) {
+                    if let (Some(Some(number)), Some(ticks)) = (number, cpu_ticks(values)) {
                         read.each.insert(number, ticks);
                     }
                 }
@@ -63,19 +64,6 @@ impl Processors {
         read.all = all.ok_or_else(|| NoProcessorTimes { place, found: found() })?;
         Ok(read)
     }
-}
-
-fn ticks(values: &str) -> Option<Ticks> {
-    let mut ticks = Ticks::default();
-    let mut words = values.split_whitespace();
-    for (at, tick) in ticks.iter_mut().enumerate() {
-        match words.next() {
-            Some(word) => *tick = word.parse().ok()?,
-            None if at > IDLE => {}
-            None => return None,
-        }
-    }
-    Some(ticks)
 }
 
 /// The CPU time by state between readings.
