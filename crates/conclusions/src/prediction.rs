@@ -16,7 +16,7 @@ mod rules;
 mod share;
 mod split;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 pub use already::Already;
@@ -31,7 +31,7 @@ use evidence::Evidence;
 use row::Rows;
 
 /// The prediction for the exits of a profile.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// The assumptions about the host.
     pub assumption: Assumption,
@@ -48,14 +48,13 @@ pub struct Prediction {
     pub already: Vec<Already>,
     /// Exits of nested guests, which are included in the rows. None of them would be avoided: AVIC is inhibited for a vCPU
     /// while it runs a nested guest, and only L1 can use APICv for L2.
-    #[serde(default)]
     pub nested: Nested,
     /// Tracepoints that would have made the ranges narrower, to record next time.
     pub record: Vec<String>,
 }
 
 /// Sums over all rows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Totals {
     /// Current exits.
     pub exits: u64,

@@ -276,10 +276,3 @@ fn nothing_at_all_is_an_error_with_the_cause() {
     let error = analyse(&empty).unwrap_err().to_string();
     assert_eq!(error, "The recording holds no samples: eoi: no /dev/kvm");
 }
-
-#[test]
-fn outcomes_come_back_from_json() {
-    let outcome = analysed(&sample());
-    let json = serde_json::to_string(&outcome).unwrap();
-    assert_eq!(serde_json::from_str::<Proof>(&json).unwrap(), outcome);
-}

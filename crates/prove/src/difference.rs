@@ -33,7 +33,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use stats::student::Moments;
 use stats::{Interval, percent, permutation};
 
@@ -53,22 +53,22 @@ pub struct Pair {
 }
 
 /// The change from off to on in percent of off: -71 means 71 % less.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Difference {
     /// The point estimate.
     pub percent: f64,
     /// The 95 % interval, in percent of off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
     /// The reason why there is no interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub no_interval: Option<NoInterval>,
     /// The number of pairs of runs.
     pub pairs: usize,
 }
 
 /// The reason why a difference has no interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoInterval {
     /// There are fewer than [`MINIMUM_PAIRS`] pairs.

@@ -4,7 +4,7 @@ use exits::ExitCounts;
 use probe::measure::Measure;
 use probe::run::Arm;
 use probe::{Agreement, ArmEvidence, Arms, InhibitMechanism};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{ArmPair, Recording, Tracing, Warning};
 
@@ -12,24 +12,24 @@ use super::{ArmPair, Recording, Tracing, Warning};
 const MOST_OF_OFF: f64 = 0.5;
 
 /// Evidence that interrupt virtualization was in fact on and off in the arms.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Evidence {
     /// The mechanism of the Off arm, if there are both arms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<InhibitMechanism>,
     /// The kernel's name of the inhibit reason that the mechanism sets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Changes of inhibit reasons that the kernel reported; `None` if it reports none, or if tracepoints
     /// cannot be used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub inhibit_events: Option<u64>,
     /// VM exits for each interrupt that a vCPU sends itself and ends, in the counted runs.
     pub exits_per_eoi: ArmPair<Option<f64>>,
     /// The worst verdict of the checks of each arm before and after the experiment.
     pub checked: ArmPair<Option<Agreement>>,
     /// Expectations and findings of those checks.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 

@@ -6,7 +6,7 @@ use host::Fingerprint;
 use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use stats::{Interval, Summary};
 
 use super::difference::Difference;
@@ -17,7 +17,7 @@ use super::{ArmPair, Plan, Warning};
 pub const OUTCOME_FORMAT: u32 = 1;
 
 /// The result of a proof. Field names are stable within one `format`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Proof {
     /// [`OUTCOME_FORMAT`] of the writer.
     pub format: u32,
@@ -32,18 +32,18 @@ pub struct Proof {
     /// The answer in one word.
     pub judgement: Judgement,
     /// The measure whose figure comes first in the verdict.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub headline: Option<Measure>,
     /// The machine.
     pub fingerprint: Fingerprint,
     /// The emulator under which the host ran; cycles are then not time on hardware.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
     /// Cycles that the emulator charged for each VM exit with the entry after it; `None` on hardware.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub switch_cycles: Option<u32>,
     /// Frequency of the guest's TSC in kilohertz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tsc_khz: Option<u32>,
     /// The plan.
     pub plan: Plan,
@@ -54,7 +54,7 @@ pub struct Proof {
     /// Each measure that has samples, in the order of the plan.
     pub measures: Vec<MeasureOutcome>,
     /// Measures at other costs of a switch, cheapest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub at_other_costs: Vec<AtCost>,
     /// Exits over all measures.
     pub exits: ExitTotals,
@@ -65,7 +65,7 @@ pub struct Proof {
 }
 
 /// Measures at one cost of a switch between guest and host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AtCost {
     /// Cycles charged for each VM exit with the entry after it.
     pub switch_cycles: u32,
@@ -74,7 +74,7 @@ pub struct AtCost {
 }
 
 /// The answer in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
     /// At least one measure got cheaper and none more expensive.
@@ -96,23 +96,23 @@ pub enum Judgement {
 }
 
 /// One measure in both arms.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeasureOutcome {
     /// The measure.
     pub measure: Measure,
     /// The cost in each arm.
     pub cost: ArmPair<Option<Cost>>,
     /// Difference of the medians of runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
     /// Difference of the means of runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_difference: Option<Difference>,
     /// Difference of the 99th percentiles of runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_difference: Option<Difference>,
     /// The p value of the difference of the medians, by a permutation test.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub p_value: Option<f64>,
     /// The interpretation of the difference of the medians.
     pub effect: Effect,
@@ -121,7 +121,7 @@ pub struct MeasureOutcome {
 }
 
 /// The cost of one operation in one arm, in cycles of the guest's TSC.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cost {
     /// The number of timed runs.
     pub runs: usize,
@@ -132,7 +132,7 @@ pub struct Cost {
 }
 
 /// The interpretation of a difference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
     /// Fewer cycles with interrupt virtualization: the whole interval is below zero.
@@ -148,7 +148,7 @@ pub enum Effect {
 }
 
 /// Exits for each operation of one measure.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PerOperation {
     /// By reason, largest change first; empty without tracepoints.
     pub reasons: Vec<ReasonRow>,
@@ -159,7 +159,7 @@ pub struct PerOperation {
 }
 
 /// One exit reason in both arms.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReasonRow {
     /// The reason.
     pub reason: ExitReason,
@@ -170,18 +170,18 @@ pub struct ReasonRow {
     /// Time from exit to the next entry.
     pub handling: ArmPair<Option<HandlingTime>>,
     /// Change of the exits for each operation from off to on; `None` without both arms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<RelativeChange>,
     /// Interval of the change, from the number of exits only: each arm was counted in one run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
     /// The effect that the hardware's interrupt virtualization should have on exits of this reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<Virtualized>,
 }
 
 /// Exits over all measures that both arms have.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ExitTotals {
     /// By reason, largest change first; empty without tracepoints.
     pub reasons: Vec<ReasonRow>,
@@ -194,7 +194,7 @@ pub struct ExitTotals {
     /// Events that the kernel dropped.
     pub lost: ArmPair<u64>,
     /// Change of the exits for each operation from off to on: by the tracepoints, else by KVM's own count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<RelativeChange>,
 }
 
@@ -206,7 +206,7 @@ impl ExitTotals {
 }
 
 /// The method of the figures, for those who want to reproduce them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Method {
     /// The confidence level of the intervals, 0 to 1.
     pub confidence: f64,

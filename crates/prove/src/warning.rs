@@ -5,10 +5,10 @@ use std::fmt;
 
 use probe::measure::Measure;
 use probe::run::Arm;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// One doubt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Warning {
@@ -39,7 +39,6 @@ pub enum Warning {
         /// The error.
         why: String,
         /// It failed in the counted run: the timed ones are complete.
-        #[serde(default)]
         counted: bool,
     },
     /// There are too few runs for an interval.
@@ -71,7 +70,7 @@ pub enum Warning {
         /// The first measure concerned.
         measure: Measure,
         /// The others.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
         others: Vec<Measure>,
     },
     /// A control measure, which cannot depend on the arm, differed.
@@ -108,7 +107,7 @@ pub enum Warning {
 }
 
 /// A disturbance of one measure in one arm.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Disturbed {
     /// The measure.
     pub measure: Measure,
@@ -119,7 +118,7 @@ pub struct Disturbed {
 }
 
 /// The exits of one counted run, by the tracepoints and by KVM's statistics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Disagreement {
     /// The measure.
     pub measure: Measure,

@@ -1,6 +1,6 @@
 //! Signs that interrupt virtualization was active while exits were recorded.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::evidence::Evidence;
 
@@ -8,7 +8,7 @@ use super::evidence::Evidence;
 const INTERRUPTS: u64 = 8;
 
 /// A VM for which interrupt virtualization is already active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Already {
     /// The VM.
     pub vm: Option<u32>,

@@ -1,13 +1,12 @@
 //! The assumptions of a prediction about the host.
 
 use exits::{Hypervisor, Isa};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The assumed interrupt virtualization by instruction set, and the host's own interrupts.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Assumption {
     /// The hypervisor of the recording.
-    #[serde(default)]
     pub hypervisor: Hypervisor,
     /// For VMX exits.
     pub apicv: Apicv,
@@ -46,7 +45,7 @@ impl Assumption {
 }
 
 /// Intel's APICv: virtual-interrupt delivery and APIC-register virtualization, of which KVM uses both or neither.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Apicv {
     /// Interrupts are delivered to a running vCPU without an exit. KVM requires it for APICv
     /// (`cpu_has_vmx_apicv` in `arch/x86/kvm/vmx/capabilities.h`); other hypervisors may not.
@@ -56,7 +55,7 @@ pub struct Apicv {
 }
 
 /// AMD's AVIC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Avic {
     /// x2AVIC: also virtualizes the APIC of guests in x2APIC mode. Without it, KVM of Linux 6.0 or later still delivers
     /// interrupts to them by AVIC, but emulates their registers.

@@ -1,10 +1,10 @@
 //! An estimate with its bounds.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::ops::AddAssign;
 
 /// The lowest and the highest value that the counts allow, and the expected value between them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Range {
     /// The lowest value.
     pub low: f64,

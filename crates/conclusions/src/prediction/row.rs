@@ -1,6 +1,6 @@
 //! Rows of a prediction.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 use super::evidence::recorded;
@@ -8,7 +8,7 @@ use super::{Range, Rule};
 use exits::{Access, ExitReason, Hypervisor, Isa};
 
 /// The part of a reason's exits in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// All exits of the reason.
@@ -22,7 +22,7 @@ pub enum Part {
 }
 
 /// The effect of interrupt virtualization on the exits of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
     /// All are avoided.
@@ -34,7 +34,7 @@ pub enum Fate {
 }
 
 /// Exits of one reason, or by accesses to one register, and the number that would be avoided.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PredictedRow {
     /// Their current reason, without flags.
     pub reason: ExitReason,

@@ -1,12 +1,12 @@
 //! The rules by which exits are avoided or remain, with their sources.
 
 use exits::Hypervisor;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The rule of a row. Sections are of the Intel SDM, volume 3 (an edition in which "APIC Virtualization and Virtual
 /// Interrupts" is chapter 30), and of the AMD64 APM, volume 2. Kernel files are of Linux 6.12 or later, Xen's of 4.20 or
 /// later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Rule {

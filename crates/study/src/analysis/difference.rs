@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use stats::contrast::{Count, MINIMUM_REPEATS, between_counted, counted, paired, unpaired};
 use stats::{Contrast, Scale, mean, noise};
 
@@ -32,7 +32,7 @@ pub const DIFFERENCE_FORMAT: u32 = 1;
 pub const FEWEST_RESULTS: usize = MINIMUM_REPEATS;
 
 /// The differences between results of one plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StudyDifference {
     /// [`DIFFERENCE_FORMAT`].
     pub format: u32,
@@ -40,7 +40,6 @@ pub struct StudyDifference {
     pub studies: [StudyFacts; 2],
     /// The number of results on each side. With [`FEWEST_RESULTS`] or more on both, they are the repeats; otherwise the
     /// blocks are.
-    #[serde(default = "one_each")]
     pub results: [usize; 2],
     /// The number of valid runs on each side.
     pub runs: [usize; 2],
@@ -61,20 +60,13 @@ pub struct StudyDifference {
     /// Cells that only one side has, and figures that only one side has in common cells, as text.
     pub only_one: Vec<String>,
     /// Doubts about the runs of each side, before and after.
-    #[serde(default)]
     pub warnings: [Vec<Warning>; 2],
     /// Doubts about the comparison of the two.
-    #[serde(default)]
     pub doubts: Vec<Warning>,
 }
 
-/// The number of results in comparisons of versions that did not store it.
-fn one_each() -> [usize; 2] {
-    [1; 2]
-}
-
 /// A figure of one arm in both studies.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DifferenceRow {
     /// The figure.
     #[serde(flatten)]
@@ -92,7 +84,7 @@ pub struct DifferenceRow {
 }
 
 /// The effect of an arm on a figure in both studies.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EffectRow {
     /// The figure.
     #[serde(flatten)]
@@ -100,7 +92,6 @@ pub struct EffectRow {
     /// The arm's index in the list of arms.
     pub arm: usize,
     /// The index of the arm that it is compared with, as in [`Comparison`](super::Comparison).
-    #[serde(default)]
     pub baseline: usize,
     /// The changes from the baseline to the arm, before and after.
     pub effects: [Option<Contrast>; 2],
@@ -126,7 +117,7 @@ impl EffectRow {
 }
 
 /// A figure at a number of guests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ComparedFigure {
     /// The workload.
     pub workload: String,
@@ -354,7 +345,7 @@ fn is_of_host(field: &str) -> bool {
     })
 }
 
-/// The settings of the plans' guests or samples that differ; empty if those of one plan are unknown.
+/// The settings of the plans' guests or samples that differ.
 fn differing(before: &str, after: &str) -> Vec<host::Difference> {
     let settings = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
     let both = settings(before).zip(settings(after));

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::Run;
 use crate::sampling::SamplePlan;
 
 /// A study as planned, and its target.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StudyFacts {
     /// The plan's name.
     pub name: String,
@@ -22,13 +22,9 @@ pub struct StudyFacts {
     pub counts: Vec<u32>,
     /// The guests are VMs.
     pub are_vms: bool,
-    /// The guests' settings without the numbers of guests, in a form that is equal for equal settings; empty in results
-    /// of versions that did not store it.
-    #[serde(default)]
+    /// The guests' settings without the numbers of guests, in a form that is equal for equal settings.
     pub guests: String,
-    /// The settings of the samples, in a form that is equal for equal settings; empty in results of versions that did not
-    /// store it.
-    #[serde(default)]
+    /// The settings of the samples, in a form that is equal for equal settings.
     pub samples: String,
     /// The workloads, in the order in which they run.
     pub workloads: Vec<WorkloadFacts>,
@@ -54,7 +50,7 @@ impl StudyFacts {
 }
 
 /// A factor of a study.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FactorFacts {
     /// Its name.
     pub name: String,
@@ -65,7 +61,7 @@ pub struct FactorFacts {
 }
 
 /// A level of a factor.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct LevelFacts {
     /// Its name.
     pub name: String,
@@ -74,7 +70,7 @@ pub struct LevelFacts {
 }
 
 /// A workload of a study.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct WorkloadFacts {
     /// Its name in the plan.
     pub name: String,
@@ -109,7 +105,7 @@ pub struct Collected {
 }
 
 /// An arm of a study.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Arm {
     /// The level of each factor.
     pub levels: BTreeMap<String, String>,

@@ -1,13 +1,13 @@
 //! A figure of a workload in all arms, with its comparisons.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::finding::{Finding, Source};
 use crate::{Better, Unit};
 use stats::{Contrast, Interval, Scale};
 
 /// A figure of a workload, for each number of guests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
     /// The workload.
     pub workload: String,
@@ -79,7 +79,7 @@ pub fn largest<'a>(all: &[(&'a Figure, &'a Comparison)]) -> Option<(&'a Figure, 
 }
 
 /// A figure at one number of guests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
     /// The number of guests that run at once.
     pub guests: u32,
@@ -106,7 +106,7 @@ impl Point {
 }
 
 /// A figure in one arm, at one number of guests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmValues {
     /// One value for each block, as block and value, in the figure's unit.
     pub values: Vec<(u32, f64)>,
@@ -123,13 +123,12 @@ pub struct ArmValues {
 }
 
 /// The comparison of an arm with the baseline.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The arm's index in [`Findings::arms`](super::Findings::arms).
     pub arm: usize,
     /// The index of the arm that it is compared with. Not 0 if levels set the number of guests and the baseline has
     /// another number.
-    #[serde(default)]
     pub baseline: usize,
     /// The change and its certainty; `None` if no block has both arms.
     pub change: Option<Contrast>,

@@ -1,11 +1,11 @@
 //! The finding of a comparison, and the source of a figure.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::Better;
 
 /// The source of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// Measured by the workload.
@@ -15,7 +15,7 @@ pub enum Source {
 }
 
 /// The finding of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
     /// All gates are passed: the arm's value is higher.

@@ -1,6 +1,6 @@
 //! The findings of a study, as data.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::facts::{Arm, StudyFacts};
 use super::figure::Figure;
@@ -13,7 +13,7 @@ use crate::Better;
 pub const FINDINGS_FORMAT: u32 = 1;
 
 /// The findings of a study.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Findings {
     /// Version of this format.
     pub format: u32,
@@ -72,7 +72,7 @@ impl Findings {
 }
 
 /// The verdict.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// The judgement.
     pub judgement: Judgement,
@@ -83,7 +83,7 @@ pub struct Verdict {
 }
 
 /// The judgement, from the main figure of each workload in each arm.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
     /// At least one improved and none got worse.

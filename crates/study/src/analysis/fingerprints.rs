@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use host::Fingerprint;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::facts::{Arm, StoredRun};
 
 /// A fact in which runs differ.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Unlike {
     /// Its dotted name, as in a host's fingerprint; a guest's facts begin with `guest.`.
     pub field: String,
@@ -17,7 +17,7 @@ pub struct Unlike {
 }
 
 /// A fact that differs with the arm.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArmFact {
     /// Its dotted name.
     pub field: String,

@@ -1,13 +1,13 @@
 //! The three gates that a difference has to pass, as in Firecracker's A/B tests.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::finding::Finding;
 use crate::Unit;
 use stats::{Contrast, LEVEL, Scale};
 
 /// The gates that a difference has to pass.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Gates {
     /// The p value must be below this, and the interval must exclude 0.
     pub level: f64,

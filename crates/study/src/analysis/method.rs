@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use host::Fingerprint;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::facts::{Arm, Collected, StoredRun};
 use super::fingerprints::ArmFact;
@@ -11,7 +11,7 @@ use crate::Run;
 use stats::median;
 
 /// The method of a study.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Method {
     /// Start of the first run, in seconds since 1970.
     pub started: u64,
@@ -36,7 +36,7 @@ pub struct Method {
 }
 
 /// A run among all runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OrderedRun {
     /// Its position in the plan's order.
     pub position: u32,
@@ -59,7 +59,7 @@ pub struct OrderedRun {
 }
 
 /// An attempt that failed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FailedRun {
     /// Its block.
     pub block: u32,
@@ -80,7 +80,7 @@ pub struct FailedRun {
 }
 
 /// The differences between the guests' start times, in seconds, over all runs with several guests.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Skew {
     /// The median.
     pub median: f64,

@@ -1,6 +1,6 @@
 //! Multiple comparisons, of which some look significant by chance.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::figure::{Comparison, Figure};
 use super::finding::Source;
@@ -8,7 +8,7 @@ use crate::workload::exits_of_which_work;
 
 /// The number of comparisons, and the number expected to look significant by chance. Comparisons of equal arms are not
 /// counted, nor those of exits for each unit of work, which are the exits a second in another unit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Multiplicity {
     /// Comparisons with a p value.
     pub made: usize,
@@ -26,7 +26,7 @@ pub struct Multiplicity {
 }
 
 /// Differences between equal arms.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FalseAlarms {
     /// The number of comparisons with a p value.
     pub comparisons: usize,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use advice::{Advice, Cure, Device, Facts, Of, Table, advise};
 use domain::Definition;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::overlay::{definition_of, overlay};
 use super::plan::{Advised, Candidate};
@@ -14,7 +14,7 @@ use crate::factor::Level;
 use guests::GuestPlan;
 
 /// The device for which a change is advised, and the cost of its exits at that time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AdvisedFor {
     /// The device, by its name in the table of `exitless advise`.
     pub device: String,
@@ -27,7 +27,7 @@ pub struct AdvisedFor {
 }
 
 /// A fix that a tuning cannot make itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Left {
     /// The advice.
     pub advised: AdvisedFor,
@@ -42,7 +42,7 @@ pub struct Left {
 }
 
 /// The place of a change that a tuning cannot make.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftTo {
     /// In the guest.

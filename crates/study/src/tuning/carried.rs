@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use domain::{
     CpuModel, Definition, DefinitionChange, Device, DeviceKind, Edited, Files, Form, Text, TickPolicy,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use toml::Value;
 
 use super::likeness::{disk, interface, likeness};
@@ -14,7 +14,7 @@ use super::plan::TuningPlan;
 use guests::{Aio, DiskBus, GuestPlan, Irqchip, NetBackend, NetModel, Pit, QemuPlan};
 
 /// A VM's definition with the changes of a tuning. This is only text: no file is written, and no VM is changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Carried {
     /// The definition with the kept changes.
     pub text: String,

@@ -1,6 +1,6 @@
 //! The result of a tuning, as data.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::advised::{AdvisedFor, Left};
 use super::carried::Carried;
@@ -15,7 +15,7 @@ use guests::GuestPlan;
 pub const TUNING_FORMAT: u32 = 1;
 
 /// The result of a tuning, which may still be running.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tuning {
     /// Version of this format.
     pub format: u32,
@@ -34,10 +34,10 @@ pub struct Tuning {
     /// Names of the kept changes.
     pub kept: Vec<String>,
     /// Advice for the remaining exits that a tuning cannot follow.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
     /// Further notes: the reason why no more changes were advised.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The guest's definition before, an option on each line, after the settings of the host.
     pub before: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Tuning {
     /// The plan's table of guests with the kept changes.
     pub guests: Option<GuestPlan>,
     /// The definition of the VM that the guests represent, with the kept changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<TunedDefinition>,
 }
 
@@ -60,7 +60,7 @@ impl Tuning {
 }
 
 /// The definition of a VM before and after.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TunedDefinition {
     /// The name of its source.
     pub name: String,
@@ -74,14 +74,14 @@ pub struct TunedDefinition {
 }
 
 /// One change that was tried.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
     /// The change's name.
     pub name: String,
     /// The reason to try it.
     pub why: String,
     /// The advice; `None` if the plan lists the change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub advised: Option<AdvisedFor>,
     /// The ruling.
     pub ruling: Ruling,
@@ -101,7 +101,7 @@ impl Step {
 }
 
 /// The ruling on a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ruling {
     /// At least one figure improved and none got worse: the change is kept.
@@ -128,7 +128,7 @@ pub enum Ruling {
 }
 
 /// A figure, with and without the change.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judged {
     /// The figure in words.
     pub figure: String,
