@@ -16,13 +16,13 @@ fn exitless(arguments: &[&str]) -> Command {
     command
 }
 
-struct Served {
+pub(crate) struct Served {
     directory: tempfile::TempDir,
     child: Child,
 }
 
 impl Served {
-    fn start(mount: &str, safety: &str) -> Self {
+    pub(crate) fn start(mount: &str, safety: &str) -> Self {
         Self::start_for(mount, "", safety)
     }
 
@@ -63,7 +63,7 @@ impl Served {
         exitless(&["iocm"]).args(arguments).arg("--socket").arg(socket).output().unwrap()
     }
 
-    fn told(&self, arguments: &[&str]) -> String {
+    pub(crate) fn told(&self, arguments: &[&str]) -> String {
         let outcome = self.ask(arguments);
         assert_eq!(outcome.status.code(), Some(0), "{}", String::from_utf8_lossy(&outcome.stderr));
         String::from_utf8(outcome.stdout).unwrap()

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::command::command;
 
 /// A folder with a recording and a program that writes it and then waits to be stopped.
-struct Host {
+pub(crate) struct Host {
     folder: tempfile::TempDir,
 }
 
 impl Host {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../traces/tests/fixtures/xentrace")
             .join(format!("{name}.trace.zst"));
@@ -37,7 +37,7 @@ impl Host {
         self.folder.path().join(name)
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         command(arguments).current_dir(&self.folder).output().unwrap()
     }
 

@@ -47,7 +47,7 @@ kvm_amd
 ";
 
 /// A folder with the files that the pages' commands name.
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let recordings = top().join("crates/traces/tests/fixtures/perf");
     for file in std::fs::read_dir(recordings).unwrap() {

@@ -1,5 +1,6 @@
 //! The pages, their prose and their code blocks.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A page of the repository.
@@ -81,6 +82,14 @@ impl Page {
         text.split('`').step_by(2).collect()
     }
 
+    /// The words in backticks, without those of fenced blocks.
+    pub(super) fn coded(&self) -> BTreeSet<String> {
+        let text = self.open_lines().collect::<Vec<_>>().join("\n");
+        let is_end = |one: char| !one.is_ascii_alphanumeric() && one != '_' && one != '-';
+        let spans = text.split('`').skip(1).step_by(2);
+        spans.flat_map(|span| span.split(is_end)).map(str::to_owned).collect()
+    }
+
     /// The anchors of the headings, as GitHub and mdBook make them.
     pub(super) fn anchors(&self) -> Vec<String> {
         let headings = self.open_lines().filter_map(|line| {
@@ -138,6 +147,7 @@ fn a_page_is_taken_apart() {
     let page = Page { path: "page.md".into(), text: text.to_owned() };
     assert_eq!(page.anchors(), ["one-two-three", "one-two-three-1"]);
     assert_eq!(page.links(), ["a.md#b"]);
+    assert_eq!(page.coded().iter().collect::<Vec<_>>(), ["", "c", "code", "two"]);
     let [block] = &page.blocks()[..] else { panic!() };
     assert_eq!((block.line, &block.language[..], block.mark.as_deref()), (6, "text", Some("lab: xen")));
     assert_eq!(block.lines, ["# no heading"]);
