@@ -135,7 +135,7 @@ fn let_workers_have_weight() {
     if !is_enough(limit.current) {
         let maximum = if is_enough(limit.maximum) { limit.maximum } else { wanted };
         if let Err(error) = setrlimit(Resource::Nice, Rlimit { current: wanted, maximum }) {
-            tracing::debug!("Each I/O worker keeps the share of one thread: {error}");
+            tracing::debug!("I/O workers lower their nice values only as far as RLIMIT_NICE allows: {error}");
         }
     }
 }

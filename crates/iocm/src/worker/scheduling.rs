@@ -8,6 +8,7 @@
 //! vhost have them, the devices together would get the shares of all these threads. So a worker lowers its `nice` value
 //! until its weight is that of a thread for each of its devices that have requests, and of another one for each device
 //! whose requests it carries out itself: a back-end that passes them to the kernel has the shares of the kernel's threads.
+//! Those threads do not get the lower value.
 
 use super::deadline::done;
 use std::io;
@@ -32,20 +33,22 @@ pub(super) const COUNTED_NS: u64 = 100_000_000;
 pub(super) struct Scheduling {
     /// The steps by which the `nice` value is lowered now.
     steps: i32,
-    /// The time at which the weight is set next, nanoseconds; never if the thread may not change it.
+    /// The most steps by which the thread may lower it.
+    most: i32,
+    /// The time at which the weight is set next, nanoseconds.
     due: u64,
 }
 
 impl Scheduling {
-    /// Shortens the slice of this thread, and of those that it starts, also in the kernel. If an administrator gave the
-    /// thread another policy than the usual one, it keeps its attributes.
+    /// Shortens the slice of this thread, and of those that it starts, also in the kernel, before it first lowers its `nice`
+    /// value. If an administrator gave the thread another policy than the usual one, it keeps its attributes.
     pub(super) fn of_this_thread() -> io::Result<Self> {
         let mut attributes = of(0)?;
         if is_usual(&attributes) {
             attributes.sched_runtime = SLICE_NS;
             set(&attributes)?;
         }
-        Ok(Self { steps: 0, due: 0 })
+        Ok(Self { steps: 0, most: MOST_STEPS, due: 0 })
     }
 
     /// Tests whether the weight must be set at `now`.
@@ -68,11 +71,17 @@ impl Scheduling {
                 break;
             }
         }
-        if STEPS[count] != self.steps
-            && let Err(error) = self.lower_to(STEPS[count])
+        let wanted = STEPS[count].min(self.most);
+        if wanted != self.steps
+            && let Err(error) = self.lower_to(wanted)
         {
-            tracing::debug!("An I/O worker keeps the share of one thread: {error}");
-            self.due = u64::MAX;
+            // RLIMIT_NICE is a limit of the value, so it may allow fewer steps. Steps back need no permission.
+            let allowed = (self.steps + 1..wanted).rev().find(|steps| self.lower_to(*steps).is_ok());
+            self.most = allowed.unwrap_or(self.steps);
+            let most = self.most;
+            tracing::debug!(
+                "An I/O worker lowers its nice value by at most {most} of {wanted} steps: {error}"
+            );
         }
     }
 
@@ -82,6 +91,11 @@ impl Scheduling {
         if is_usual(&attributes) {
             let unlowered = attributes.sched_nice + self.steps;
             attributes.sched_nice = (unlowered - steps).max(-20);
+            // The kernel's threads for its requests have shares of their own. Without this flag, those that start now
+            // would have the weight of several threads each, also after this thread's value is raised again. With it
+            // they do not get its slice either (`sched_fork` in kernel/sched/core.c). Nobody without CAP_SYS_NICE can
+            // clear the flag.
+            attributes.sched_flags |= u64::from(libc::SCHED_FLAG_RESET_ON_FORK.unsigned_abs());
             set(&attributes)?;
             self.steps = unlowered - attributes.sched_nice;
         }
@@ -115,6 +129,11 @@ fn set(attributes: &libc::sched_attr) -> io::Result<()> {
 pub(super) mod tests {
     use super::super::{Routes, Worker, WorkerOptions};
     use super::*;
+    use io_uring::squeue::Flags;
+    use io_uring::{IoUring, opcode, types};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    use std::os::fd::AsRawFd as _;
 
     /// Tests whether the kernel knows slices, and lets threads set theirs.
     fn has_slices() -> bool {
@@ -200,6 +219,77 @@ pub(super) mod tests {
         let (steps, due, slice) = seen.join().unwrap();
         assert_eq!((steps, due), ([0, 0, 3, 5, 9, 0], 5 + COUNTED_NS));
         assert!(slice == SLICE_NS || !has_slices(), "{slice}");
+    }
+
+    /// The `nice` values of the threads that carry out requests for the threads of this process, in the kernel.
+    fn values_in_the_kernel() -> Vec<i32> {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let is_kernels = |name: std::io::Result<String>| name.is_ok_and(|name| name.starts_with("iou-wrk-"));
+        let threads =
+            threads.filter(|thread| is_kernels(std::fs::read_to_string(thread.path().join("comm"))));
+        // Those of other tests may end meanwhile.
+        threads
+            .filter_map(|thread| Some(of(thread.file_name().to_str()?.parse().ok()?).ok()?.sched_nice))
+            .collect()
+    }
+
+    #[test]
+    fn the_kernels_threads_do_not_get_its_weight() {
+        if !may_lower() {
+            return;
+        }
+        let seen = std::thread::spawn(|| {
+            let mut ring = IoUring::new(1).ok()?;
+            Scheduling::of_this_thread().unwrap().set_weight(5, 0..8);
+            let file = tempfile::tempfile().unwrap();
+            let sync = opcode::Fsync::new(types::Fd(file.as_raw_fd())).build().flags(Flags::ASYNC);
+            // SAFETY: the file is open until the request has completed.
+            unsafe { ring.submission().push(&sync) }.unwrap();
+            ring.submit_and_wait(1).unwrap();
+            Some((of(0).unwrap().sched_nice, values_in_the_kernel()))
+        });
+        match seen.join().unwrap() {
+            // A value above 0 is not reset.
+            Some((own, values)) if !values.is_empty() => {
+                assert!(values.contains(&own.max(0)), "{own}: {values:?}");
+            }
+            _ => {
+                println!("not tested: this host gives no io_uring, or does not show its threads (Linux 5.12)")
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_lowers_its_value_as_far_as_it_may() {
+        const ALLOWED: i32 = 5;
+        let began = of(0).unwrap().sched_nice;
+        // The limit of a `nice` value of -20 is 40, that of 19 is 1 (getrlimit(2)).
+        let wanted = u64::from((20 - (began - ALLOWED)).unsigned_abs());
+        let before = getrlimit(Resource::Nice);
+        // It is the limit of all threads: a higher one stays, for other tests.
+        let raised = Rlimit { current: Some(wanted), maximum: before.maximum.map(|has| has.max(wanted)) };
+        let is_raised =
+            before.current.is_some_and(|has| has <= wanted) && setrlimit(Resource::Nice, raised).is_ok();
+        if !is_raised {
+            println!(
+                "not tested: this user may lower `nice` values further, or may not change that (RLIMIT_NICE)"
+            );
+            return;
+        }
+        let steps = std::thread::spawn(move || {
+            // Capabilities belong to a thread, and end with it.
+            let mut own = capabilities(None).unwrap();
+            own.effective.remove(CapabilitySet::SYS_NICE);
+            set_capabilities(None, own).unwrap();
+            let mut scheduling = Scheduling::of_this_thread().unwrap();
+            [2, 8, 4, 1, 3].map(|threads| {
+                scheduling.set_weight(5, 0..threads);
+                began - of(0).unwrap().sched_nice
+            })
+        });
+        let steps = steps.join();
+        setrlimit(Resource::Nice, before).unwrap();
+        assert_eq!(steps.unwrap(), [3, ALLOWED, ALLOWED, 0, ALLOWED]);
     }
 
     #[test]
