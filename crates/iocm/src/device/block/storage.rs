@@ -238,10 +238,13 @@ impl Storage {
     /// Remembers that a flush failed. If the data was in the page cache, Linux has marked its pages clean and does not
     /// write them again, and the next fdatasync(2) would succeed (fsync(2); QEMU's block/file-posix.c,
     /// `page_cache_inconsistent`).
+    ///
+    /// It logs a warning, because this is a worker's thread, which also serves other disks: as the process may end after an
+    /// error, a line of that level waits for the log's reader.
     pub(super) fn flush_failed(&self) {
         let Self::File { path, alignment: 1, is_inconsistent, .. } = self else { return };
         if !is_inconsistent.swap(true, Ordering::SeqCst) {
-            tracing::error!(
+            tracing::warn!(
                 "{}: a flush failed, so data that was written may be lost, and all flushes fail from now on; once the disk is \
                  repaired, remove the device and create it again, or restart the daemon",
                 path.display()
@@ -344,8 +347,9 @@ fn reads_with(file: &OwnedFd, size: u32) -> bool {
 pub(super) mod tests {
     use super::super::{BlockDevice, BlockOptions};
     use super::*;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
+    use tracing::span::{Attributes, Id, Record};
 
     /// A disk of 1 MiB whose blocks have this size, for a guest whose blocks have that size. Its file is used without
     /// `O_DIRECT`, which not each file system supports.
@@ -380,6 +384,37 @@ pub(super) mod tests {
         }
         let error = disk(4096, 512).unwrap_err().to_string();
         assert!(error.contains("block-size = 4096"), "{error}");
+    }
+
+    /// Keeps the levels of log lines.
+    #[derive(Clone, Default)]
+    struct Levels(Arc<Mutex<Vec<tracing::Level>>>);
+
+    impl tracing::Subscriber for Levels {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            self.0.lock().unwrap().push(*event.metadata().level());
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_flush_that_fails_is_told_once_and_no_worker_waits_for_the_reader_of_the_log() {
+        let file = tempfile::tempfile().unwrap();
+        let disk = disk_over(file.into(), 1, BlockOptions::default()).unwrap();
+        let levels = Levels::default();
+        tracing::subscriber::with_default(levels.clone(), || {
+            (0..2).for_each(|_| disk.storage.flush_failed());
+        });
+        assert_eq!(*levels.0.lock().unwrap(), [tracing::Level::WARN]);
     }
 
     #[test]
