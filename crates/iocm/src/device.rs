@@ -18,10 +18,11 @@ pub enum ResizeError {
     Unsized,
     /// The new size is not valid.
     #[error(
-        "A disk's size must be a multiple of its blocks of {block} bytes, and at least its present size ({now})"
+        "A disk's size must be a multiple of its blocks of {block} bytes, and at least its present size and that of its \
+         file ({now})"
     )]
     Size {
-        /// The present size, bytes.
+        /// The present size, or that of the file if it is larger, bytes.
         now: u64,
         /// The block size in the guest, bytes.
         block: u64,

@@ -231,14 +231,16 @@ impl Device for Arc<BlockDevice> {
         Some(self.capacity() * SECTOR)
     }
 
-    /// Grows the disk. It never shrinks: the guest's data after the new end would be lost.
+    /// Grows the disk. It never shrinks: the guest's data after the new end would be lost. Nor does it get smaller than its
+    /// file: the guest is told the file's size when it asks.
     fn resize(&self, bytes: Option<u64>) -> Result<(), ResizeError> {
         let _alone = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.capacity() * SECTOR;
         let has = self.storage.size().map_err(|error| match error {
             StorageError::Size { path, source } => ResizeError::File { path, source },
             _ => ResizeError::Unsized,
         })?;
+        let of_file = has.map_or(0, |has| sectors(has, self.options.block_size));
+        let now = of_file.max(self.capacity()) * SECTOR;
         let wanted = bytes.or(has).unwrap_or(now);
         let block = u64::from(self.options.block_size);
         if wanted < now || !wanted.is_multiple_of(block) && bytes.is_some() {
@@ -289,6 +291,25 @@ mod tests {
             assert_eq!(device.acquire(), Ok(()));
             assert_eq!((told(), device.size()), (3 << 20, Some(3 << 20)), "it does not shrink");
         }
+    }
+
+    #[test]
+    fn a_disk_does_not_get_smaller_than_its_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let options = BlockOptions { path: Some(file.path().to_owned()), ..BlockOptions::default() };
+        let device = BlockDevice::open(options).unwrap();
+        // The last bytes are not a whole block.
+        file.as_file().set_len((4 << 20) + 100).unwrap();
+        let error = device.resize(Some(2 << 20)).unwrap_err().to_string();
+        assert!(error.contains("4194304"), "{error}");
+        assert_eq!(device.size(), Some(1 << 20));
+        device.resize(Some(4 << 20)).unwrap();
+        assert_eq!(device.size(), Some(4 << 20));
+        device.resize(None).unwrap();
+        assert_eq!(device.size(), Some(4 << 20));
+        device.resize(Some(5 << 20)).unwrap();
+        assert_eq!((device.size(), file.as_file().metadata().unwrap().len()), (Some(5 << 20), 5 << 20));
     }
 
     #[test]

@@ -102,7 +102,8 @@ pub(super) fn attributes() -> Vec<Attribute> {
                 "size",
                 "bytes",
                 "The size of a disk. Writing a larger one makes its file larger and tells the guest; \
-                  writing `file` takes the size that the file, or the block device, has now. A disk never gets smaller.",
+                  writing `file` takes the size that the file, or the block device, has now. A disk never gets smaller, \
+                  nor smaller than its file.",
                 |device| device.size.map(Value::Number),
             ),
             |object, text| {
