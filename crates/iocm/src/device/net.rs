@@ -97,12 +97,19 @@ pub struct NetDevice {
     link: Link,
     options: NetOptions,
     mtu: AtomicU16,
+    /// The front-end has read the MTU that the device names when it knows none, and so may have told it to the guest.
+    is_default_read: AtomicBool,
     /// The number of the control queue if this device serves it, else 0.
     control: AtomicU16,
     /// That queue is enabled.
     is_controlled: AtomicBool,
     sent: Limits,
     received: Limits,
+}
+
+/// The largest packet of this MTU.
+fn largest_of(mtu: u16) -> usize {
+    usize::from(mtu) + packet::ETHERNET + 8
 }
 
 impl NetDevice {
@@ -121,7 +128,8 @@ impl NetDevice {
         let limits = || Limits::new(options.packets_a_second, options.bytes_a_second);
         let (mtu, sent, received) = (AtomicU16::new(options.mtu), limits(), limits());
         let (control, is_controlled) = (AtomicU16::new(0), AtomicBool::new(false));
-        Ok(Arc::new(Self { link, mtu, control, is_controlled, sent, received, options }))
+        let is_default_read = AtomicBool::new(false);
+        Ok(Arc::new(Self { link, mtu, is_default_read, control, is_controlled, sent, received, options }))
     }
 
     /// Its options.
@@ -138,7 +146,16 @@ impl NetDevice {
     fn largest(&self) -> usize {
         match self.mtu() {
             0 => LARGEST,
-            mtu => usize::from(mtu) + packet::ETHERNET + 8,
+            mtu => largest_of(mtu),
+        }
+    }
+
+    /// The same of those that a guest receives. If it `knows` an MTU (`VIRTIO_NET_F_MTU`), it may rely on what it was told
+    /// (VIRTIO 1.3, 5.1.4.1). Some front-ends, such as cloud-hypervisor, tell one that only they know.
+    fn largest_received(&self, knows: bool) -> usize {
+        match self.mtu() {
+            0 if knows && self.is_default_read.load(Ordering::Relaxed) => largest_of(features::DEFAULT_MTU),
+            _ => self.largest(),
         }
     }
 
@@ -151,11 +168,10 @@ impl NetDevice {
     /// Makes the handler of a receive queue.
     #[must_use]
     pub fn receive(self: &Arc<Self>, pair: u16, negotiated: VirtioFeatures) -> Receive {
-        let offloads = Offloads::of_guest(negotiated);
         let source = match &self.link {
             Link::Nothing => Source::Nothing,
             Link::Tap(tap) => {
-                tap.set_offloads(offloads);
+                tap.set_offloads(Offloads::of_guest(negotiated));
                 tap.queue(usize::from(pair)).map_or(Source::Nothing, Source::Tap)
             }
             Link::Port(port) => match port.backlogs.get(usize::from(pair)) {
@@ -163,8 +179,7 @@ impl NetDevice {
                 None => Source::Nothing,
             },
         };
-        let merges = negotiated.has(features::MERGEABLE);
-        Receive::new(Arc::clone(self), source, merges, Self::header(negotiated), offloads)
+        Receive::new(Arc::clone(self), source, negotiated)
     }
 
     /// Makes the handler of a transmit queue.
@@ -278,7 +293,10 @@ impl Device for Arc<NetDevice> {
     fn set_mtu(&self, mtu: Option<u64>) -> Result<(), String> {
         let own = self.options.mtu;
         let mtu = match mtu {
-            None => own,
+            None => {
+                self.is_default_read.store(false, Ordering::Relaxed);
+                own
+            }
             Some(told) => {
                 let told = u16::try_from(told).ok().filter(|told| MTUS.contains(told));
                 let told = told.ok_or_else(|| format!("an MTU is {} to {}", MTUS.start(), MTUS.end()))?;

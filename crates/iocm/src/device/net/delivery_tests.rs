@@ -226,6 +226,35 @@ fn a_guest_receives_nothing_larger_than_its_mtu() {
     }
 }
 
+/// crosvm passes the device's configuration space on, and says no MTU; cloud-hypervisor has its own.
+#[test]
+fn a_guest_receives_nothing_larger_than_the_mtu_that_its_front_end_read() {
+    for (read, features, sizes) in [
+        (Some((10, 2)), MODERN, &[1514_usize, 1522][..]),
+        (Some((0, 60)), MODERN, &[1514, 1522]),
+        (Some((10, 2)), MODERN & !features::MTU, &[1514, 1522, 1523, 9014]),
+        (Some((0, 10)), MODERN, &[1514, 1522, 1523, 9014]),
+        (None, MODERN, &[1514, 1522, 1523, 9014]),
+    ] {
+        let switches = Switches::default();
+        let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+        // What an earlier front-end read is forgotten.
+        Device::config(&devices[1], 10, 2);
+        Device::set_mtu(&devices[1], None).unwrap();
+        if let Some((offset, size)) = read {
+            Device::config(&devices[1], offset, size);
+        }
+        let mut sender = Guest::new(&devices[0], 64, MODERN, SPLIT);
+        let mut receiver = Guest::new(&devices[1], 64, features, SPLIT);
+        receiver.offer(8, 10_000);
+        for size in [1514, 1522, 1523, 9014] {
+            sender.send(PLAIN, &frame(mac(2), mac(1), size));
+        }
+        let received: Vec<_> = receiver.receive().iter().map(|(_, frame)| frame.len()).collect();
+        assert_eq!((&received[..], sender.errors()), (sizes, (0, 0, 4 - sizes.len() as u64)), "{read:?}");
+    }
+}
+
 #[test]
 fn drivers_of_before_virtio_1_have_a_shorter_header() {
     let switches = Switches::default();

@@ -1,10 +1,12 @@
 //! The features and the configuration space of a network device (VIRTIO 1.3, 5.1.3 and 5.1.4).
 
 use super::{Link, NetDevice};
+use std::sync::atomic::Ordering;
 
 const CHECKSUM: u64 = 1 << 0;
 const GUEST_CHECKSUM: u64 = 1 << 1;
-const MTU: u64 = 1 << 3;
+/// `VIRTIO_NET_F_MTU`.
+pub(super) const MTU: u64 = 1 << 3;
 const MAC: u64 = 1 << 5;
 const GUEST_TSO4: u64 = 1 << 7;
 const GUEST_TSO6: u64 = 1 << 8;
@@ -29,7 +31,9 @@ const HOST_USO: u64 = 1 << 56;
 /// `VIRTIO_NET_S_LINK_UP`.
 const LINK_UP: u16 = 1;
 /// The MTU of Ethernet.
-const DEFAULT_MTU: u16 = 1500;
+pub(super) const DEFAULT_MTU: u16 = 1500;
+/// The bytes of the MTU in the configuration space.
+const MTU_BYTES: std::ops::Range<u32> = 10..12;
 
 impl NetDevice {
     /// The feature bits of the device type.
@@ -61,14 +65,20 @@ impl NetDevice {
 
     /// Reads the configuration space; bytes after its end are zero.
     pub(super) fn read_config(&self, offset: u32, size: u32) -> Vec<u8> {
+        let end = offset.saturating_add(size);
         let mtu = match self.mtu() {
-            0 => DEFAULT_MTU,
+            0 => {
+                if offset < MTU_BYTES.end && end > MTU_BYTES.start {
+                    self.is_default_read.store(true, Ordering::Relaxed);
+                }
+                DEFAULT_MTU
+            }
             mtu => mtu,
         };
         let words = [LINK_UP, self.options.pairs, mtu].map(u16::to_le_bytes);
         // Speed and duplex are unknown.
         let all = [&self.options.mac.unwrap_or_default()[..], words.as_flattened(), &[0xff; 5]].concat();
         let byte = |at: u32| all.get(at as usize).copied().unwrap_or(0);
-        (offset..offset.saturating_add(size)).map(byte).collect()
+        (offset..end).map(byte).collect()
     }
 }

@@ -1,13 +1,14 @@
 //! The handler of a receive queue.
 
-use super::NetDevice;
 use super::buffers::{Buffers, Delivery};
 use super::header::{ECN, LEGACY_SIZE, NetHeader, SIZE};
 use super::offload::Offloads;
 use super::packet::LARGEST;
 use super::switch::{Batch, PortBacklog};
 use super::tap::TapQueue;
+use super::{NetDevice, features};
 use crate::clock::now_ns;
+use crate::protocol::VirtioFeatures;
 use crate::queue::{Handler, Submitter, Token, Virtqueue, WorkDone};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct Receive {
     source: Source,
     buffers: Buffers,
     offloads: Offloads,
+    /// The guest was told an MTU.
+    knows_mtu: bool,
     /// A packet of the tap with its header, and its size while it waits for buffers.
     packet: Box<[u8]>,
     waits: Option<usize>,
@@ -41,19 +44,15 @@ pub struct Receive {
 }
 
 impl Receive {
-    pub(super) fn new(
-        device: Arc<NetDevice>,
-        source: Source,
-        merges: bool,
-        header: usize,
-        offloads: Offloads,
-    ) -> Self {
+    pub(super) fn new(device: Arc<NetDevice>, source: Source, negotiated: VirtioFeatures) -> Self {
+        let merges = negotiated.has(features::MERGEABLE);
         let size = if matches!(source, Source::Tap(_)) { SIZE + LARGEST } else { 0 };
         Self {
             device,
             source,
-            buffers: Buffers::new(merges, header),
-            offloads,
+            buffers: Buffers::new(merges, NetDevice::header(negotiated)),
+            offloads: Offloads::of_guest(negotiated),
+            knows_mtu: negotiated.has(features::MTU),
             packet: vec![0; size].into_boxed_slice(),
             waits: None,
             is_empty: false,
@@ -100,7 +99,7 @@ impl Receive {
                 let head = *head.first_chunk::<LEGACY_SIZE>()?;
                 let bytes = frame.len() as u64;
                 // The guest may rely on the MTU it was told, except for packets to be segmented (VIRTIO 1.3, 5.1.4.1).
-                if head[1] & !ECN == 0 && frame.len() > self.device.largest() {
+                if head[1] & !ECN == 0 && frame.len() > self.device.largest_received(self.knows_mtu) {
                     queue.count_too_large();
                     return Some(0);
                 }
@@ -202,7 +201,9 @@ impl Handler for Receive {
         match &self.source {
             // A tap's queue is attached by the device.
             Source::Nothing | Source::Tap(_) => {}
-            Source::Switch(backlog) if enabled => backlog.open(self.offloads, self.device.largest()),
+            Source::Switch(backlog) if enabled => {
+                backlog.open(self.offloads, self.device.largest_received(self.knows_mtu));
+            }
             Source::Switch(backlog) => {
                 close(backlog, self.batch.take(), self.next);
             }
