@@ -45,7 +45,7 @@ struct Requests {
 pub struct BackendQueue {
     /// Its counters and state.
     pub state: Arc<QueueState>,
-    /// Its number while it is served.
+    /// Its number while it is served, and until it has been drained and dropped.
     pub key: Mutex<Option<crate::queue::QueueKey>>,
     /// The worker that is to serve it, kept across connections.
     pub worker: Mutex<Option<u32>>,

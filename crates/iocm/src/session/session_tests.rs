@@ -624,6 +624,21 @@ fn a_disk_that_is_being_removed_is_free_when_its_remover_says_so() {
 }
 
 #[test]
+fn a_queue_that_its_remover_drains_has_not_ended_when_the_front_end_goes() {
+    let (backend, pool) = (null(1), pool());
+    let (mut front, outcome) = connect(&backend, &pool);
+    let driver = BlockDriver::new(64, FEATURES);
+    front.negotiate(&driver.driver, 0).unwrap();
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+    let key = backend.queues[0].key.lock().unwrap().unwrap();
+    // As the remover does, before it says that the requests have completed.
+    drop(pool.end(key).unwrap());
+    drop(front);
+    outcome.join().unwrap().unwrap();
+    assert_eq!(*backend.queues[0].key.lock().unwrap(), Some(key), "another remover waits as well");
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_the_front_end_stays() {
     let (backend, pool) = (null(1), pool());
     let (mut front, outcome) = connect(&backend, &pool);

@@ -140,11 +140,15 @@ impl Session {
                 *wanted = Some(worker);
             }
         }
-        match self.pool.end(key) {
-            Ok(queue) => ring.base = queue.virtqueue.base(),
-            Err(error) => tracing::debug!("Queue {index} was ended by another thread: {error}"),
+        // The queue is dropped before the key is cleared: whoever waits for that takes it for ended.
+        match self.pool.end(key).map(|queue| queue.virtqueue.base()) {
+            Ok(base) => {
+                ring.base = base;
+                *backend.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
+            // That thread may still wait for requests in flight. It clears the key when they have completed.
+            Err(error) => tracing::debug!("Queue {index} is ended by another thread: {error}"),
         }
-        *backend.key.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Stops a queue at the request of the front-end, which may continue on another host. Returns the index at which the
