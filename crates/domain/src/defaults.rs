@@ -12,7 +12,9 @@ use super::place::Place;
 /// The QEMU versions of distributions' machine types, by the starts of their names after the family: the version in the
 /// release that introduced the type. For RHEL (with Advanced Virtualization) it is that of qemu-kvm. All types of RHEL 7
 /// have that of the last one, rhel7.6.0 (Daniel Berrangé in "hw/i386/pc_piix: Mark the machine types from version 1.4 to
-/// 1.7 as deprecated", qemu-devel, September 2023).
+/// 1.7 as deprecated", qemu-devel, September 2023). A start without a minor release is that of all later ones, and has the
+/// version of the first of them (qemu-kvm of RHEL 9.6 and 10.0). Those of Ubuntu are in its patch
+/// `define-ubuntu-machine-types.patch`; a type with a suffix (`-hpb`, `-v2`) has the version of the one without.
 const OF_DISTRIBUTIONS: &[(&str, (u32, u32))] = &[
     ("rhel7.", (2, 12)),
     ("rhel8.0.", (3, 1)),
@@ -25,11 +27,33 @@ const OF_DISTRIBUTIONS: &[(&str, (u32, u32))] = &[
     ("rhel9.0.", (6, 2)),
     ("rhel9.2.", (7, 2)),
     ("rhel9.4.", (8, 2)),
+    ("rhel9.", (9, 1)),
+    ("rhel10.", (9, 1)),
+    ("trusty", (2, 0)),
+    ("utopic", (2, 0)),
+    ("vivid", (2, 3)),
+    ("wily", (2, 4)),
     ("xenial", (2, 5)),
+    ("yakkety", (2, 6)),
+    ("zesty", (2, 8)),
+    ("artful", (2, 10)),
     ("bionic", (2, 11)),
+    ("cosmic", (2, 12)),
+    ("disco", (3, 1)),
+    ("eoan", (4, 0)),
     ("focal", (4, 2)),
+    ("groovy", (5, 0)),
+    ("hirsute", (5, 2)),
+    ("impish", (6, 0)),
     ("jammy", (6, 2)),
+    ("kinetic", (7, 0)),
+    ("lunar", (7, 2)),
+    ("mantic", (8, 0)),
     ("noble", (8, 2)),
+    ("oracular", (9, 0)),
+    ("plucky", (9, 2)),
+    ("questing", (10, 0)),
+    ("resolute", (10, 2)),
 ];
 
 impl Definition {
@@ -69,19 +93,26 @@ impl Definition {
         self.qemus_kind() == "microvm" || self.qemus_kind().starts_with("microvm-")
     }
 
-    /// The QEMU version of the machine type (`pc-q35-8.2`, `pc-i440fx-9.0+pve0`, `pc-i440fx-rhel7.6.0`); `None` if the
-    /// name has none, and for unknown types of distributions.
+    /// The QEMU version of the machine type (`pc-q35-8.2`, `pc-i440fx-9.0+pve0`, `pc-i440fx-rhel7.6.0`,
+    /// `pc-1.0-precise`); `None` if the name has none, as `q35`, and for unknown types of distributions.
     #[must_use]
     pub fn machine_version(&self) -> Option<(u32, u32)> {
         let kind = self.qemus_kind();
-        let name = ["pc-q35-", "pc-i440fx-"].iter().find_map(|family| kind.strip_prefix(*family));
+        let name = ["pc-q35-", "pc-i440fx-", "pc-"].iter().find_map(|family| kind.strip_prefix(*family));
         let known = |name: &str| OF_DISTRIBUTIONS.iter().find(|(start, _)| name.starts_with(*start));
         if let Some((_, version)) = name.and_then(known) {
             return Some(*version);
         }
-        let (_, version) = kind.rsplit_once('-')?;
-        let mut numbers = version.split('.').map(str::parse::<u32>);
+        let version = name.or_else(|| Some(kind.rsplit_once('-')?.1))?;
+        let mut numbers = version.split(['.', '-']).map(str::parse::<u32>);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    }
+
+    /// Tests whether the machine type is known to be of this version of QEMU or a later one. `q35` and `pc` are the newest
+    /// types; an unknown type of a distribution may be an old one.
+    #[must_use]
+    pub fn machine_is_since(&self, version: (u32, u32)) -> bool {
+        self.machine_version().map_or(!self.qemus_kind().contains('-'), |of_machine| of_machine >= version)
     }
 
     /// The effective accelerator: TCG by default, but KVM if the name of QEMU's program ends in `kvm`
@@ -187,7 +218,7 @@ impl Definition {
     #[must_use]
     pub fn extended_destinations_in_force(&self) -> bool {
         let split = self.irqchip_in_force() == Irqchip::Split;
-        let default = split && self.machine_version().is_none_or(|version| version >= (5, 2));
+        let default = split && self.machine_is_since((5, 2));
         let hidden = self.hiding_kvm().next().is_some();
         !hidden && self.cpu.feature("kvm-msi-ext-dest-id").map_or(default, |state| state != FeatureState::Off)
     }

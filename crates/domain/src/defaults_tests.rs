@@ -53,8 +53,16 @@ fn machine_types_have_families_and_versions() {
     assert_eq!(vm("-M pc-q35-rhel9.4.0").machine_version(), Some((8, 2)));
     assert_eq!(vm("-M pc-i440fx-rhel7.6.0").machine_version(), Some((2, 12)));
     assert_eq!(vm("-M pc-q35-focal-hpb").machine_version(), Some((4, 2)));
-    assert_eq!(vm("-M pc-q35-rhel99.0.0").machine_version(), None);
-    assert_eq!(vm("-M q35").machine_version(), None);
+    assert_eq!(vm("-M pc-q35-eoan-hpb").machine_version(), Some((4, 0)));
+    assert_eq!(vm("-M pc-i440fx-trusty").machine_version(), Some((2, 0)));
+    assert_eq!(vm("-M pc-i440fx-resolute").machine_version(), Some((10, 2)));
+    assert_eq!(vm("-M pc-q35-rhel9.8.0").machine_version(), Some((9, 1)));
+    assert_eq!(vm("-M pc-q35-rhel10.2.0").machine_version(), Some((9, 1)));
+    assert_eq!(vm("-M pc-1.0-precise").machine_version(), Some((1, 0)));
+    assert_eq!(vm("-M pc-i440fx-1.5-saucy").machine_version(), Some((1, 5)));
+    for unknown in ["-M pc-q35-rhel99.0.0", "-M pc-i440fx-nosuch-hpb", "-M q35", ""] {
+        assert_eq!(vm(unknown).machine_version(), None, "{unknown}");
+    }
     assert!(vm("-M q35+pve0").is_q35() && vm("-M pc-q35-noble").is_q35() && !vm("-M pc").is_q35());
     assert!(vm("").is_i440fx() && vm("-M pc+pve0").is_i440fx() && vm("-M pc-1.3").is_i440fx());
     assert!(!vm("-M isapc").is_i440fx() && !vm("-M virt").is_i440fx());
@@ -75,6 +83,7 @@ fn features_follow_the_irqchip_unless_they_are_said() {
     assert!(
         !wide("-M pc-q35-rhel8.2.0,kernel-irqchip=split") && wide("-M pc-q35-jammy,kernel-irqchip=split")
     );
+    assert!(!wide("-M pc-q35-eoan,kernel-irqchip=split") && !wide("-M pc-q35-nosuch,kernel-irqchip=split"));
     assert!(!wide("-M q35,kernel-irqchip=split -cpu host,kvm=off"));
     assert!(wide("-M q35 -cpu host,kvm-msi-ext-dest-id=on"));
     let passed = vm("-cpu host,hv-passthrough,hv-avic=off");

@@ -146,14 +146,16 @@ fn many_vcpus(subject: &Subject<'_>) -> Verdict {
     }
     let remapping = subject.remaps_wide_ids();
     let hidden = subject.hides_kvm();
-    let older = subject.machine_is_older((5, 2));
     let extended = subject.said("kvm-msi-ext-dest-id").and_then(|said| said.place);
     // libvirt refuses such a VM, even if interrupts could reach its vCPUs (`QEMU_MAX_VCPUS_WITHOUT_EIM`,
     // `qemu_validate.c`).
     let refused = form == Form::Libvirt && subject.vm.most_vcpus() > 255 && !subject.says_wide_ids();
     // If only the split irqchip is missing, do not also report the 15-bit destinations that come with it.
     let reached_without = subject.vm.extended_destinations_in_force()
-        || (irqchip.value != Irqchip::Split && hidden.is_none() && extended.is_none() && !older);
+        || (irqchip.value != Irqchip::Split
+            && hidden.is_none()
+            && extended.is_none()
+            && subject.vm.machine_is_since((5, 2)));
     let mut verdict = Verdict::fail("");
     if refused {
         lacking.push("an IOMMU with eim='on', without which libvirt refuses more than 255 vCPUs");

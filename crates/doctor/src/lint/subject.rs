@@ -38,7 +38,7 @@ impl<'a> Subject<'a> {
         self.host.kernel.map(|kernel| kernel < than)
     }
 
-    /// Tests whether the machine type is older than this version of QEMU.
+    /// Tests whether the machine type is known to be older than this version of QEMU.
     pub(super) fn machine_is_older(&self, than: (u32, u32)) -> bool {
         self.vm.machine_version().is_some_and(|version| version < than)
     }

@@ -65,6 +65,12 @@ pub(super) fn of_devices() -> Vec<Cases> {
                     vcpus(vm, 8);
                     disk(vm, |_| {});
                 }),
+                // A type of a distribution that is not known: most are new ones.
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    vm.machine.kind = Some(said("pc-q35-nosuch".to_owned(), "pc-q35-nosuch"));
+                    disk(vm, |_| {});
+                }),
                 (any(), |vm| disk(vm, |disk| disk.queues = Some(said(1, "num-queues=1")))),
             ],
         ),

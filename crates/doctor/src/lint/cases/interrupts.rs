@@ -135,6 +135,11 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
                     two_sockets_of_96(vm);
                     vm.machine.kind = Some(said("pc-q35-5.1".to_owned(), "pc-q35-5.1"));
                 }),
+                // A type that is not known may be an old one.
+                (any(), |vm| {
+                    two_sockets_of_96(vm);
+                    vm.machine.kind = Some(said("pc-q35-nosuch".to_owned(), "pc-q35-nosuch"));
+                }),
                 // QEMU starts this VM, but libvirt does not.
                 (any(), |vm| {
                     two_sockets_of_96(vm);
