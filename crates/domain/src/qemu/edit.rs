@@ -1,5 +1,6 @@
 //! Makes changes in a command line; all other bytes are unchanged.
 
+mod boot;
 mod conversion;
 mod cpu;
 mod draft;
@@ -12,7 +13,7 @@ mod vhost_user;
 use super::command::cut;
 use super::reader;
 use super::reading::Reading;
-use crate::{DefinitionChange, Edited, Error, Files, Refusal, Text};
+use crate::{DefinitionChange, DeviceKind, Edited, Error, Files, Refusal, Text};
 use draft::Draft;
 use editor::Editor;
 use std::collections::BTreeSet;
@@ -20,6 +21,11 @@ use std::path::Path;
 
 /// The largest number of attempts at one change: a disk may first have to be converted to a longer form.
 const STEPS: usize = 8;
+
+/// The reason why disks keep their places.
+const OTHER_BOOT_DISK: &str = "Without bootindex= the firmware starts the guest from the first disk by kind and place, which \
+                               would be another disk then. Give the disk with the system bootindex=1 in its -device, or \
+                               put it before the others, first.";
 
 /// Makes the changes in order, those of the machine's default devices last.
 ///
@@ -63,6 +69,21 @@ pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[DefinitionChange]
             return Ok(Edited { bytes: text.bytes.clone(), edits: Vec::new(), notes: Vec::new(), refused });
         }
     };
+    if boot::disk(&before).is_some_and(|disk| boot::disk(&after) != Some(disk)) {
+        // Without the changes of models, those of the form may move no disk.
+        let by_model = changes.iter().any(|change| moves_disk(&before, change, true));
+        let (moved, rest): (Vec<_>, Vec<_>) =
+            changes.iter().cloned().partition(|change| moves_disk(&before, change, by_model));
+        if !moved.is_empty() {
+            let mut edited = apply(text, files, &rest)?;
+            edited.refused.extend(moved.into_iter().map(|change| {
+                let known = refused.iter().find(|refusal| refusal.change == change);
+                let reason = known.map_or(OTHER_BOOT_DISK, |refusal| refusal.reason.as_str()).to_owned();
+                Refusal { change, reason }
+            }));
+            return Ok(edited);
+        }
+    }
     notes.extend(newly_implied(&before, &after));
     let mut seen = BTreeSet::new();
     notes.retain(|note| seen.insert(note.clone()));
@@ -95,6 +116,19 @@ fn position(change: &DefinitionChange) -> Option<usize> {
         | DefinitionChange::Aio { device, .. } => Some(*device),
         _ => None,
     }
+}
+
+/// Tests whether a change can move a disk: by another model, or else by a longer form of the disk.
+fn moves_disk(before: &Reading<'_>, change: &DefinitionChange, by_model: bool) -> bool {
+    let device = position(change).and_then(|device| before.definition.devices.get(device));
+    let of_disk =
+        device.is_some_and(|device| matches!(device.kind, DeviceKind::Disk | DeviceKind::Controller));
+    let moves = match change {
+        DefinitionChange::DeviceModel { .. } => by_model,
+        DefinitionChange::Queues { .. } | DefinitionChange::IoThread { .. } => !by_model,
+        _ => false,
+    };
+    of_disk && moves
 }
 
 /// Makes one change in a draft; returns notes, or the reason why it cannot be made.

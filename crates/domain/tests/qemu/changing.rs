@@ -243,8 +243,83 @@ fn a_disk_of_ide_becomes_one_of_virtio_however_it_is_written() {
     for (before, expected) in cases {
         assert_eq!(after(before, virtio()), expected);
     }
-    let expected = "kvm -drive file=d,if=virtio -drive file=b,media=disk,if=virtio";
-    assert_eq!(after("kvm -drive file=d,if=virtio -hda b", model(1, "virtio-blk-pci")), expected);
+    let expected = "kvm -drive file=b,media=disk,if=virtio -drive file=d,if=virtio";
+    assert_eq!(after("kvm -hda b -drive file=d,if=virtio", model(0, "virtio-blk-pci")), expected);
+}
+
+#[test]
+fn disks_that_move_together_keep_the_first_one_first() {
+    let text = "kvm -hda a -hdb b";
+    let edited = edited(text, &[model(0, "virtio-blk-pci"), model(1, "virtio-blk-pci")]);
+    assert_eq!(edited.refused, []);
+    assert_eq!(
+        String::from_utf8_lossy(&edited.bytes),
+        "kvm -drive file=a,media=disk,if=virtio -drive file=b,media=disk,if=virtio"
+    );
+    // The bus of a port comes after the first one.
+    assert_eq!(
+        after(
+            "kvm -M q35 -device pcie-root-port,id=p -drive if=none,id=d,file=d -device virtio-blk-pci,drive=d,bus=p \
+             -drive if=none,id=s,file=s -device ide-hd,drive=s,bus=ide.0",
+            model(2, "virtio-blk-pci")
+        ),
+        "kvm -M q35 -device pcie-root-port,id=p -drive if=none,id=d,file=d -device virtio-blk-pci,drive=d,bus=p \
+         -drive if=none,id=s,file=s -device virtio-blk-pci,drive=s"
+    );
+    // With bootindex the place does not matter.
+    assert_eq!(
+        after(
+            "kvm -drive file=d,if=virtio -drive if=none,id=s,file=s -device ide-hd,drive=s,bootindex=0",
+            model(1, "virtio-blk-pci")
+        ),
+        "kvm -drive file=d,if=virtio -drive if=none,id=s,file=s -device virtio-blk-pci,drive=s,bootindex=0"
+    );
+}
+
+#[test]
+fn a_guest_starts_from_the_same_disk_or_disks_stay() {
+    let virtio = |device| model(device, "virtio-blk-pci");
+    let thread = DefinitionChange::IoThread { device: 0, iothread: "io0".to_owned() };
+    let cases = [
+        ("kvm -drive file=data,if=virtio -hda system", vec![virtio(1)]),
+        ("kvm -drive file=data,if=virtio system.img", vec![virtio(1)]),
+        ("kvm -hdb data -hda system", vec![virtio(0), virtio(1)]),
+        (
+            "kvm -drive if=none,id=d,file=data -drive if=none,id=s,file=system \
+             -device virtio-blk-pci,drive=d,addr=0x5 -device ide-hd,drive=s,bus=ide.0",
+            vec![virtio(1)],
+        ),
+        // The slots below are taken.
+        (
+            "kvm -drive if=none,id=d,file=data -device virtio-blk-pci,drive=d,addr=0x3 -hda system",
+            vec![virtio(1)],
+        ),
+        (
+            "kvm -drive if=none,id=d,file=data -device lsi,id=c -device scsi-hd,drive=d,bus=c.0 \
+             -drive file=system,if=virtio",
+            vec![model(0, "virtio-scsi-pci")],
+        ),
+        // The disk becomes a -device, which QEMU makes before the other one.
+        (
+            "kvm -drive file=data,if=virtio -drive if=none,id=s,file=system -device virtio-blk-pci,drive=s",
+            vec![thread],
+        ),
+    ];
+    for (text, changes) in cases {
+        let refused = edited(text, &changes);
+        assert_eq!(String::from_utf8_lossy(&refused.bytes), text);
+        let reasons: Vec<_> = refused.refused.iter().map(|refusal| refusal.reason.as_str()).collect();
+        assert_eq!(reasons.len(), changes.len(), "{text}");
+        assert!(reasons.iter().all(|reason| reason.contains("bootindex=1")), "{text}: {reasons:?}");
+    }
+    // The others are made.
+    let changes = [virtio(1), DefinitionChange::Hpet(false)];
+    let partly = edited("kvm -M q35 -drive file=data,if=virtio -hda system", &changes);
+    assert_eq!(
+        String::from_utf8_lossy(&partly.bytes),
+        "kvm -M q35,hpet=off -drive file=data,if=virtio -hda system"
+    );
+    assert_eq!(partly.refused.len(), 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::machine::iommu_model;
 use super::super::models::{self, full, kind};
 use super::conversion;
 use super::editor::{Editor, Outcome, Value};
-use crate::DeviceKind;
+use crate::{Device, DeviceKind};
 
 /// Properties of every device: those of `-device` itself and of PCI devices (`pci_props` in `hw/pci/pci.c`).
 const ALL: &[&str] = &[
@@ -73,7 +73,7 @@ pub(super) fn change(editor: &mut Editor<'_>, device: usize, model: &str) -> Out
             old.model
         ));
     }
-    if is_cdrom(editor, device) {
+    if is_cdrom(old) {
         return Err(format!(
             "{} holds CDs, which {model} cannot change. Put the drive on a virtio-scsi-pci controller, as scsi-cd.",
             old.model
@@ -91,8 +91,8 @@ pub(super) fn change(editor: &mut Editor<'_>, device: usize, model: &str) -> Out
     }
 }
 
-fn is_cdrom(editor: &Editor<'_>, device: usize) -> bool {
-    let device = &editor.reading.definition.devices[device];
+/// Tests whether a disk is a drive for CDs.
+pub(super) fn is_cdrom(device: &Device) -> bool {
     device.model.ends_with("-cd")
         || device.properties.iter().any(|(key, value)| key == "media" && value == "cdrom")
 }
@@ -136,15 +136,17 @@ fn free_slot(editor: &Editor<'_>) -> Option<String> {
     // Slots of the chipset: LPC at 1f, USB at 1a and 1d, sound at 1b (QEMU `hw/i386/pc_q35.c`).
     const LAST: u32 = 0x1e;
     const CHIPSET: [u32; 3] = [0x1a, 0x1b, 0x1d];
-    let slot = |addr: &str| {
-        let slot = addr.split('.').next().unwrap_or(addr);
-        u32::from_str_radix(slot.trim_start_matches("0x"), 16).ok()
-    };
     let devices = editor.reading.items.iter().filter(|item| item.name == "device");
     let taken: Vec<u32> = devices.filter_map(|item| slot(item.value("addr")?)).collect();
     // The text already contains the changes before this one.
     let free = |slot: &u32| !taken.contains(slot) && !CHIPSET.contains(slot);
     if taken.is_empty() { None } else { (1..=LAST).rev().find(free).map(|slot| format!("{slot:#x}")) }
+}
+
+/// The slot of a PCI address: `0x1e`, `1e.0`.
+pub(super) fn slot(addr: &str) -> Option<u32> {
+    let slot = addr.split('.').next().unwrap_or(addr);
+    u32::from_str_radix(slot.trim_start_matches("0x"), 16).ok()
 }
 
 /// The bus of a model.
