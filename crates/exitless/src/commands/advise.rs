@@ -19,7 +19,7 @@ use traces::Recordings;
 
 use super::profile::{kept, sampled};
 use super::recordings::{PartArguments, add, check_file, check_inputs, exit_code, hypervisor};
-use super::vm::subject::Subject;
+use super::vm::subject::{Subject, Which};
 use super::watching::{HOST, LiveSource, for_a_time, processes_of, wait_until};
 use super::{paths, quantity};
 use crate::console::StatusLine;
@@ -50,7 +50,8 @@ pub(crate) struct Arguments {
     )]
     duration: u64,
     /// The definition of the recorded VM: a file with QEMU's arguments or libvirt's XML, a process, a running
-    /// VM by its name, or a domain of libvirt. Not needed for running VMs of this host.
+    /// VM by its name, or a domain of libvirt: if it runs, the definition with which it does. Not needed for running VMs
+    /// of this host.
     #[arg(long, value_name = "FILE|PID|NAME|libvirt:NAME", requires = "files")]
     definition: Option<String>,
     /// Also sample the host, and show for each device the functions that handle its exits; or read these
@@ -122,7 +123,9 @@ fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
     arguments.files.iter().try_for_each(|file| check_file(file))?;
     check_inputs(&arguments.files)?;
     let facts = match &arguments.definition {
-        Some(wanted) => Some(Facts::of(&Subject::find(Path::new(HOST), wanted)?.definition()?)),
+        Some(wanted) => {
+            Some(Facts::of(&Subject::find(Path::new(HOST), wanted, Which::Running)?.definition()?))
+        }
         None => None,
     };
     let mut recordings = Recordings::new(arguments.part.options());

@@ -23,7 +23,7 @@ use super::experiment::report::read;
 use super::experiment::runs::{chance, check_target, make_runs, tell_damage, tell_not_undone};
 use super::experiment::{PAGE, TARGET};
 use super::recordings::write_page;
-use super::vm::subject::Subject;
+use super::vm::subject::{Subject, Which};
 use crate::status::Usage;
 use crate::{console, interrupt, status};
 
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let given = Given::among(&arguments.plan, |name| Some(ShippedTuning::find(name)?.text), &known)?;
     let plan = TuningPlan::read(&given.text, &given.name).map_err(|bad| Usage(bad.to_string()))?;
     let subject = match &arguments.definition {
-        Some(wanted) => Some(Subject::find(Path::new("/"), wanted)?),
+        Some(wanted) => Some(Subject::find(Path::new("/"), wanted, Which::Next)?),
         None => None,
     };
     let definition = subject.as_ref().map(text_of).transpose()?;
@@ -282,7 +282,7 @@ mod tests {
         let path = folder.path().join("command");
         let text = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            let subject = Subject::find(Path::new("/"), path.to_str().unwrap()).unwrap();
+            let subject = Subject::find(Path::new("/"), path.to_str().unwrap(), Which::Next).unwrap();
             text_of(&subject).map(str::to_owned).map_err(|Usage(why)| why)
         };
         let line = "qemu-system-x86_64 -drive file=caf\u{e9}.img";

@@ -2,6 +2,7 @@
 //! `report`.
 
 use crate::command::{command, err, json, out, recording, run};
+use crate::vm_fix::{TWO_DEFINITIONS, with_virsh};
 use serde_json::Value;
 
 fn rows(document: &Value) -> &[Value] {
@@ -121,6 +122,23 @@ fn a_definition_strikes_what_the_vm_has_and_tells_devices_apart() {
     assert!(text.contains("without exits: USB tablet"), "{text}");
     let several = run(&["advise", &recording("several-vms"), "--definition", definition]);
     assert_eq!(several.status.code(), Some(2), "{}", err(&several));
+}
+
+#[test]
+fn a_recorded_domain_is_judged_by_the_definition_with_which_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = with_virsh(folder.path(), TWO_DEFINITIONS);
+    for (name, model) in [("live", "e1000"), ("next", "virtio")] {
+        let interface = format!("<interface type='network'><model type='{model}'/></interface>");
+        let os = "<os><type arch='x86_64' machine='pc-q35-9.2'>hvm</type></os>";
+        let xml = format!("<domain type='kvm'><name>web</name>{os}<devices>{interface}</devices></domain>\n");
+        std::fs::write(folder.path().join(name), xml).unwrap();
+    }
+    let mut advise = command(&["advise", &recording("vmx"), "--definition", "libvirt:web", "--json"]);
+    let output = advise.env("PATH", path).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(row(&document, "nic-e1000")["by_definition"], true);
 }
 
 #[test]

@@ -25,8 +25,15 @@ fn without_root_the_old_text_is_kept_beside_whoever_made_the_journal() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("tickpolicy='discard'"));
 }
 
+/// Prints the file `next` beside it as the definition of the domain's next start, and `live` as that of the running one.
+pub(crate) const TWO_DEFINITIONS: &str = "#!/bin/sh\n\
+    case \" $* \" in\n\
+    *' --inactive '*) cat \"${0%/*}/next\" ;;\n\
+    *' dumpxml '*) cat \"${0%/*}/live\" ;;\n\
+    esac\n";
+
 /// The value of `PATH` with which `virsh` in this folder is found first.
-fn with_virsh(folder: &Path, script: &str) -> String {
+pub(crate) fn with_virsh(folder: &Path, script: &str) -> String {
     let virsh = folder.join("virsh");
     std::fs::write(&virsh, script).unwrap();
     std::fs::set_permissions(&virsh, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -36,11 +43,7 @@ fn with_virsh(folder: &Path, script: &str) -> String {
 #[test]
 fn a_domain_is_judged_by_the_definition_of_its_next_start() {
     let folder = tempfile::tempdir().unwrap();
-    let script = format!(
-        "#!/bin/sh\ncase \" $* \" in\n*' --inactive '*) cat {0}/next ;;\n*' dumpxml '*) cat {0}/live ;;\nesac\n",
-        folder.path().display()
-    );
-    let path = with_virsh(folder.path(), &script);
+    let path = with_virsh(folder.path(), TWO_DEFINITIONS);
     // No rule is for containers.
     let clean = "<domain type='lxc'>\n  <name>web</name>\n</domain>\n";
     for (live, next, status) in [(clean, XML, 1), (XML, clean, 0)] {

@@ -11,7 +11,7 @@ use domain::Form;
 use report::fixed::{FixedView, quoted};
 
 use super::lint::For;
-use super::subject::{OF_LIBVIRT, Source, Subject};
+use super::subject::{OF_LIBVIRT, Source, Subject, Which};
 use super::write::{self, Written};
 use crate::status::Usage;
 use crate::{console, status};
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         Chosen::rules(&arguments.rules).map_err(|error| Usage(error.to_string()))?
     };
-    let subject = Subject::find(&arguments.root, &arguments.subject)?;
+    let subject = Subject::find(&arguments.root, &arguments.subject, Which::Next)?;
     if subject.form == Form::Xl {
         return Err(Usage(format!(
             "{} is for Xen; xl.cfg must be changed by hand: `exitless vm lint {}` says where.",

@@ -10,7 +10,7 @@ use exits::Isa;
 use host::Root;
 use report::findings::FindingsView;
 
-use super::subject::Subject;
+use super::subject::{Subject, Which};
 use crate::{console, status};
 
 /// The host where a VM is to run.
@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
 /// Runs the subcommand. `verbose` is the program's global option: all checks are shown then, including those
 /// that passed, with their rules' names and sources.
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCode> {
-    let subject = Subject::find(&arguments.root, &arguments.subject)?;
+    let subject = Subject::find(&arguments.root, &arguments.subject, Which::Next)?;
     let definition = subject.definition()?;
     let host = arguments.host.host_side(&arguments.root)?;
     let mut sections = lint_by_group(&definition, &host);

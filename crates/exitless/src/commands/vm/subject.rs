@@ -19,6 +19,15 @@ const MOST_BYTES: usize = 100 << 20;
 /// The folders below / in which libvirt keeps its definitions: of domains, and of those that run.
 pub(super) const OF_LIBVIRT: [&str; 2] = ["etc/libvirt/qemu", "run/libvirt/qemu"];
 
+/// The definition that is wanted of a libvirt domain. It has two while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The one with which it starts next, which `virsh define` changes.
+    Next,
+    /// The one with which it runs, or else the other one.
+    Running,
+}
+
 /// The source of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -49,9 +58,9 @@ pub(crate) struct Subject {
 impl Subject {
     /// Finds `wanted`: a file, `-` for standard input, a process ID, a name of a running VM, or
     /// `libvirt:NAME`. Looks for processes and libvirt's files below `root`.
-    pub(crate) fn find(root: &Path, wanted: &str) -> anyhow::Result<Self> {
+    pub(crate) fn find(root: &Path, wanted: &str, which: Which) -> anyhow::Result<Self> {
         if let Some(name) = wanted.strip_prefix("libvirt:") {
-            let mut subject = libvirt(root, name)?;
+            let mut subject = libvirt(root, name, which)?;
             let vms = Vms::discover(root).unwrap_or_default().vms;
             let running = vms.into_iter().find(|vm| vm.vmm == Vmm::Qemu && vm.name == name);
             subject.made = running.map(|vm| (vm.name, vm.management));
@@ -245,9 +254,8 @@ pub(super) fn virsh(words: &[&str]) -> Result<programs::Answer, programs::Error>
     )
 }
 
-/// The XML with which a domain starts next, from libvirt or else from its file. That of a running domain can be older, and
-/// `virsh define` does not change it.
-fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
+/// A domain's XML, from libvirt or else from its file.
+fn libvirt(root: &Path, name: &str, which: Which) -> anyhow::Result<Subject> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(Usage(format!("No domain is called {name:?}. `virsh list --all` lists them.")).into());
     }
@@ -255,7 +263,9 @@ fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
     let files = FilesBelow::new(root, "/");
     let mut said = None;
     if root == Path::new("/") {
-        match virsh(&["--readonly", "dumpxml", "--inactive", "--domain", name]) {
+        let mut words = vec!["--readonly", "dumpxml", "--domain", name];
+        words.extend((which == Which::Next).then_some("--inactive"));
+        match virsh(&words) {
             Ok(answer) => match answer.output() {
                 Ok(xml) => return Ok(Subject::of_text(format!("libvirt domain {name}"), xml, source, files)),
                 Err(why) => said = Some(why),
@@ -266,8 +276,10 @@ fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
         }
     }
     let kept = OF_LIBVIRT.map(|folder| root.join(folder).join(format!("{name}.xml")));
+    let [defined, running] = &kept;
+    let order = if which == Which::Next { [defined, running] } else { [running, defined] };
     let mut denied = None;
-    for path in &kept {
+    for path in order {
         match File::open(path).and_then(limited) {
             Ok(bytes) => return Ok(Subject::of_text(path.display().to_string(), bytes, source, files)),
             Err(problem) if problem.kind() == io::ErrorKind::NotFound => {}

@@ -15,31 +15,37 @@ fn root() -> tempfile::TempDir {
 fn a_domain_is_found_where_libvirt_keeps_it() {
     let root = root();
     fs::write(root.path().join("run/libvirt/qemu/web.xml"), format!("<domstatus>{XML}</domstatus>")).unwrap();
-    let running = Subject::find(root.path(), "libvirt:web").unwrap();
+    let running = Subject::find(root.path(), "libvirt:web", Which::Next).unwrap();
     assert_eq!(running.form, Form::Libvirt);
     assert_eq!(running.definition().unwrap().name.unwrap().value, "web");
     fs::write(root.path().join("etc/libvirt/qemu/web.xml"), XML).unwrap();
-    let defined = Subject::find(root.path(), "libvirt:web").unwrap();
+    let defined = Subject::find(root.path(), "libvirt:web", Which::Next).unwrap();
     assert!(defined.text.name.ends_with("etc/libvirt/qemu/web.xml"), "{}", defined.text.name);
     assert_eq!(defined.source, Source::Libvirt("web".into()));
-    let missing = Subject::find(root.path(), "libvirt:mail").unwrap_err();
+    let running = Subject::find(root.path(), "libvirt:web", Which::Running).unwrap();
+    assert!(running.text.name.ends_with("run/libvirt/qemu/web.xml"), "{}", running.text.name);
+    fs::remove_file(root.path().join("run/libvirt/qemu/web.xml")).unwrap();
+    let stopped = Subject::find(root.path(), "libvirt:web", Which::Running).unwrap();
+    assert_eq!(stopped.text.name, defined.text.name);
+    let missing = Subject::find(root.path(), "libvirt:mail", Which::Next).unwrap_err();
     assert!(
         missing.is::<Usage>() && missing.to_string().contains("libvirt has no domain \"mail\""),
         "{missing}"
     );
-    assert!(Subject::find(root.path(), "libvirt:../web").unwrap_err().is::<Usage>());
+    assert!(Subject::find(root.path(), "libvirt:../web", Which::Next).unwrap_err().is::<Usage>());
 }
 
 #[test]
 fn a_number_is_a_process() {
     let root = root();
     fs::write(root.path().join("proc/17/cmdline"), "qemu-system-x86_64\0-name\0web\0-m\x002G\0").unwrap();
-    let found = Subject::find(root.path(), "17").unwrap();
+    let found = Subject::find(root.path(), "17", Which::Next).unwrap();
     assert_eq!((found.form, found.source.clone()), (Form::Qemu, Source::Process(17)));
     assert_eq!(found.definition().unwrap().name.unwrap().value, "web");
-    assert!(Subject::find(root.path(), "18").unwrap_err().to_string().contains("no process 18"));
+    assert!(Subject::find(root.path(), "18", Which::Next).unwrap_err().to_string().contains("no process 18"));
     fs::write(root.path().join("proc/17/cmdline"), "").unwrap();
-    assert!(Subject::find(root.path(), "17").unwrap_err().to_string().contains("belongs to the kernel"));
+    let empty = Subject::find(root.path(), "17", Which::Next).unwrap_err();
+    assert!(empty.to_string().contains("belongs to the kernel"), "{empty}");
 }
 
 #[test]
@@ -52,10 +58,10 @@ fn a_file_is_told_by_its_first_character() {
         ("# a\nname = 'web'\n", Form::Xl),
     ] {
         fs::write(&path, text).unwrap();
-        assert_eq!(Subject::find(root.path(), path.to_str().unwrap()).unwrap().form, form);
+        assert_eq!(Subject::find(root.path(), path.to_str().unwrap(), Which::Next).unwrap().form, form);
     }
-    let missing = Subject::find(root.path(), "/nowhere/a.xml").unwrap_err();
+    let missing = Subject::find(root.path(), "/nowhere/a.xml", Which::Next).unwrap_err();
     assert!(missing.is::<Usage>() && missing.to_string().contains("no file /nowhere/a.xml"), "{missing}");
-    let nobody = Subject::find(root.path(), "nobody").unwrap_err();
+    let nobody = Subject::find(root.path(), "nobody", Which::Next).unwrap_err();
     assert!(nobody.is::<Usage>() && nobody.to_string().contains("libvirt:nobody"), "{nobody}");
 }
