@@ -1,6 +1,7 @@
 //! `report` and `timeline` on real recordings, compared with perf's output for them.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use crate::command::{command, err, json, out, recording, run, text};
@@ -246,12 +247,16 @@ fn a_dry_run_refuses_what_the_tuning_refuses_before_it_starts() {
     std::fs::write(folder.path().join("web.xml"), "<domain/>").unwrap();
     std::fs::create_dir(folder.path().join("mine")).unwrap();
     std::fs::write(folder.path().join("mine/notes"), "x").unwrap();
+    let shared = folder.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o777)).unwrap();
     for (option, value, said) in [
         ("--target", "lab:nosuch", "nosuch"),
         ("--target", "lab:amd-avic+cpus=x", "from 1 to 8"),
         ("--ssh-config", "nosuch", "no such configuration of ssh"),
         ("--output", "web.xml", "is not a folder"),
         ("--output", "mine", "notes"),
+        ("--output", "shared", "has mode 0777"),
     ] {
         let line = ["tune", "tune-advised", "--dry-run", option, value];
         let refused = command(&line).current_dir(folder.path()).output().unwrap();

@@ -18,6 +18,18 @@ pub(crate) struct Place {
 impl Place {
     /// Opens or creates the folder.
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
+        Self::of(folder, Directory::open(folder, Missing::Made(0o755)))
+    }
+
+    /// Opens the folder as [`Self::open`] does; `None` if it does not exist.
+    pub(crate) fn existing(folder: &Path) -> Result<Option<Self>, StoreError> {
+        match Directory::open(folder, Missing::Refused) {
+            Err(error) if error.is_missing() => Ok(None),
+            opened => Self::of(folder, opened).map(Some),
+        }
+    }
+
+    fn of(folder: &Path, opened: Result<Directory, Error>) -> Result<Self, StoreError> {
         // Report the path that the user gave, not that of a descriptor.
         let refused = |error| match error {
             Error::Open { source, .. } => StoreError::file("Could not create", folder)(source),
@@ -29,7 +41,7 @@ impl Place {
             }
             error => StoreError::Place(error),
         };
-        let directory = Directory::open(folder, Missing::Made(0o755)).map_err(refused)?;
+        let directory = opened.map_err(refused)?;
         // Check only the folder: the directories above may be writable by others.
         Directory::trusted(&directory.itself(), Path::new(""), Missing::Refused).map_err(refused)?;
         let ours = directory.is_ours().map_err(StoreError::file("Could not read", folder))?;

@@ -29,12 +29,15 @@ impl TuningFolder {
         Ok(of_this)
     }
 
-    /// Checks that [`Self::open`] would not find another tuning or something else, without making the folder.
+    /// Checks that [`Self::open`] would not refuse the folder, without making it.
     ///
     /// # Errors
-    /// If the folder holds a tuning of other files or something else.
+    /// If the folder holds a tuning of other files or something else, or if others can put files into it.
     pub fn check(folder: &Path, given: &[(&str, &str)]) -> Result<(), StoreError> {
-        if folder.exists() { refuse_others(folder, folder, given) } else { Ok(()) }
+        match Place::existing(folder)? {
+            Some(place) => refuse_others(folder, &place.path, given),
+            None => Ok(()),
+        }
     }
 
     /// Writes a file completely or not at all.
@@ -157,6 +160,9 @@ mod tests {
         let open = || TuningFolder::open(&folder, &[("plan.toml", "one")]);
         let refused = open().unwrap_err().to_string();
         assert!(refused.contains("has mode 0777"), "{refused}");
+        let check = |folder: &Path| TuningFolder::check(folder, &[("plan.toml", "one")]);
+        assert_eq!(check(&folder).unwrap_err().to_string(), refused);
+        check(&place.path().join("new")).unwrap();
         assert!(!folder.join("plan.toml").exists());
         mode(0o755);
         let opened = open().unwrap();
