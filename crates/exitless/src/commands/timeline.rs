@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// Show only this many lines; one more has the totals of all others.
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
-    /// Draw with ASCII characters only, as by default if the locale is not UTF-8.
+    /// Draw with ASCII characters, as by default if the locale is not UTF-8. Names keep their letters.
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     ascii: bool,
     /// Print every slice as JSON.

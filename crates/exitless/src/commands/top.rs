@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Show the cost of counting, in nanoseconds for each exit.
     #[arg(long)]
     self_cost: bool,
-    /// Draw with ASCII characters only, as by default if the locale is not UTF-8.
+    /// Draw with ASCII characters, as by default if the locale is not UTF-8. Names keep their letters.
     #[arg(long)]
     ascii: bool,
 }

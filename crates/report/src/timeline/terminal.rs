@@ -32,7 +32,7 @@ pub struct Screen {
     pub width: usize,
     /// Escape sequences are allowed.
     pub colour: bool,
-    /// Only ASCII is allowed.
+    /// Draw with ASCII; names keep their letters.
     pub ascii: bool,
 }
 

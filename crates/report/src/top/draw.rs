@@ -17,7 +17,7 @@ use crate::text::{elided, elided_at_end};
 pub struct Look {
     /// Colours are allowed.
     pub colour: bool,
-    /// Only ASCII is allowed.
+    /// Draw with ASCII; names keep their letters.
     pub ascii: bool,
 }
 
