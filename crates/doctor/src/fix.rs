@@ -3,14 +3,14 @@
 
 use crate::lint::{self, HostSide, Rule};
 use crate::{Finding, Fix, Section, State};
-use domain::{Definition, DefinitionChange, Edited, Error, Files, Form, Refusal, Text};
+use domain::{Definition, DefinitionChange, Edited, Error, FeatureState, Files, Form, Refusal, Text};
 use serde::{Deserialize, Serialize};
 use std::mem::discriminant;
 
 /// The rules whose changes are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chosen {
-    /// Rules whose changes need no change in the guest.
+    /// Rules whose changes neither need a change in the guest nor prevent migration.
     Safe,
     /// All rules.
     All,
@@ -65,8 +65,10 @@ pub struct RuleChanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Left {
-    /// The change needs a change in the guest, or prevents migration, so its rule must be named.
+    /// The change needs a change in the guest, so its rule must be named.
     GuestFollows,
+    /// The change prevents migration, so its rule must be named.
+    PreventsMigration,
     /// Its rule was not named.
     NotNamed,
     /// No change of the definition fixes it; people must.
@@ -103,19 +105,20 @@ impl Plan {
         let mut plan = Self::default();
         for finding in findings.iter().filter(|one| matches!(one.state, State::Warn | State::Fail)) {
             let rule = lint::rules().find(|rule| rule.name == finding.rule);
-            let why =
-                match (&finding.fixes.first(), rule) {
-                    (Some(Fix::Definition(_)), Some(rule)) if !chosen.takes(rule) => {
-                        if *chosen == Chosen::Safe { Left::GuestFollows } else { Left::NotNamed }
+            let why = match (&finding.fixes.first(), rule) {
+                (Some(Fix::Definition(changes)), Some(rule)) if !chosen.takes(rule) => match chosen {
+                    Chosen::Safe if prevents_migration(changes) => Left::PreventsMigration,
+                    Chosen::Safe => Left::GuestFollows,
+                    _ => Left::NotNamed,
+                },
+                (Some(Fix::Definition(changes)), Some(_)) => {
+                    if plan.take(&finding.rule, changes) {
+                        continue;
                     }
-                    (Some(Fix::Definition(changes)), Some(_)) => {
-                        if plan.take(&finding.rule, changes) {
-                            continue;
-                        }
-                        Left::Contradicts
-                    }
-                    _ => Left::Advice,
-                };
+                    Left::Contradicts
+                }
+                _ => Left::Advice,
+            };
             plan.left.push(LeftFinding { rule: finding.rule.clone(), why });
         }
         plan
@@ -147,6 +150,12 @@ impl Plan {
         self.changes.retain(asked);
         self.rules.len() < all
     }
+}
+
+/// Tests whether QEMU does not migrate a VM with these changes (`kvm_arch_init_vcpu` in `target/i386/kvm/kvm.c`).
+fn prevents_migration(changes: &[DefinitionChange]) -> bool {
+    let invtsc = DefinitionChange::CpuFeature("invtsc".to_owned(), FeatureState::On);
+    changes.contains(&invtsc)
 }
 
 fn is_of_device(change: &DefinitionChange) -> bool {

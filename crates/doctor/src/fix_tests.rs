@@ -120,7 +120,7 @@ fn an_invariant_tsc_is_offered_only_by_name_because_it_ends_migration() {
             fix(&Text::new("vm", text), form, &NoFiles, &HostSide::default(), chosen).unwrap()
         };
         let safe = fixed(&Chosen::Safe);
-        let left = LeftFinding { rule: "clock-source".to_owned(), why: Left::GuestFollows };
+        let left = LeftFinding { rule: "clock-source".to_owned(), why: Left::PreventsMigration };
         assert!(safe.plan.left.contains(&left), "{:?}", safe.plan.left);
         assert!(!String::from_utf8(safe.bytes).unwrap().contains("invtsc"));
         let named = fixed(&Chosen::Rules(vec!["clock-source".to_owned()]));

@@ -75,10 +75,8 @@ pub fn terminal(view: FixedView<'_>) -> String {
 
 fn left(fixed: &Fixed, width: usize) -> String {
     let sentences = [
-        (
-            Left::GuestFollows,
-            "needs a change in the guest first, or prevents migration; apply with --rule NAME or --all",
-        ),
+        (Left::GuestFollows, "needs a change in the guest first; apply with --rule NAME or --all"),
+        (Left::PreventsMigration, "prevents migration; apply with --rule NAME or --all"),
         (Left::Contradicts, "another rule's change contradicts"),
         (Left::Advice, "for people; see `exitless vm lint`"),
     ]
