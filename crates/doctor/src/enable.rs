@@ -63,6 +63,7 @@ impl Plan {
             plan.steps.extend(initramfs::suggestion(files, &target, &plan.steps));
             plan.steps.extend(reload::step(files, inspection, &target, wish));
             plan.notes.extend(persist::note(&boot, inspection, &target));
+            plan.notes.extend(persist::of_posting(&boot, inspection, &target));
         }
         plan
     }

@@ -4,7 +4,7 @@
 //! All functions work on facts that were already read; nothing here accesses the host.
 
 #[cfg(test)]
-mod cases;
+pub(crate) mod cases;
 mod conclusion;
 mod contradictions;
 mod cpu;
@@ -30,6 +30,7 @@ pub use kernels::{
     Asked, Build, Has, Judgement, Kind, ROWS as KERNELS, Row as KernelRow, keeps_cr8_intercept,
     passes_served_msrs, without_cr8_intercept,
 };
+pub(crate) use kernels::{WITHOUT_ERRATUM_1235, is_hit_by_erratum_1235};
 pub use node_features::node_features;
 pub use release::{Release, Tree, Vendor};
 pub use rule::{Category, Rule};

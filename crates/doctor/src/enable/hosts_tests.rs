@@ -3,32 +3,32 @@ use knobs::{Changes, Outcome, Restore, restore};
 use machine::{Host, Machine};
 use std::fmt::Write as _;
 
+#[path = "cures_tests.rs"]
+mod cures;
 #[path = "machine_tests.rs"]
 mod machine;
 
 const ALL: Wish = Wish { arm: Arm::On, part: Part::Whole, persist: true, reload: true };
 const OFF: Wish = Wish { arm: Arm::Off, ..ALL };
 /// Kernel arguments that make a change of the boot loader necessary.
-const ARGUMENTS: (&str, &str) =
-    ("/proc/cmdline", "root=/dev/sda1 ro kvm_amd.avic=0 amd_iommu_intr=legacy quiet\n");
+const ARGUMENTS: (&str, &str) = ("/proc/cmdline", "root=/dev/sda1 ro kvm_amd.avic=0 amd_iommu=off quiet\n");
 
 /// The files of each distribution.
 fn distributions() -> Vec<(&'static str, Host)> {
     let grub = "# If you change this file\nGRUB_TIMEOUT=5\n\
-        GRUB_CMDLINE_LINUX_DEFAULT=\"quiet kvm_amd.avic=0 amd_iommu_intr=legacy\"\nGRUB_CMDLINE_LINUX=\"\"\n";
-    let cloud = "GRUB_CMDLINE_LINUX_DEFAULT=\"console=ttyS0 kvm_amd.avic=0 amd_iommu_intr=legacy\"\n";
+        GRUB_CMDLINE_LINUX_DEFAULT=\"quiet kvm_amd.avic=0 amd_iommu=off\"\nGRUB_CMDLINE_LINUX=\"\"\n";
+    let cloud = "GRUB_CMDLINE_LINUX_DEFAULT=\"console=ttyS0 kvm_amd.avic=0 amd_iommu=off\"\n";
     let entry = "title Linux\nversion 6.12\nlinux /vmlinuz\n\
-        options root=/dev/sda1 ro amd_iommu_intr=legacy kvm_amd.avic=0\n";
+        options root=/dev/sda1 ro amd_iommu=off kvm_amd.avic=0\n";
     let zfs = "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX root=ZFS=rpool/ROOT/pve-1\"\n";
-    let words = "root=/dev/sda1 ro kvm_amd.avic=0 amd_iommu_intr=legacy quiet";
-    let stub =
-        r#"{"default":{},"user":{"kernel_options":["quiet","amd_iommu_intr=legacy","kvm_amd.avic=0"]}}"#;
+    let words = "root=/dev/sda1 ro kvm_amd.avic=0 amd_iommu=off quiet";
+    let stub = r#"{"default":{},"user":{"kernel_options":["quiet","amd_iommu=off","kvm_amd.avic=0"]}}"#;
     let program = |path| (path, "");
     vec![
         (
             "debian",
             Host::amd(&[
-                ("/proc/cmdline", "root=/dev/sda1 ro amd_iommu_intr=legacy quiet\n"),
+                ("/proc/cmdline", "root=/dev/sda1 ro amd_iommu=off quiet\n"),
                 program("/usr/sbin/update-grub"),
                 ("/etc/default/grub", grub),
                 ("/boot/grub/grub.cfg", grub),
@@ -287,14 +287,14 @@ fn entries_of_other_systems_beside_kernel_images_change_nothing() {
 #[test]
 fn an_argument_from_where_nobody_looks_is_told() {
     let host = Host::amd(&[
-        ("/proc/cmdline", "ro amd_iommu_intr=legacy\n"),
+        ("/proc/cmdline", "ro amd_iommu=off\n"),
         ("/usr/sbin/update-grub", ""),
         ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet $MINE\"\n"),
     ]);
     for (seen, line) in [
-        ("amd_iommu_intr=legacy", "quiet $MINE"),
-        ("amd_iommu_intr=legacy kvm_amd.avic=0", "quiet kvm_amd.avic=0 $MINE"),
-        ("intremap=nosid,nopost", "quiet $MINE"),
+        ("amd_iommu=off", "quiet $MINE"),
+        ("amd_iommu=off kvm_amd.avic=0", "quiet kvm_amd.avic=0 $MINE"),
+        ("intremap=nosid,off", "quiet $MINE"),
     ] {
         host.write("/proc/cmdline", &format!("ro {seen}\n"));
         host.write("/etc/default/grub", &format!("GRUB_CMDLINE_LINUX_DEFAULT=\"{line}\"\n"));
@@ -310,18 +310,18 @@ fn an_argument_from_where_nobody_looks_is_told() {
 #[test]
 fn a_word_typed_for_one_boot_does_not_come_to_last() {
     let host = Host::amd(&[
-        ("/proc/cmdline", "ro quiet kvm_amd.avic=0 intremap=nosid,nopost\n"),
+        ("/proc/cmdline", "ro quiet kvm_amd.avic=0 intremap=nosid,off\n"),
         ("/usr/sbin/update-grub", ""),
         ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\n"),
     ]);
     let whole = plan(&host, Wish { reload: false, ..ALL });
     let names: Vec<_> = whole.steps.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["modprobe-options", "reload"]);
-    let note = "No setting of the boot loader has kvm_amd.avic=0 intremap=nosid,nopost of /proc/cmdline. ";
+    let note = "No setting of the boot loader has kvm_amd.avic=0 intremap=nosid,off of /proc/cmdline. ";
     assert!(matches!(&whole.notes[..], [only] if only.starts_with(note)), "{whole:?}");
     let part = plan(&host, Wish { part: Part::DeviceInterrupts, reload: false, ..ALL });
     assert!(part.steps.is_empty(), "{part:?}");
-    assert!(part.notes[1].contains("intremap=nosid,nopost"), "{part:?}");
+    assert!(part.notes[1].contains("intremap=nosid,off"), "{part:?}");
 }
 
 #[test]
@@ -352,6 +352,27 @@ fn what_kvm_keeps_cleared_is_set_again_by_the_reload() {
     let zen2 = Host::amd(&[("/proc/cpuinfo", &machine::AMD.replace("family : 25", "family : 23"))]);
     zen2.module("kvm_amd", &[("avic", "Y"), ("enable_ipiv", "N")]);
     assert!(plan(&zen2, ALL).so_already, "{:?}", plan(&zen2, ALL));
+}
+
+#[test]
+fn avic_is_not_enabled_where_it_could_hang_guests() {
+    let zen2 = Host::amd(&[("/proc/cpuinfo", &machine::AMD.replace("family : 25", "family : 23"))]);
+    assert_eq!(refusal(&zen2, ALL).as_deref(), Some("erratum"));
+    assert_eq!(refusal(&zen2, OFF), None);
+    zen2.module("kvm_amd", &[("enable_ipiv", "N")]);
+    assert_eq!(refusal(&zen2, ALL), None);
+    zen2.write("/proc/sys/kernel/osrelease", "6.17.3\n");
+    std::fs::remove_dir_all(zen2.path("/sys/module/kvm_amd")).unwrap();
+    assert_eq!(refusal(&zen2, ALL), None);
+
+    // Kernels of before the fix for Hygon have the parameter, and send IPIs unless they are told not to.
+    let hygon = machine::AMD.replace("AuthenticAMD", "HygonGenuine").replace("family : 25", "family : 24");
+    let hygon = Host::amd(&[("/proc/cpuinfo", &hygon)]);
+    assert_eq!(refusal(&hygon, ALL).as_deref(), Some("erratum"));
+    hygon.module("kvm_amd", &[("enable_ipiv", "N")]);
+    assert!(make(&hygon, ALL).is_whole());
+    let options = hygon.text("/etc/modprobe.d/exitless.conf");
+    assert!(options.contains("avic=1") && options.contains("enable_ipiv=0"), "{options}");
 }
 
 #[test]
@@ -613,10 +634,7 @@ fn a_boot_loader_that_is_not_known_leaves_it_to_people() {
     let host = Host::amd(&[ARGUMENTS]);
     let plan = plan(&host, ALL);
     let Standing::Blocked { next, .. } = &plan.steps[0].standing else { panic!("{plan:?}") };
-    assert_eq!(
-        next,
-        "change the arguments by hand: kvm_amd.avic=0 to kvm_amd.avic=1, without amd_iommu_intr=legacy"
-    );
+    assert_eq!(next, "change the arguments by hand: kvm_amd.avic=0 to kvm_amd.avic=1, without amd_iommu=off");
 }
 
 #[test]
@@ -663,10 +681,11 @@ fn the_iommus_part_is_switched_alone_on_both_vendors_and_back() {
         host.write("/proc/cmdline", &format!("ro quiet {word}\n"));
         assert!(plan(&host, off).so_already && !plan(&host, on).so_already);
         assert_eq!(plan(&host, off).now.as_deref(), Some("what disables it"));
-        // `enable` without a part also removes the word, and names the command that set it.
+        // `enable` without a part leaves the word, and names the command that removes it.
         let whole = plan(&host, ALL);
-        let step = whole.steps.iter().find(|step| step.name == "kernel-arguments").unwrap();
-        assert!(step.why.contains("exitless disable --device-interrupts"), "{step:?}");
+        assert!(whole.steps.iter().all(|step| step.name != "kernel-arguments"), "{whole:?}");
+        let note = whole.notes.iter().find(|note| note.contains(word)).unwrap();
+        assert!(note.contains("`exitless enable --device-interrupts --persist` ends it"), "{note}");
         assert!(make(&host, on).is_whole());
         assert!(!host.text("/boot/grub/grub.cfg").contains(word), "{word}");
         host.write("/proc/cmdline", "ro quiet\n");

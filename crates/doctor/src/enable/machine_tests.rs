@@ -32,6 +32,13 @@ impl Host {
         host
     }
 
+    /// A host of files in the form of [`host::fake`].
+    pub(super) fn of(text: &str) -> Self {
+        let made = Self { directory: tempfile::tempdir().unwrap() };
+        host::fake::unpack(text, made.root()).unwrap();
+        made
+    }
+
     pub(super) fn intel(files: &[(&str, &str)]) -> Self {
         let host = Self::amd(&[]);
         fs::remove_dir_all(host.path("/sys/module/kvm_amd")).unwrap();

@@ -54,10 +54,10 @@ pub(super) fn steps(
     }
     let mut source = vec!["kmod, libkmod/libkmod-config.c"; reasons.len()];
     if target.arm == Arm::On {
-        for found in harmful::find(&lines) {
+        // Posting alone is a choice of its own, which `--device-interrupts` changes.
+        for found in harmful::find(&lines).into_iter().filter(|found| !found.posting) {
             let old = found.change.old.as_deref().unwrap_or_default();
-            let again = if found.posting { " (`exitless disable --device-interrupts` sets it)" } else { "" };
-            reasons.push(format!("with {old}{again}, {}", found.why));
+            reasons.push(format!("with {old}, {}", found.why));
             source.push(found.source);
             arguments.push(found.change);
         }
@@ -76,9 +76,21 @@ pub(super) fn note(boot: &Boot, inspection: &Inspection, target: &Target) -> Opt
     let switches = target.switches().iter();
     let mut typed: Vec<_> = switches.flat_map(|one| contradicting(&line, target.module, one)).collect();
     if target.arm == Arm::On {
-        typed.extend(harmful::find(&line).into_iter().map(|found| found.change));
+        let found = harmful::find(&line).into_iter().filter(|found| !found.posting);
+        typed.extend(found.map(|found| found.change));
     }
     boot.of_this_boot(Whose::Linux, &typed)
+}
+
+/// A note on an argument that disables only posting: the plan leaves it where it is.
+pub(super) fn of_posting(boot: &Boot, inspection: &Inspection, target: &Target) -> Option<String> {
+    let running = inspection.fingerprint.cmdline.as_deref().unwrap_or_default();
+    let lines = boot.lines_or(Whose::Linux, running);
+    let found = harmful::find(&lines).into_iter().find(|found| found.posting && target.arm == Arm::On)?;
+    Some(format!(
+        "With {}, {}. That is left as it is; `exitless enable --device-interrupts --persist` ends it.",
+        found.change.old?, found.why
+    ))
 }
 
 fn options(files: &Files, modprobe: &Modprobe, target: &Target, wish: Wish) -> Option<Step> {

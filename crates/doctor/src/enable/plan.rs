@@ -117,7 +117,7 @@ pub struct Step {
 /// A reason to do nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// Its stable name: `cpu`, `contradiction`, `container`, `xen`.
+    /// Its stable name: `cpu`, `erratum`, `contradiction`, `container`, `xen`.
     pub name: String,
     /// The reason.
     pub why: String,

@@ -3,6 +3,7 @@
 use super::files::Files;
 use super::plan::{Arm, Refusal};
 use super::target::Target;
+use crate::examination::{WITHOUT_ERRATUM_1235, is_hit_by_erratum_1235};
 use host::{CONTAINER_MARKS, Inspection, Lack, kvm, switch};
 
 pub(super) fn all(files: &Files, inspection: &Inspection, target: &Target) -> Vec<Refusal> {
@@ -30,6 +31,11 @@ pub(super) fn all(files: &Files, inspection: &Inspection, target: &Target) -> Ve
             );
         }
         Some(Lack { why, next }) => refuse("cpu", why, &next),
+        None if is_hit_by_erratum_1235(inspection) => refuse(
+            "erratum",
+            "this CPU has erratum 1235, by which guests can hang with AVIC, and this kernel does not handle it".to_owned(),
+            WITHOUT_ERRATUM_1235,
+        ),
         None => {}
     }
     found

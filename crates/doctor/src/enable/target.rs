@@ -96,9 +96,14 @@ impl Target {
                 // Without nested paging the module disables AVIC (arch/x86/kvm/svm/avic.c, `avic_hardware_setup`).
                 switches.push(switch("npt", true, Some(true)));
             }
-            let erratum = inspection.processor.erratum_1235.get();
-            if on && erratum == Some(&false) && shown(ipis) {
-                switches.push(switch(ipis, true, Some(true)));
+            if let Some(&erratum) = inspection.processor.erratum_1235.get()
+                && on
+                && shown(ipis)
+            {
+                // The kernel itself leaves IPIs out on AMD's CPUs with the erratum, and on Hygon's from 7.1.
+                let vendor = inspection.processor.first.get().and_then(|cpu| cpu.vendor.as_deref());
+                let is_known = !erratum || vendor == Some("AuthenticAMD");
+                switches.push(switch(ipis, !erratum, is_known.then_some(!erratum)));
             }
             (if has("x2avic") { "x2AVIC" } else { "AVIC" }, switches)
         } else {

@@ -7,33 +7,33 @@ use conclusions::activation::{
 };
 use exits::{InhibitReason, Inhibits};
 use host::inspection::{Occupant, Placement, Role, ThreadPlace};
-use host::{CpuSet, Fact, Inspection, fake};
+use host::{CpuSet, Fact, Inspection, Root, fake};
 
 /// A fake host with changes.
 #[derive(Clone, Copy)]
-pub(super) struct Made {
+pub(crate) struct Made {
     host: &'static str,
     /// Entries of the host to remove.
     without: &'static [&'static str],
     /// Entries to add, or to replace those with the same path.
     with: &'static str,
     change: fn(&mut Inspection),
-    pub(super) sides: fn() -> Vec<VmSide>,
+    pub(crate) sides: fn() -> Vec<VmSide>,
 }
 
-pub(super) const fn on(host: &'static str) -> Made {
+pub(crate) const fn on(host: &'static str) -> Made {
     Made { host, without: &[], with: "", change: |_| (), sides: Vec::new }
 }
 
-pub(super) const fn with(host: &'static str, with: &'static str) -> Made {
+pub(crate) const fn with(host: &'static str, with: &'static str) -> Made {
     Made { with, ..on(host) }
 }
 
-pub(super) const fn without(host: &'static str, without: &'static [&'static str]) -> Made {
+pub(crate) const fn without(host: &'static str, without: &'static [&'static str]) -> Made {
     Made { without, ..on(host) }
 }
 
-pub(super) const fn changed(host: &'static str, change: fn(&mut Inspection)) -> Made {
+pub(crate) const fn changed(host: &'static str, change: fn(&mut Inspection)) -> Made {
     Made { change, ..on(host) }
 }
 
@@ -42,25 +42,34 @@ const fn beside(sides: fn() -> Vec<VmSide>) -> Made {
 }
 
 impl Made {
-    pub(super) fn inspect(&self) -> Inspection {
+    /// The files of the host, in the form of [`fake`].
+    pub(crate) fn text(&self) -> String {
         let (_, text) = fake::HOSTS.iter().find(|(name, _)| *name == self.host).unwrap();
         let goes = |entry: &str| self.without.iter().any(|path| entry.starts_with(path));
         let kept = text.split("\n== ").enumerate().filter(|(at, entry)| *at == 0 || !goes(entry));
         let kept: Vec<&str> = kept.map(|(_, entry)| entry).collect();
-        let mut host =
-            Inspection::read(&fake::root(&format!("{}\n{}", kept.join("\n== "), self.with))).unwrap();
+        format!("{}\n{}", kept.join("\n== "), self.with)
+    }
+
+    /// The facts about the host with these files.
+    pub(crate) fn read(&self, root: &Root) -> Inspection {
+        let mut host = Inspection::read(root).unwrap();
         (self.change)(&mut host);
         host
+    }
+
+    pub(crate) fn inspect(&self) -> Inspection {
+        self.read(&fake::root(&self.text()))
     }
 }
 
 /// A rule, a host on which it fires, and one on which it does not.
-pub(super) struct Case(pub(super) &'static str, pub(super) Made, pub(super) Made);
+pub(crate) struct Case(pub(crate) &'static str, pub(crate) Made, pub(crate) Made);
 
 /// A pod with the same permissions and mounts as the exporter's.
-pub(super) const POD: &str = "== /dev/termination-log\n== /proc/2/comm\nkthreadd\n== /proc/self/status\nCapEff:\t000000c400080004\n\
+pub(crate) const POD: &str = "== /dev/termination-log\n== /proc/2/comm\nkthreadd\n== /proc/self/status\nCapEff:\t000000c400080004\n\
     == /sys/kernel/debug/kvm/\n== /sys/kernel/tracing/events/\n";
-pub(super) const NO_IR: &str = "== /proc/interrupts\n            CPU0       CPU1\n 40:          1          2  PCI-MSI 65536-edge      nvme0q1\n";
+pub(crate) const NO_IR: &str = "== /proc/interrupts\n            CPU0       CPU1\n 40:          1          2  PCI-MSI 65536-edge      nvme0q1\n";
 const AVIC_OFF: &str = "== /sys/module/kvm_amd/parameters/avic\nN\n";
 const AVIC_ON: &str = "== /sys/module/kvm_amd/parameters/avic\nY\n";
 const FORCED: &str =
@@ -79,10 +88,10 @@ const PV_GUEST: &str =
 /// The output of iommu_setup in Xen 4.20 (xen/drivers/passthrough/iommu.c).
 const NOT_REMAPPED: &str = "== /exitless/commands/xl-dmesg\n(XEN) I/O virtualisation enabled\n\
     (XEN) Interrupt remapping disabled\n";
-pub(super) const APICV_NOT_REMAPPED: &str = "== /exitless/commands/xl-dmesg\n(XEN) I/O virtualisation enabled\n\
+pub(crate) const APICV_NOT_REMAPPED: &str = "== /exitless/commands/xl-dmesg\n(XEN) I/O virtualisation enabled\n\
     (XEN) Interrupt remapping disabled\n(XEN) VMX: Supported advanced features:\n(XEN)  - APIC Register Virtualization\n\
     (XEN)  - Virtual Interrupt Delivery\n(XEN)  - Posted Interrupt Processing\n";
-pub(super) const NULL_SCHEDULER: &str = "== /exitless/commands/xl-cpupool-list\nName CPUs Sched Active Domain count\n\
+pub(crate) const NULL_SCHEDULER: &str = "== /exitless/commands/xl-cpupool-list\nName CPUs Sched Active Domain count\n\
     Pool-0               2      null       y          3\n";
 const SAME_PROCESSOR: &str = "== /exitless/commands/xl-vcpu-list\n\
     pvh                                  1     0    1   r--      36.0  1 / all\n\
@@ -90,7 +99,7 @@ const SAME_PROCESSOR: &str = "== /exitless/commands/xl-vcpu-list\n\
 const ON_DEMAND: &str = "== /exitless/commands/xenpm-get-cpufreq-para\ncpu id               : 0\n\
     scaling_driver       : acpi-cpufreq\ncurrent_governor     : ondemand\n";
 
-pub(super) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     Case("cpu-firmware", with("zen4", "== /exitless/msr\n0xc0010114: 0x0000000000000018\n"), on("zen4")),
     Case("cpu-virtualization", on("guest"), on("zen4")),
     Case("cpu-hypervisor", changed("sapphire-rapids", below_kvm), on("sapphire-rapids")),
@@ -251,12 +260,27 @@ pub(super) const CASES: &[Case] = &[
     Case("vm-definition", changed("zen4", |host| first(host).vm.arguments.clear()), on("zen4")),
 ];
 
-pub(super) fn vmx(host: &mut Inspection) -> &mut host::inspection::VmxFeatures {
+pub(crate) fn vmx(host: &mut Inspection) -> &mut host::inspection::VmxFeatures {
     host.processor.vmx.value.as_mut().unwrap()
 }
 
-pub(super) fn svm(host: &mut Inspection) -> &mut host::inspection::SvmFeatures {
+pub(crate) fn svm(host: &mut Inspection) -> &mut host::inspection::SvmFeatures {
     host.processor.svm.value.as_mut().unwrap()
+}
+
+/// Makes the CPU one without erratum 1235.
+fn without_erratum(host: &mut Inspection) {
+    host.processor.erratum_1235 = Fact::known(false, "/proc/cpuinfo", "cpu family : 25");
+}
+
+/// The Zen 2 host with these entries, and a CPU without erratum 1235: AVIC is off, and should be on.
+pub(crate) const fn off(with: &'static str) -> Made {
+    Made { with, ..changed("zen2", without_erratum) }
+}
+
+/// The same host without a VM.
+pub(crate) const fn off_and_idle() -> Made {
+    Made { without: &["/proc/4000"], ..off("") }
 }
 
 fn below_kvm(host: &mut Inspection) {
@@ -275,7 +299,7 @@ fn thread(tid: i32, role: Role, allowed: &str) -> ThreadPlace {
     ThreadPlace { tid, name: format!("thread {tid}"), role, allowed: CpuSet::parse(allowed), last: Some(0) }
 }
 
-pub(super) fn set_vcpus(host: &mut Inspection, count: i32) {
+pub(crate) fn set_vcpus(host: &mut Inspection, count: i32) {
     let vcpus = (0..count).map(|number| thread(9000 + number, Role::Vcpu(number.unsigned_abs()), "0-383"));
     let threads = &mut first(host).threads;
     threads.retain(|thread| !matches!(thread.role, Role::Vcpu(_)));
@@ -314,7 +338,7 @@ fn no_ipis() -> IpiVirtualization {
 }
 
 /// The VM of the Zen 4 host, with x2AVIC active.
-pub(super) fn active() -> Vec<VmSide> {
+pub(crate) fn active() -> Vec<VmSide> {
     let activation = Activation {
         status: Status::Active,
         mode: Some(Mode::X2avic),
@@ -334,7 +358,7 @@ pub(super) fn active() -> Vec<VmSide> {
 }
 
 /// The same VM, inhibited by its PIT.
-pub(super) fn inhibited() -> Vec<VmSide> {
+pub(crate) fn inhibited() -> Vec<VmSide> {
     let reason = InForce {
         number: Some(8),
         reason: Some(InhibitReason::PitReinject),

@@ -1,5 +1,6 @@
 //! The conclusion of an examination: one sentence, and the next command.
 
+use super::kernels::is_hit_by_erratum_1235;
 use super::rule::Category;
 use super::running;
 use super::subject::Subject;
@@ -87,6 +88,10 @@ pub(super) fn conclude(
             let sentence =
                 format!("There is no {name} here, so guest interrupts cost exits whatever the settings.");
             Conclusion::new(HostState::Unavailable, sentence, Some("exitless predict"))
+        }
+        (Some(false), _) if is_hit_by_erratum_1235(subject.host) => {
+            let sentence = "AVIC is off, and right so: this kernel does not handle the CPU's erratum 1235.";
+            Conclusion::new(HostState::SwitchedOff, sentence, None)
         }
         (Some(false), _) => {
             let mut sentence = format!("{name} is available but off: no VM uses it.");

@@ -129,6 +129,11 @@ fn iommu_apic(subject: &Subject<'_>) -> Option<Verdict> {
         return Some(Verdict::pass("they agree").resting_on(fact));
     }
     let warned = subject.host.log.evidence("enable_iommus_vapic");
+    let argument = subject.against_posting();
+    if let (Some(argument), None) = (argument, &warned) {
+        let why = format!("{argument} keeps the kernel from using the IOMMUs' guest APICs");
+        return Some(Verdict::skip(why).resting_on(fact));
+    }
     let found = "the IOMMUs offer guest APICs, and the CPU has no AVIC";
     // Many firmwares hide only AVIC. That is a failure only if the kernel warns about it.
     let verdict = if warned.is_some() { Verdict::fail(found) } else { Verdict::warn(found) }.resting_on(fact);
@@ -141,11 +146,11 @@ fn iommu_apic(subject: &Subject<'_>) -> Option<Verdict> {
         Some(line) => verdict.seen(line.place, line.text),
         None => verdict,
     };
-    Some(
-        verdict
-            .advice("a newer firmware, which hides the guest APIC of the IOMMU or offers AVIC")
-            .command("exitless disable --device-interrupts --persist --apply"),
-    )
+    let verdict = verdict.advice("a newer firmware, which hides the guest APIC of the IOMMU or offers AVIC");
+    Some(match argument {
+        Some(_) => verdict,
+        None => verdict.command("exitless disable --device-interrupts --persist --apply"),
+    })
 }
 
 fn x2avic_alone(subject: &Subject<'_>) -> Option<Verdict> {

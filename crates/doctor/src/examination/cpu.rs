@@ -196,7 +196,9 @@ fn x2avic(subject: &Subject<'_>) -> Option<Verdict> {
         Some(svm) if svm.x2avic => Verdict::pass("the CPU has x2AVIC, for up to 512 vCPUs").resting_on(fact),
         Some(_) => Verdict::warn("the CPU has no x2AVIC: x2APIC guests get AVIC for delivery only")
             .resting_on(fact)
-            .advice("give guests of up to 255 vCPUs -cpu ...,x2apic=off if they have many IPIs and EOIs"),
+            .advice(
+                "where AVIC is on, give guests of up to 255 vCPUs -cpu ...,x2apic=off if they have many IPIs and EOIs",
+            ),
         None => Verdict::unknown(fact),
     })
 }

@@ -1,5 +1,6 @@
 //! IOMMUs, and the delivery of device interrupts to the host and to guests.
 
+use super::kernel::is_better_without_posting;
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
 use crate::enable::is_harmful;
@@ -215,10 +216,16 @@ fn posting_argument(subject: &Subject<'_>) -> Option<Verdict> {
         return None;
     }
     let arguments = subject.host.kernel.arguments.get()?;
+    // Without remapping more than posting is lost.
+    let is_advised = is_better_without_posting(subject) && arguments.against_remapping().is_none();
     Some(match arguments.against_posting(subject.isa?) {
+        Some(argument) if is_advised => {
+            Verdict::pass(format!("{argument} keeps the kernel from posting, as is advised here"))
+                .seen("/proc/cmdline", argument.to_string())
+        }
         Some(argument) => Verdict::warn(format!("{argument} keeps the kernel from posting"))
             .seen("/proc/cmdline", argument.to_string())
-            .advice(removal(argument)),
+            .advice(format!("unless it is wanted: {}", removal(argument))),
         None => Verdict::pass("no argument disables posting")
             .seen("/proc/cmdline", "neither intremap=nopost nor amd_iommu_intr=legacy in force"),
     })

@@ -1,6 +1,6 @@
 //! The kernel: its configuration, its restrictions, and the features and faults of its version.
 
-use super::kernels::{Has, Kind, ROWS, Row, TPR_THRESHOLD};
+use super::kernels::{AVIC_IPIV, Has, IRTE_CACHING, Kind, ROWS, Row, TPR_THRESHOLD};
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
 use crate::{Finding, State};
@@ -193,8 +193,8 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
     let may_have = subject.cpu_has() != Some(false) || subject.is_enabled() == Some(true);
     let posts = subject.iommus_post() != Some(false);
     match row.rule {
-        "kernel-irte-caching" | "kernel-irte-cache-argument" | "kernel-ga-log-blocking" => {
-            posts && may_have && !subject.host.iommus.units.is_empty()
+        IRTE_CACHING | "kernel-irte-cache-argument" | "kernel-ga-log-blocking" => {
+            posts && may_have && !subject.host.iommus.units.is_empty() && subject.against_posting().is_none()
         }
         TPR_THRESHOLD => subject.is_enabled() == Some(false),
         "kernel-ipi-virtualization" => {
@@ -202,9 +202,7 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
         }
         "kernel-x2avic-4k" => processor.svm.get().is_some_and(|svm| svm.x2avic_extended),
         "kernel-avic-default" | "kernel-x2avic-msrs" => processor.svm.get().is_some_and(|svm| svm.x2avic),
-        "kernel-avic-ipiv" => {
-            processor.erratum_1235.get() == Some(&true) && subject.is_enabled() == Some(true)
-        }
+        AVIC_IPIV => processor.erratum_1235.get() == Some(&true) && subject.is_enabled() == Some(true),
         "kernel-posted-msi" => posts && !subject.host.iommus.units.is_empty(),
         _ if row.kind == Kind::Bug => subject.is_enabled() == Some(true) && may_meet(row, subject),
         _ => may_have,
@@ -247,6 +245,17 @@ fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
     }
 }
 
+/// Tests whether a rule advises to switch posting off on this host: flushing costs more than it saves, or there is no AVIC to
+/// post to.
+pub(super) fn is_better_without_posting(subject: &Subject<'_>) -> bool {
+    let judged = |release| {
+        let row = ROWS.iter().find(|row| row.rule == IRTE_CACHING)?;
+        Some(row.judge_running(release, &subject.host.kernel).has)
+    };
+    let flushes = subject.release.as_ref().and_then(judged) == Some(Has::No);
+    subject.is_kvm_on(Isa::Svm) && (flushes || subject.cpu_has() == Some(false))
+}
+
 /// The findings for the rows of the kernel table that concern this host.
 pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
     let Some(release) = &subject.release else { return Vec::new() };
@@ -270,7 +279,7 @@ pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
         let verdict = match row.rule {
             _ if !fixes => verdict,
             // Disable only posting: IPIs stay fast even if vCPUs halt often.
-            "kernel-irte-caching" => {
+            IRTE_CACHING => {
                 verdict.advice(row.newer()).command("exitless disable --device-interrupts --persist --apply")
             }
             "kernel-avic-nested" => {

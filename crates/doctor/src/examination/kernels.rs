@@ -3,7 +3,7 @@
 use super::release::{Release, Tree};
 use exits::Isa;
 use host::inspection::{Kernel, OptionState, TypeQuestion};
-use host::parameter_path;
+use host::{Inspection, parameter_path};
 use std::cmp::Ordering;
 
 /// A build of a vendor's tree: the version, and the numbers after the dash.
@@ -159,7 +159,7 @@ pub const ROWS: &[Row] = &[
         source: "Linux drivers/iommu/amd/iommu.c, 57cdb720eaa5 (6.8); AMD I/O Virtualization Technology specification \
                  2.2.5.2",
         subject: "iommu/amd: Do not flush IRTE when only updating isRun and destination fields",
-        ..feature("kernel-irte-caching", "IOMMU's cache of interrupt entries", (6, 8))
+        ..feature(IRTE_CACHING, "IOMMU's cache of interrupt entries", (6, 8))
     },
     Row {
         kind: Kind::Extra,
@@ -222,7 +222,7 @@ pub const ROWS: &[Row] = &[
         with: "KVM can leave IPIs out of AVIC (enable_ipiv)",
         why: "on CPUs with the erratum AVIC is then safe; before, guests could hang with it",
         source: "Linux arch/x86/kvm/svm/avic.c, d921665e01ba and 8de4a1c8164e (6.17)",
-        ..feature("kernel-avic-ipiv", "AVIC without IPIs", (6, 17))
+        ..feature(AVIC_IPIV, "AVIC without IPIs", (6, 17))
     },
     Row {
         kind: Kind::Extra,
@@ -700,6 +700,12 @@ const CR8_INTERCEPT: &str = "kernel-bug-avic-cr8";
 /// The rule of the change by which a guest with x2AVIC reaches all MSRs that the CPU serves.
 const X2AVIC_MSRS: &str = "kernel-x2avic-msrs";
 
+/// The rule of the change by which the IOMMU posts without flushing its table.
+pub(super) const IRTE_CACHING: &str = "kernel-irte-caching";
+
+/// The rule of the change by which KVM can use AVIC without its IPIs.
+pub(super) const AVIC_IPIV: &str = "kernel-avic-ipiv";
+
 /// Tests a kernel, by its release and its build (`uname -r` and `-v`, the latter if known), for the fault that leaves
 /// writes of CR8 intercepted while AVIC is active. `None` if they do not show it.
 #[must_use]
@@ -731,6 +737,20 @@ fn has(rule: &str, release: &str, build: Option<&str>) -> Option<bool> {
 #[must_use]
 pub fn without_cr8_intercept() -> String {
     row_of(CR8_INTERCEPT).map(Row::newer).unwrap_or_default()
+}
+
+/// The kernels that leave IPIs out of AVIC on CPUs with erratum 1235, for people.
+pub(crate) const WITHOUT_ERRATUM_1235: &str = "Linux 6.17 or later, which takes IPIs itself on this CPU (on Hygon 7.1, or 6.18.34 or \
+     7.0.11 of its series)";
+
+/// Tests whether AVIC could hang guests on this host: the CPU has erratum 1235, and nothing shows that the kernel can leave IPIs
+/// out of AVIC.
+pub(crate) fn is_hit_by_erratum_1235(host: &Inspection) -> bool {
+    let leaves_ipis_out = || {
+        let release = Release::of(&host.kernel)?;
+        Some(row_of(AVIC_IPIV)?.judge_running(&release, &host.kernel).has == Has::Yes)
+    };
+    host.processor.erratum_1235.get() == Some(&true) && leaves_ipis_out() != Some(true)
 }
 
 fn row_of(rule: &str) -> Option<&'static Row> {

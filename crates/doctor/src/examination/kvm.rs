@@ -1,6 +1,7 @@
 //! KVM, its modules and their parameters.
 
 use super::contradictions::{CMDLINE, said};
+use super::kernels::{WITHOUT_ERRATUM_1235, is_hit_by_erratum_1235};
 use super::kvm_features;
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
@@ -217,6 +218,14 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         }
         _ => {}
     }
+    if is_hit_by_erratum_1235(subject.host) {
+        return Some(
+            Verdict::warn("AVIC is off, and right so: this kernel does not handle the CPU's erratum 1235")
+                .seen(path, value)
+                .resting_on(&subject.host.processor.erratum_1235)
+                .advice(WITHOUT_ERRATUM_1235),
+        );
+    }
     let verdict = Verdict::fail(format!("{technology} is off in {module}")).seen(path, value);
     let verdict = match needless(subject) {
         Some((place, text)) => verdict.seen(place, text).advice(
@@ -332,17 +341,17 @@ fn erratum_1235(subject: &Subject<'_>) -> Option<Verdict> {
             .seen(path, "N"),
         (Some(true), setting) => {
             let verdict = Verdict::warn("this CPU is affected, and IPIs go through AVIC").resting_on(fact);
-            let verdict = match setting {
-                Some(_) => verdict.seen(path, "Y"),
-                None => verdict.seen(path, "not there: this kernel cannot leave IPIs out"),
-            };
-            let verdict = if setting.is_some() {
-                verdict.advice(subject.loading("kvm_amd", "enable_ipiv=0"))
-            } else {
-                verdict.advice("Linux 6.17 or later, which takes IPIs itself on this CPU (on Hygon 7.1, or 6.18.34 or 7.0.11 of \
-                     its series)")
-            };
-            verdict.command(subject.switching("disable"))
+            match setting {
+                // Switching AVIC on leaves IPIs out on such a CPU.
+                Some(_) => verdict
+                    .seen(path, "Y")
+                    .command(subject.switching("enable"))
+                    .advice(subject.loading("kvm_amd", "enable_ipiv=0")),
+                None => verdict
+                    .seen(path, "not there: this kernel cannot leave IPIs out")
+                    .advice(WITHOUT_ERRATUM_1235)
+                    .command(subject.switching("disable")),
+            }
         }
     })
 }

@@ -4,7 +4,7 @@ use super::release::Release;
 use super::vm_side::VmSide;
 use exits::Isa;
 use host::Inspection;
-use host::inspection::{IommuRegisters, Role, RunningVm};
+use host::inspection::{Argument, IommuRegisters, Role, RunningVm};
 use host::switch;
 
 /// A host, and for rules over VMs also the VM.
@@ -117,6 +117,11 @@ impl<'a> Subject<'a> {
             IommuRegisters::Other => None,
         });
         host::posting::joined(posts, false)
+    }
+
+    /// The kernel argument in force that keeps the IOMMUs from posting.
+    pub(super) fn against_posting(&self) -> Option<&'a Argument> {
+        self.host.kernel.arguments.get()?.against_posting(self.isa?)
     }
 
     pub(super) fn running(&self) -> &'a [RunningVm] {

@@ -83,6 +83,11 @@ pub(super) fn amd(technology: Technology, major: u16, minor: u16) -> HostSide {
     }
 }
 
+/// The same with AVIC off.
+pub(super) fn off(technology: Technology, major: u16, minor: u16) -> HostSide {
+    HostSide { enabled: Some(false), ..amd(technology, major, minor) }
+}
+
 fn intel() -> HostSide {
     HostSide::of_vendor(Isa::Vmx)
 }

@@ -27,7 +27,7 @@ const DEBIAN: &str = "
 vendor_id : AuthenticAMD
 flags : svm npt avic
 == /proc/cmdline
-root=/dev/sda1 ro amd_iommu_intr=legacy quiet
+root=/dev/sda1 ro amd_iommu=off quiet
 == /sys/module/kvm_amd/parameters/avic
 N
 == /sys/module/kvm_amd/refcnt
@@ -36,7 +36,7 @@ N
 == /etc/default/grub
 # If you change this file
 GRUB_TIMEOUT=5
-GRUB_CMDLINE_LINUX_DEFAULT=\"quiet amd_iommu_intr=legacy\"
+GRUB_CMDLINE_LINUX_DEFAULT=\"quiet amd_iommu=off\"
 GRUB_CMDLINE_LINUX=\"\"
 == /boot/grub/grub.cfg
 == /etc/modprobe.d/kvm.conf
