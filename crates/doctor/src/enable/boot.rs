@@ -10,7 +10,7 @@ use knobs::{Change, Content};
 /// The program or files that configure the kernel's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Boot {
-    /// `rpm-ostree kargs`, with the options of the boot loader's entries.
+    /// `rpm-ostree kargs`, with the options of the deployment that boots next, the only one that it changes.
     RpmOstree(Vec<String>),
     /// `grubby`, with the options of the boot loader's entries, and those that TuneD adds to them.
     Grubby { options: Vec<String>, tuned: String },

@@ -63,6 +63,20 @@ fn distributions() -> Vec<(&'static str, Host)> {
             ]),
         ),
         (
+            "coreos",
+            Host::amd(&[
+                ARGUMENTS,
+                program("/usr/bin/rpm-ostree"),
+                program("/run/ostree-booted"),
+                // The deployment before does not have the arguments.
+                (
+                    "/boot/loader/entries/ostree-1.conf",
+                    "version 1\nlinux /vmlinuz\noptions root=/dev/sda1 rw\n",
+                ),
+                ("/boot/loader/entries/ostree-2.conf", &entry.replace("6.12", "2")),
+            ]),
+        ),
+        (
             "suse",
             Host::amd(&[
                 ARGUMENTS,
@@ -215,8 +229,8 @@ fn made_twice_it_changes_nothing_and_restored_all_is_as_it_was() {
 
         let restored = restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
         assert!(!restored.incomplete(), "{name}: {:?}", restored.changes);
-        // grubby and kernelstub append a word that they restore.
-        if ["fedora", "pop", "rocky8"].contains(&name) {
+        // These programs append a word that they restore.
+        if ["coreos", "fedora", "pop", "rocky8"].contains(&name) {
             assert_eq!(sorted(host.tree()), sorted(before), "{name}");
         } else {
             assert_eq!(host.tree(), before, "{name}");
@@ -282,6 +296,36 @@ fn entries_of_other_systems_beside_kernel_images_change_nothing() {
     let alone = arch(&[]);
     assert!(alone.contains("$ mkinitcpio -P"), "{alone}");
     assert_eq!(arch(&[("/boot/loader/entries/memtest.conf", "title Test\nefi /EFI/memtest.efi\n")]), alone);
+}
+
+#[test]
+fn entries_of_another_boot_loader_than_grub_change_nothing() {
+    let words = "root=/dev/sda1 ro amd_iommu=off";
+    let grub = |entry: &[(&str, &str)]| {
+        let line = format!("BOOT_IMAGE=/vmlinuz {words}\n");
+        let settings = "GRUB_CMDLINE_LINUX_DEFAULT=\"amd_iommu=off\"\n";
+        let files = [
+            ("/proc/cmdline", &*line),
+            ("/usr/sbin/update-grub", ""),
+            ("/usr/bin/kernel-install", ""),
+            ("/etc/default/grub", settings),
+        ];
+        told(&plan(&Host::amd(&[&files, entry].concat()), ALL))
+    };
+    let alone = grub(&[]);
+    assert!(alone.contains("-GRUB_CMDLINE_LINUX_DEFAULT=\"amd_iommu=off\""), "{alone}");
+    let other = format!("title Arch\nlinux /vmlinuz-linux\noptions {words}\n");
+    assert_eq!(grub(&[("/boot/efi/loader/entries/arch.conf", &other)]), alone);
+
+    // They are GRUB's own if it is told to read them.
+    let own = Host::amd(&[
+        ("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro amd_iommu=off\n"),
+        ("/usr/sbin/grub2-mkconfig", ""),
+        ("/etc/default/grub", "GRUB_ENABLE_BLSCFG=true\nGRUB_CMDLINE_LINUX=\"amd_iommu=off\"\n"),
+        ("/boot/loader/entries/m-6.12.107.conf", &other),
+    ]);
+    let told = told(&plan(&own, ALL));
+    assert!(told.contains("+++ b/boot/loader/entries/m-6.12.107.conf"), "{told}");
 }
 
 #[test]

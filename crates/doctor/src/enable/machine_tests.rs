@@ -159,6 +159,19 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Changes, as rpm-ostree does, the deployment that boots next.
+    fn newest_deployment(&self, changes: &[&str]) {
+        let place = "/boot/loader/entries/ostree-2.conf";
+        let text = self.host.text(place);
+        let old = text.lines().find_map(|line| line.strip_prefix("options ")).unwrap();
+        let new = changes.iter().fold(old.to_owned(), |all, change| match change.split_once('=').unwrap() {
+            ("--delete-if-present", word) => without(&all, word),
+            ("--append-if-missing", word) => format!("{} {word}", without(&all, word)),
+            _ => panic!("{change}"),
+        });
+        self.host.write(place, &text.replace(old, &new));
+    }
+
     fn kernelstub(&self, option: &str, word: &str) {
         let path = "/etc/kernelstub/configuration";
         let mut all: serde_json::Value = serde_json::from_str(&self.host.text(path)).unwrap();
@@ -242,6 +255,7 @@ impl Actions for Machine<'_> {
                 self.host.add_kernel(release);
             }
             ["kernelstub", option, word] => self.kernelstub(option, word),
+            ["rpm-ostree", "kargs", changes @ ..] => self.newest_deployment(changes),
             ["grubby", "--update-kernel=ALL", changes @ ..] => {
                 for change in changes {
                     match change.split_once('=') {

@@ -60,6 +60,13 @@ impl Files {
         Ok(Some(Boot::Grub { files, refresh }))
     }
 
+    /// Tests whether GRUB's menu consists of boot entries, which grub-mkconfig leaves as they are.
+    fn grub_reads_entries(&self) -> bool {
+        let text = self.shown(GRUB);
+        let mut values = text.lines().filter_map(|line| line.trim().strip_prefix("GRUB_ENABLE_BLSCFG="));
+        values.next_back().is_some_and(|value| value.trim_matches(['"', '\'']) == "true")
+    }
+
     fn grub_program(&self) -> Option<Vec<String>> {
         let make = |name: &str, to: &str| vec![name.to_owned(), "-o".to_owned(), to.to_owned()];
         if self.program("update-grub") {
@@ -99,14 +106,18 @@ impl Boot {
             }));
         }
         if host.has("/run/ostree-booted") && host.program("rpm-ostree") {
-            return Ok(Some(Self::RpmOstree(options())));
+            // The others, to which one can go back, keep their arguments.
+            let newest = linux().max_by_key(|text| entries::deployment(text));
+            let options = newest.and_then(|text| entries::expanded(text, &environment));
+            return Ok(Some(Self::RpmOstree(options.into_iter().collect())));
         }
+        // Only GRUB passes this to the kernel.
+        let by_grub = host.shown("/proc/cmdline").contains("BOOT_IMAGE=");
         // proxmox-boot-tool copies kernels to one or more boot partitions, with GRUB or systemd-boot. The installer writes the
-        // settings of both; only GRUB passes BOOT_IMAGE= to the kernel.
+        // settings of both.
         if host.program("proxmox-boot-tool") && host.has("/etc/kernel/proxmox-boot-uuids") {
             let refresh = ["proxmox-boot-tool", "refresh"];
             let program = refresh.iter().map(|&word| word.to_owned()).collect();
-            let by_grub = host.shown("/proc/cmdline").contains("BOOT_IMAGE=");
             let (line, grub) = (host.command_line(Counts::First, &refresh)?, host.grub(Some(program))?);
             return Ok(if by_grub { grub.or(line) } else { line.or(grub) });
         }
@@ -126,6 +137,10 @@ impl Boot {
             && let Some(found) = host.command_line(Counts::First, &["sdbootutil", "update-all-entries"])?
         {
             return Ok(Some(found));
+        }
+        // Entries that systemd-boot would read may be of another system, or left from before.
+        if by_grub && host.has(GRUB) && !host.grub_reads_entries() {
+            return host.grub(host.grub_program());
         }
         // Hosts with unified kernel images may also have entries of other systems.
         if linux().next().is_some() {

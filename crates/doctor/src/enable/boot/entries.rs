@@ -30,6 +30,12 @@ fn variable<'a>(environment: &'a str, name: &str) -> Option<&'a str> {
     environment.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
+/// The version of an entry that ostree wrote. It counts the deployments, and the one that boots next has the largest
+/// (src/libostree/ostree-sysroot-deploy.c, `install_deployment_kernel`).
+pub(super) fn deployment(text: &str) -> Option<u32> {
+    text.lines().find_map(|line| line.trim_start().strip_prefix("version")?.trim().parse().ok())
+}
+
 pub(super) fn boots_linux(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with("linux"))
 }
