@@ -438,6 +438,21 @@ fn a_file_that_cannot_be_read_blocks_what_it_may_overrule() {
 }
 
 #[test]
+fn the_initramfs_of_whatever_kernel_boots_next_is_to_be_built() {
+    let (drivers, ostree) = ("add_drivers+=\" kvm_amd \"\n", ("/run/ostree-booted", ""));
+    for (files, command) in [
+        (vec![("/etc/initramfs-tools/modules", "kvm-amd\n")], "update-initramfs -u -k all"),
+        (vec![("/etc/dracut.conf.d/kvm.conf", drivers)], "dracut --force --regenerate-all"),
+        (vec![("/etc/dracut.conf", drivers), ostree], "rpm-ostree initramfs --enable"),
+        (vec![("/etc/mkinitcpio.conf", "MODULES=(kvm_amd)\n")], "mkinitcpio -P"),
+    ] {
+        let steps = plan(&Host::amd(&files), ALL).steps;
+        let step = steps.iter().find(|step| step.name == "initramfs").unwrap();
+        assert_eq!(step.commands, [command], "{files:?}");
+    }
+}
+
+#[test]
 fn what_nixos_makes_is_left_to_its_configuration() {
     let host = Host::amd(&[
         ARGUMENTS,

@@ -5,11 +5,14 @@ use super::files::Files;
 use super::plan::{Effect, Standing, Step};
 use super::target::Target;
 
-/// The files or directories that configure the initramfs, and the program that builds it.
+/// dracut(8): without the second option only for the running kernel.
+const DRACUT: &str = "dracut --force --regenerate-all";
+/// The files or directories that configure the initramfs, and the command that builds it for all kernels: another than the
+/// running one or the newest may boot next. update-initramfs(8), -k.
 const PACKERS: [(&str, &str); 5] = [
-    ("/etc/initramfs-tools/modules", "update-initramfs -u"),
-    ("/etc/dracut.conf", "dracut --force"),
-    ("/etc/dracut.conf.d", "dracut --force"),
+    ("/etc/initramfs-tools/modules", "update-initramfs -u -k all"),
+    ("/etc/dracut.conf", DRACUT),
+    ("/etc/dracut.conf.d", DRACUT),
     ("/etc/mkinitcpio.conf", "mkinitcpio -P"),
     ("/etc/mkinitcpio.conf.d", "mkinitcpio -P"),
 ];
@@ -20,6 +23,9 @@ pub(super) fn suggestion(files: &Files, target: &Target, steps: &[Step]) -> Opti
     steps.iter().find(|step| step.name == "modprobe-options" && !step.changes.is_empty())?;
     let (file, command) =
         PACKERS.iter().find_map(|&(place, command)| Some((names(files, place, target.module)?, command)))?;
+    // dracut cannot write to a deployment of ostree.
+    let of_ostree = command == DRACUT && files.has("/run/ostree-booted");
+    let command = if of_ostree { "rpm-ostree initramfs --enable" } else { command };
     let mut step = Step::of(files, "initramfs", Effect::NextBoot, Standing::Suggested, Vec::new());
     step.commands.push(command.to_owned());
     let why =
