@@ -116,6 +116,33 @@ fn each_cure_says_what_to_change_and_has_a_source() {
     }
 }
 
+#[test]
+fn no_change_is_told_without_what_it_needs() {
+    let table = table();
+    let cures = table.devices.iter().flat_map(|device| &device.cures);
+    let told = cures.flat_map(|cure| [&cure.qemu, &cure.libvirt, &cure.host]).flatten();
+    let told: Vec<&String> = told.chain(table.suspects.iter().map(|suspect| &suspect.change)).collect();
+    for (word, needed) in [
+        // libvirt refuses an I/O thread that is not declared, and a prefix that is not.
+        (" iothread='", "<iothreads>"),
+        ("<qemu:", "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"),
+        // QEMU does not start (target/i386/kvm/kvm.c, kvm_hyperv_properties).
+        ("hv-ipi", "hv-vpindex"),
+        ("<ipi ", "<vpindex "),
+        ("hv-tlbflush", "hv-vpindex"),
+        ("<tlbflush ", "<vpindex "),
+        ("hv-evmcs", "hv-vapic"),
+        // A VM is watched, so that the module cannot be loaded again now.
+        ("exitless enable", "a reboot (or --reload once no VM runs)"),
+    ] {
+        let with: Vec<_> = told.iter().filter(|text| text.contains(word)).collect();
+        assert!(!with.is_empty(), "{word}");
+        assert!(with.iter().all(|text| text.contains(needed)), "{word} without {needed}: {with:?}");
+    }
+    // A period is positive (docs/schemas/domaincommon.rng, memballoon).
+    assert!(told.iter().all(|text| !text.contains("period='0'")));
+}
+
 /// Cures that neither a definition nor exits can show to be in place.
 const UNTOLD: [(&str, &str); 4] = [
     ("host-interrupt/isolated-cpus", "which of the host's interrupts an exit was for is in no event"),
