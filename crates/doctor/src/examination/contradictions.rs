@@ -219,6 +219,19 @@ pub(super) fn said(subject: &Subject<'_>, module: &str, name: &str) -> Option<(S
     )
 }
 
+/// The advice on a parameter that is off: remove what switches it off, if something does.
+pub(super) fn on_again(subject: &Subject<'_>, module: &str, name: &str) -> String {
+    match said(subject, module, name) {
+        Some((place, text, word)) if place == CMDLINE && switch(&word) == Some(false) => {
+            format!("remove {text} from the kernel's arguments and reboot")
+        }
+        Some((place, _, word)) if switch(&word) == Some(false) => {
+            format!("remove {name}={word} from {place}, and reload {module} when no VM runs")
+        }
+        _ => format!("nothing configures {name}=0: look for {module} in the kernel's log"),
+    }
+}
+
 fn configured(subject: &Subject<'_>) -> Option<Verdict> {
     if subject.is_xen() {
         return None;

@@ -635,6 +635,39 @@ fn a_user_of_a_container_is_told_to_be_root_in_it() {
     assert_eq!(found.fixes, [Fix::Advice("run as root in the container".to_owned())]);
 }
 
+/// The fixes of a rule on the Zen 4 host with these entries.
+fn fixes_of(rule: &str, entries: &str) -> String {
+    let text: &'static str = Box::leak(entries.to_owned().into_boxed_str());
+    format!("{:?}", said(&examined(&with("zen4", text)), rule)[0].fixes)
+}
+
+#[test]
+fn only_what_is_configured_is_to_be_removed() {
+    const VNMI: &str = "== /sys/module/kvm_amd/parameters/vnmi\nN\n";
+    let options = |word| format!("{VNMI}== /etc/modprobe.d/zz.conf\noptions kvm_amd {word}\n");
+    let set = fixes_of("kvm-vnmi", &options("vnmi=0"));
+    assert!(set.contains("remove vnmi=0 from /etc/modprobe.d/zz.conf:1, and reload kvm_amd"), "{set}");
+    for unset in [VNMI.to_owned(), options("nested=1")] {
+        let fixes = fixes_of("kvm-vnmi", &unset);
+        assert!(fixes.contains("nothing configures vnmi=0") && !fixes.contains("remove"), "{fixes}");
+    }
+    // KVM clears it with virtual GIF.
+    let cleared = format!("{VNMI}== /sys/module/kvm_amd/parameters/vgif\nN\n");
+    assert_eq!(fixes_of("kvm-vnmi", &cleared), "[]");
+    // The Zen 4 host has avic=1 in a file.
+    let avic = fixes_of("kvm-interrupt-virtualization", "== /sys/module/kvm_amd/parameters/avic\nN\n");
+    assert!(avic.contains("has avic=1 already") && !avic.contains("echo"), "{avic}");
+}
+
+#[test]
+fn vfio_is_not_told_to_refuse_all_devices() {
+    let unsafe_on = "== /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts\nY\n";
+    let rule = "iommu-unsafe-interrupts";
+    assert!(fixes_of(rule, unsafe_on).contains("echo N >"));
+    let without = fixes_of(rule, &format!("{unsafe_on}{NO_IR}"));
+    assert!(without.contains("first have interrupts remapped") && !without.contains("echo"), "{without}");
+}
+
 #[test]
 fn apicv_is_on_without_flexpriority_and_nothing_denies_it() {
     const OFF: &str = "== /sys/module/kvm_intel/parameters/flexpriority\nN\n\

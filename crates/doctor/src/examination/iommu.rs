@@ -252,9 +252,17 @@ fn unsafe_interrupts(subject: &Subject<'_>) -> Option<Verdict> {
     let value = subject.parameter(module, name)?;
     let path = parameter_path(module, name);
     Some(match subject.is_on(module, name) {
-        Some(true) => Verdict::warn("devices are assigned without interrupt remapping")
-            .seen(path, value)
-            .command(format!("echo N > {}", parameter_path(module, name))),
+        Some(true) => {
+            let verdict = Verdict::warn("devices are assigned without interrupt remapping").seen(path, value);
+            match subject.host.iommus.remapped.get() {
+                Some(true) => verdict
+                    .command(format!("echo N > {}  # until the next boot", parameter_path(module, name)))
+                    .advice(format!("for good: remove {name}=1 from modprobe.d and the kernel's arguments")),
+                // VFIO would refuse every device.
+                _ => verdict
+                    .advice("first have interrupts remapped: without that no device can be assigned then"),
+            }
+        }
         _ => Verdict::pass("devices are assigned only with interrupt remapping").seen(path, value),
     })
 }

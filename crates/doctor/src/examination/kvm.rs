@@ -1,6 +1,6 @@
 //! KVM, its modules and their parameters.
 
-use super::contradictions::{CMDLINE, said};
+use super::contradictions::{CMDLINE, on_again, said};
 use super::kernels::{WITHOUT_ERRATUM_1235, is_hit_by_erratum_1235};
 use super::kvm_features;
 use super::rule::{Category, Rule, Verdict};
@@ -188,7 +188,7 @@ fn device(subject: &Subject<'_>) -> Option<Verdict> {
         AbsenceKind::Denied => Verdict::warn(found)
             .resting_on(fact)
             .resting_on(&kvm.owner)
-            .command("usermod --append --groups kvm USER"),
+            .command("usermod --append --groups kvm USER  # from the next login on"),
         AbsenceKind::Unreadable | AbsenceKind::Malformed => {
             Verdict::fail(found).resting_on(fact).advice(next)
         }
@@ -256,7 +256,10 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
                 if is_idle { format!("`{reload}`") } else { format!("stop all VMs and reload {module}") };
             verdict.advice(format!("change {name}={word} to {name}=1 in {place}, then {then}"))
         }
-        _ => {
+        Some((place, ..)) => verdict.advice(format!(
+            "{place} has {name}=1 already: reload {module} when no VM runs; if it stays off, rebuild the initramfs"
+        )),
+        None => {
             let then = if is_idle { format!("\n{reload}") } else { String::new() };
             verdict
                 .command(format!("echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf{then}"))
@@ -293,9 +296,7 @@ fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
         Some(false) => {
             let found = format!("{module} does not use it ({name}={value})");
             let verdict = if isa == Isa::Svm { Verdict::fail(found) } else { Verdict::warn(found) };
-            verdict
-                .seen(path, value)
-                .advice(format!("remove {name}=0 from modprobe.d and the kernel's arguments"))
+            verdict.seen(path, value).advice(on_again(subject, module, name))
         }
         _ => Verdict::pass(format!("{module} uses it")).seen(path, value),
     })

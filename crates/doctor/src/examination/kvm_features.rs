@@ -1,7 +1,9 @@
 //! Parameters of KVM's modules for single features.
 
+use super::contradictions::on_again;
 use super::rule::Verdict;
 use super::subject::Subject;
+use crate::State;
 use exits::Isa;
 use host::parameter_path;
 
@@ -37,14 +39,17 @@ fn cpu_feature(subject: &Subject<'_>, name: &str, there: Option<bool>) -> Option
         (_, Some(true)) => Verdict::pass("it is on").seen(path, value),
         (Some(true), Some(false)) => Verdict::warn("the CPU has it, and it is off")
             .seen(path, value)
-            .advice(format!("remove {name}=0 from modprobe.d and the kernel's arguments")),
+            .advice(on_again(subject, "kvm_amd", name)),
         (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
         _ => Verdict::skip("it is not known whether the CPU has it").seen(path, value),
     })
 }
 
 pub(super) fn vnmi(subject: &Subject<'_>) -> Option<Verdict> {
-    cpu_feature(subject, "vnmi", subject.host.processor.svm.get().map(|svm| svm.vnmi))
+    let verdict = cpu_feature(subject, "vnmi", subject.host.processor.svm.get().map(|svm| svm.vnmi))?;
+    // KVM clears it without virtual GIF (arch/x86/kvm/svm/svm.c, svm_hardware_setup).
+    let is_cleared = subject.is_on("kvm_amd", "vgif") == Some(false) && verdict.state == State::Warn;
+    Some(if is_cleared { Verdict::skip("KVM needs virtual GIF for it") } else { verdict })
 }
 
 pub(super) fn vgif(subject: &Subject<'_>) -> Option<Verdict> {
@@ -61,9 +66,11 @@ pub(super) fn flexpriority(subject: &Subject<'_>) -> Option<Verdict> {
     Some(match (able, subject.is_on("kvm_intel", "flexpriority")) {
         (_, Some(true)) => Verdict::pass("it is on").seen(path, value),
         (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
-        _ => Verdict::warn("it is off")
-            .seen(path, value)
-            .advice("remove flexpriority=0 from modprobe.d and the kernel's arguments"),
+        _ => Verdict::warn("it is off").seen(path, value).advice(on_again(
+            subject,
+            "kvm_intel",
+            "flexpriority",
+        )),
     })
 }
 
@@ -73,15 +80,19 @@ pub(super) fn halt_polling(subject: &Subject<'_>) -> Option<Verdict> {
     }
     let value = subject.parameter("kvm", "halt_poll_ns")?;
     let path = parameter_path("kvm", "halt_poll_ns");
-    let default = "echo 200000 > /sys/module/kvm/parameters/halt_poll_ns";
+    let wrong = |found: String| {
+        Verdict::warn(found)
+            .seen(path.as_str(), value)
+            .command("echo 200000 > /sys/module/kvm/parameters/halt_poll_ns  # until the next boot")
+            .advice(
+                "for good: options kvm halt_poll_ns=200000 in modprobe.d (kernels before 6.2 give either only to VMs that \
+                 start afterwards)",
+            )
+    };
     Some(match value.parse::<u64>() {
-        Ok(0) => Verdict::warn("KVM does not poll: each wake-up of a vCPU goes through the scheduler")
-            .seen(path, value)
-            .command(default),
+        Ok(0) => wrong("KVM does not poll: each wake-up of a vCPU goes through the scheduler".to_owned()),
         Ok(time) if time > LONG_POLLING => {
-            Verdict::warn(format!("KVM polls for up to {} ms after each halt", time / 1_000_000))
-                .seen(path, value)
-                .command(default)
+            wrong(format!("KVM polls for up to {} ms after each halt", time / 1_000_000))
         }
         Ok(time) => Verdict::pass(format!("KVM polls for up to {} µs", time / 1000)).seen(path, value),
         Err(_) => Verdict::skip(format!("{path} is not a number")).seen(path, value),

@@ -95,7 +95,7 @@ impl<'a> Subject<'a> {
         if self.host.kernel.has_built_in(module) {
             format!("add {module}.{parameter} to the kernel's arguments and reboot")
         } else {
-            format!("load {module} with {parameter}")
+            format!("write `options {module} {parameter}` to modprobe.d, and reload {module} when no VM runs")
         }
     }
 
