@@ -222,6 +222,8 @@ impl Facts {
                 self.capable = Some(capable);
                 self.mechanism = Some("APICv");
             }
+            // A warning says that it is off, and should be.
+            ("kvm-interrupt-virtualization", _) if finding.state == State::Warn => self.enabled = Some(false),
             ("kvm-interrupt-virtualization" | "xen-apicv", enabled) => self.enabled = enabled,
             _ => {}
         }
