@@ -1,4 +1,4 @@
-//! The page that `docs/formats.md` names for a command describes every field of its JSON.
+//! The sections that `docs/formats.md` names for a command describe every field of its JSON.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,8 +20,7 @@ use crate::iocm_control::Served;
 use crate::xen::Host;
 
 /// The sections that describe names for all pages.
-const COMMON: [(&str, &str); 2] =
-    [("formats.md", "## Common names"), ("recordings.md", "## How events become exits")];
+const COMMON: [&str; 2] = ["formats.md#common-names", "recordings.md#how-events-become-exits"];
 
 /// The ends of the paths of objects whose keys are data: names of VMs, factors and modules, paths, numbers of cores. A
 /// path begins with the command.
@@ -62,46 +61,42 @@ fn fields(value: &Value, path: &str, found: &mut BTreeSet<(String, String)>) {
     }
 }
 
-/// The names of the pages that the table of formats names for a command.
-fn pages_of(command: &str, formats: &Page) -> Vec<String> {
+/// The sections that the table of formats names for a command, as targets of links.
+fn sections_of(command: &str, formats: &Page) -> Vec<String> {
     let code = format!("`{command}`");
     let rows = formats.text.lines().filter(|line| line.starts_with("| "));
     let rows = rows.filter(|row| row.split(" | ").next().is_some_and(|what| what.contains(&code)));
     let links = rows.flat_map(|row| row.split("](").skip(1));
-    let pages = links.filter_map(|link| link.split(['#', ')']).next()).filter(|page| page.ends_with(".md"));
-    pages.map(str::to_owned).collect()
+    let targets = links.filter_map(|link| Some(link.split_once(')')?.0));
+    targets.filter(|target| target.contains(".md#")).map(str::to_owned).collect()
 }
 
-/// The section of a page below this heading.
-fn section(page: &Page, heading: &str) -> Page {
-    let (_, rest) =
-        page.text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("there is no {heading}"));
-    let text = rest.split("\n## ").next().unwrap_or(rest).to_owned();
-    Page { path: page.path.clone(), text }
-}
-
-/// Finds every field of these documents, each with its command, in the command's pages.
+/// Finds every field of these documents, each with its command, in the command's sections.
 fn check(documents: impl IntoIterator<Item = (&'static str, Value)>) {
     let book = book();
     let page = |name: &str| {
         let path = Path::new("docs").join(name);
         book.iter().find(|page| page.path == path).unwrap_or_else(|| panic!("there is no {}", path.display()))
     };
-    let common: BTreeSet<String> =
-        COMMON.iter().flat_map(|&(name, heading)| section(page(name), heading).coded()).collect();
+    let words = |target: &str| {
+        let (name, anchor) = target.split_once('#').unwrap();
+        let section = page(name).section(anchor);
+        section.unwrap_or_else(|| panic!("there is no section {target}")).coded()
+    };
+    let common: BTreeSet<String> = COMMON.into_iter().flat_map(words).collect();
     let mut missing = BTreeSet::new();
     for (command, document) in documents {
-        let names = pages_of(command, page("formats.md"));
-        assert!(!names.is_empty(), "docs/formats.md names no page for `{command}`");
-        let described: BTreeSet<String> = names.iter().flat_map(|name| page(name).coded()).collect();
+        let sections = sections_of(command, page("formats.md"));
+        assert!(!sections.is_empty(), "docs/formats.md names no section for `{command}`");
+        let described: BTreeSet<String> = sections.iter().flat_map(|target| words(target)).collect();
         let mut found = BTreeSet::new();
         fields(&document, command, &mut found);
         let is_missing = |name: &str| !described.contains(name) && !common.contains(name);
         let paths = found.into_iter().filter(|(_, name)| is_missing(name)).map(|(path, _)| path);
-        missing.extend(paths.map(|path| format!("{path} ({})", names.join(", "))));
+        missing.extend(paths.map(|path| format!("{path} ({})", sections.join(", "))));
     }
     let missing: Vec<String> = missing.into_iter().collect();
-    assert!(missing.is_empty(), "no page describes these fields:\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "no section describes these fields:\n{}", missing.join("\n"));
 }
 
 /// The documents of an output: one, or one on each line.
@@ -295,12 +290,18 @@ fn fields_of_io_workers_are_described() {
 }
 
 #[test]
-fn a_field_without_a_word_in_the_page_is_found() {
+fn fields_and_the_sections_for_them_are_found() {
     let text =
         "| what | form | described in |\n| tables (`report`) | JSON | [a](report.md#json), [b](man/b.7) |\n";
     let formats = Page { path: "formats.md".into(), text: text.to_owned() };
-    assert_eq!(pages_of("report", &formats), ["report.md"]);
-    assert!(pages_of("rep", &formats).is_empty());
+    assert_eq!(sections_of("report", &formats), ["report.md#json"]);
+    assert!(sections_of("rep", &formats).is_empty());
+    let text = "# A\n`a`\n\n## B\n`b`\n\n### C\n`c`\n\n## D\n`d`\n";
+    let page = Page { path: "a.md".into(), text: text.to_owned() };
+    let words = |anchor| page.section(anchor).map(|section| section.coded());
+    assert_eq!(words("b"), Some(BTreeSet::from(["b", "c"].map(str::to_owned))));
+    assert_eq!(words("d"), Some(BTreeSet::from(["d".to_owned()])));
+    assert_eq!(words("e"), None);
     let document = serde_json::json!({ "rows": [{ "a": { "b": 1 } }], "events": { "kvm:kvm_exit": 1 } });
     let mut found = BTreeSet::new();
     fields(&document, "report", &mut found);

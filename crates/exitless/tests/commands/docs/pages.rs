@@ -90,14 +90,30 @@ impl Page {
         spans.flat_map(|span| span.split(is_end)).map(str::to_owned).collect()
     }
 
+    /// The headings: the line's number from 0, the level, the text.
+    fn headings(&self) -> impl Iterator<Item = (usize, usize, &str)> {
+        self.open_lines().enumerate().filter_map(|(number, line)| {
+            let heading = line.trim_start_matches('#');
+            let level = line.len() - heading.len();
+            let text = if level > 0 { heading.strip_prefix(' ') } else { None };
+            text.map(|text| (number, level, text))
+        })
+    }
+
+    /// The section with this anchor, including those below it.
+    pub(super) fn section(&self, anchor: &str) -> Option<Self> {
+        let at = self.anchors().iter().position(|own| own == anchor)?;
+        let mut headings = self.headings().skip(at);
+        let (first, level, _) = headings.next()?;
+        let end = headings.find(|&(_, other, _)| other <= level).map_or(usize::MAX, |(number, ..)| number);
+        let lines: Vec<&str> = self.text.lines().skip(first).take(end - first).collect();
+        Some(Self { path: self.path.clone(), text: lines.join("\n") })
+    }
+
     /// The anchors of the headings, as GitHub and mdBook make them.
     pub(super) fn anchors(&self) -> Vec<String> {
-        let headings = self.open_lines().filter_map(|line| {
-            let heading = line.trim_start_matches('#');
-            (heading.len() < line.len()).then(|| heading.strip_prefix(' ')).flatten()
-        });
         let mut anchors: Vec<String> = Vec::new();
-        for heading in headings {
+        for (_, _, heading) in self.headings() {
             let kept = heading.trim().to_lowercase();
             let kept = kept.chars().filter(|one| one.is_alphanumeric() || "-_ ".contains(*one));
             let anchor: String = kept.map(|one| if one == ' ' { '-' } else { one }).collect();
