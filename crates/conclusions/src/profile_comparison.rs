@@ -92,7 +92,7 @@ pub struct SideSummary {
     /// Operations of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
-    /// The number of VMs with exits, over all recordings.
+    /// The maximum number of VMs in a recording.
     pub vms: usize,
     /// The maximum number of vCPUs with exits in a recording.
     pub vcpus: usize,
