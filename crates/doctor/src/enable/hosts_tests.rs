@@ -413,8 +413,11 @@ fn avic_is_not_enabled_where_it_could_hang_guests() {
     let hygon = machine::AMD.replace("AuthenticAMD", "HygonGenuine").replace("family : 25", "family : 24");
     let hygon = Host::amd(&[("/proc/cpuinfo", &hygon)]);
     assert_eq!(refusal(&hygon, ALL).as_deref(), Some("erratum"));
+    // It reads N as long as AVIC is off.
     hygon.module("kvm_amd", &[("enable_ipiv", "N")]);
+    hygon.write(&machine::kept("enable_ipiv"), "Y");
     assert!(make(&hygon, ALL).is_whole());
+    assert_eq!(hygon.text("/sys/module/kvm_amd/parameters/enable_ipiv"), "N\n");
     let options = hygon.text("/etc/modprobe.d/exitless.conf");
     assert!(options.contains("avic=1") && options.contains("enable_ipiv=0"), "{options}");
 }

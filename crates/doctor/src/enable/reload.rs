@@ -10,8 +10,9 @@ pub(super) fn step(files: &Files, inspection: &Inspection, target: &Target, wish
     if target.is_so() {
         return None;
     }
-    let wrong = target.switches().iter().filter(|one| !one.is_so());
-    let parameters = wrong.map(|one| (one.name.to_owned(), one.value().to_owned())).collect();
+    // A value in force may have been given by hand, or KVM may have cleared it while the main parameter was off.
+    let given = target.switches().iter().filter(|one| !one.is_so() || one.default != Some(one.on));
+    let parameters = given.map(|one| (one.name.to_owned(), one.value().to_owned())).collect();
     let change = Change::Load { module: target.module.to_owned(), parameters };
     let standing = match obstacle(files, inspection, target) {
         Some(blocked) if wish.reload => blocked,
