@@ -10,13 +10,25 @@ const HYGON: &str = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : HygonGenuine\n
     flags : svm npt avic\n== /sys/module/kvm_amd/parameters/avic\nY\n\
     == /sys/module/kvm_amd/parameters/enable_ipiv\nY\n== /proc/sys/kernel/osrelease\n6.18.3\n\
     == /proc/sys/kernel/version\n#1 SMP\n";
+const ZEN3: &str = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\n\
+    flags : svm npt avic\n";
 const ZEN3_ON: &str = "== /sys/module/kvm_amd/parameters/avic\nY\n";
 const APICV_OFF: &str = "== /sys/module/kvm_intel/parameters/enable_apicv\nN\n\
     == /etc/modprobe.d/kvm.conf\noptions kvm_intel enable_apicv=0\n";
 
+/// A host whose CPU has erratum 1235, and whose kernel does not handle it.
+const ON_AT_THE_NEXT_LOAD: &str = "== /etc/modprobe.d/kvm.conf\noptions kvm_amd avic=1\n";
+
 /// Hosts with such cures that no case has.
-fn more() -> [Made; 5] {
-    [off(""), off_and_idle(), off(ZEN3_ON), with("zen2", HYGON), with("sapphire-rapids", APICV_OFF)]
+fn more() -> [Made; 6] {
+    [
+        off(""),
+        off_and_idle(),
+        off(ZEN3_ON),
+        with("zen2", HYGON),
+        with("zen2", ON_AT_THE_NEXT_LOAD),
+        with("sapphire-rapids", APICV_OFF),
+    ]
 }
 
 /// A copy of a host, with GRUB. What is told in a container is for the host.
@@ -126,14 +138,17 @@ fn a_cure_ends_its_finding_and_nothing_then_tells_to_take_it_back() {
 
 #[test]
 fn posting_that_was_switched_off_stays_off_when_avic_is_enabled() {
-    let host = copy(&off(""));
+    let host = copy(&with("zen2", ZEN3));
     for (command, word) in [
         ("disable --device-interrupts --persist", true),
         ("enable --persist", true),
         ("enable --device-interrupts --persist", false),
     ] {
+        let plan = plan(&host, wish(command));
+        assert!(!plan.is_refused() && !plan.steps.is_empty(), "{command}: {plan:?}");
         assert!(make(&host, wish(command)).is_whole(), "{command}");
         boot(&host);
         assert_eq!(host.text("/proc/cmdline").contains("amd_iommu_intr=legacy"), word, "{command}");
     }
+    assert_eq!(host.text("/sys/module/kvm_amd/parameters/avic"), "Y\n");
 }

@@ -405,6 +405,11 @@ fn avic_is_not_enabled_where_it_could_hang_guests() {
     assert_eq!(refusal(&zen2, OFF), None);
     zen2.module("kvm_amd", &[("enable_ipiv", "N")]);
     assert_eq!(refusal(&zen2, ALL), None);
+    // A vendor's kernel with only the parameter.
+    zen2.module("kvm_amd", &[("enable_ipiv", "Y")]);
+    let found = plan(&zen2, ALL);
+    assert_eq!(found.steps[0].name, "modprobe-options");
+    assert!(found.steps[0].files[0].diff.contains("enable_ipiv=0"), "{found:?}");
     zen2.write("/proc/sys/kernel/osrelease", "6.17.3\n");
     std::fs::remove_dir_all(zen2.path("/sys/module/kvm_amd")).unwrap();
     assert_eq!(refusal(&zen2, ALL), None);

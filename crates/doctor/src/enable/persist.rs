@@ -84,9 +84,12 @@ pub(super) fn note(boot: &Boot, inspection: &Inspection, target: &Target) -> Opt
 
 /// A note on an argument that disables only posting: the plan leaves it where it is.
 pub(super) fn of_posting(boot: &Boot, inspection: &Inspection, target: &Target) -> Option<String> {
+    if target.arm == Arm::Off {
+        return None;
+    }
     let running = inspection.fingerprint.cmdline.as_deref().unwrap_or_default();
     let lines = boot.lines_or(Whose::Linux, running);
-    let found = harmful::find(&lines).into_iter().find(|found| found.posting && target.arm == Arm::On)?;
+    let found = harmful::find(&lines).into_iter().find(|found| found.posting)?;
     Some(format!(
         "With {}, {}. That is left as it is; `exitless enable --device-interrupts --persist` ends it.",
         found.change.old?, found.why

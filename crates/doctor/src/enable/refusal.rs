@@ -31,11 +31,13 @@ pub(super) fn all(files: &Files, inspection: &Inspection, target: &Target) -> Ve
             );
         }
         Some(Lack { why, next }) => refuse("cpu", why, &next),
-        None if is_hit_by_erratum_1235(inspection) => refuse(
-            "erratum",
-            "this CPU has erratum 1235, by which guests can hang with AVIC, and this kernel does not handle it".to_owned(),
-            WITHOUT_ERRATUM_1235,
-        ),
+        None if is_hit_by_erratum_1235(inspection) => {
+            let why = "this CPU has erratum 1235, by which guests can hang with AVIC, and nothing shows that this kernel \
+                       handles it";
+            let first =
+                if target.loaded { "" } else { "load kvm_amd first, whose parameters can show it; or " };
+            refuse("erratum", why.to_owned(), &format!("{first}{WITHOUT_ERRATUM_1235}"));
+        }
         None => {}
     }
     found

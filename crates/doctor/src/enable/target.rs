@@ -102,7 +102,8 @@ impl Target {
             {
                 // The kernel itself leaves IPIs out on AMD's CPUs with the erratum, and on Hygon's from 7.1.
                 let vendor = inspection.processor.first.get().and_then(|cpu| cpu.vendor.as_deref());
-                let is_known = !erratum || vendor == Some("AuthenticAMD");
+                let reads_on = now(parameters, ipis).as_deref().and_then(host::switch) == Some(true);
+                let is_known = !erratum || (vendor == Some("AuthenticAMD") && !reads_on);
                 switches.push(switch(ipis, !erratum, is_known.then_some(!erratum)));
             }
             (if has("x2avic") { "x2AVIC" } else { "AVIC" }, switches)

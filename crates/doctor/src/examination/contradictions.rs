@@ -1,5 +1,6 @@
 //! Contradictions between two sources.
 
+use super::kernels::is_hit_by_erratum_1235;
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
 use exits::Isa;
@@ -247,14 +248,16 @@ fn configured(subject: &Subject<'_>) -> Option<Verdict> {
     if wanted == in_force || (wanted && subject.cpu_has() == Some(false)) {
         return Some(Verdict::pass("they agree").seen(path, value).seen(place, text));
     }
-    Some(
-        Verdict::warn(format!("{name} is {value} now, and configured to be {word}"))
-            .seen(path, value)
-            .seen(place, text)
-            .advice(format!(
-                "when no VM runs: modprobe -r {module} && modprobe {module}; if it comes back, rebuild the initramfs"
-            )),
-    )
+    let verdict = Verdict::warn(format!("{name} is {value} now, and configured to be {word}"))
+        .seen(path, value)
+        .seen(place, text);
+    Some(match wanted && is_hit_by_erratum_1235(subject.host) {
+        // Guests could hang from the next load on.
+        true => verdict.command("exitless disable --persist --apply"),
+        false => verdict.advice(format!(
+            "when no VM runs: modprobe -r {module} && modprobe {module}; if it comes back, rebuild the initramfs"
+        )),
+    })
 }
 
 /// Pairs of texts; a log line that contains both reports a problem.

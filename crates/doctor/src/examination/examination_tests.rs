@@ -660,6 +660,17 @@ fn only_what_is_configured_is_to_be_removed() {
 }
 
 #[test]
+fn on_cpus_with_erratum_1235_avic_is_only_to_be_enabled_with_ipis_left_out() {
+    let fixes = |text, rule| said(&examined(&with("zen2", text)), rule)[0].fixes.clone();
+    let handled = "== /proc/sys/kernel/osrelease\n6.18.3\n== /proc/sys/kernel/version\n#1 SMP\n";
+    let enable = Fix::Command("exitless enable --persist --apply".to_owned());
+    assert_eq!(fixes(handled, "kvm-interrupt-virtualization"), [enable]);
+    let at_the_next_load = "== /etc/modprobe.d/kvm.conf\noptions kvm_amd avic=1\n";
+    let disable = Fix::Command("exitless disable --persist --apply".to_owned());
+    assert_eq!(fixes(at_the_next_load, "contradiction-configured"), [disable]);
+}
+
+#[test]
 fn vfio_is_not_told_to_refuse_all_devices() {
     let unsafe_on = "== /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts\nY\n";
     let rule = "iommu-unsafe-interrupts";

@@ -241,6 +241,8 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     // Guides switch all of it off for devices whose interrupts get lost.
     let is_chosen = said.as_ref().is_some_and(|(.., word)| switch(word) == Some(false));
     let verdict = match said {
+        // That command also has IPIs left out, which not every kernel does by itself (on Hygon).
+        _ if subject.host.processor.erratum_1235.get() == Some(&true) => verdict,
         Some((place, text, word)) if place == CMDLINE && switch(&word) != Some(true) => {
             verdict.advice(format!("change {text} to {module}.{name}=1 in the kernel's arguments and reboot"))
         }
