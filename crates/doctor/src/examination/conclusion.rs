@@ -90,7 +90,7 @@ pub(super) fn conclude(
             Conclusion::new(HostState::Unavailable, sentence, Some("exitless predict"))
         }
         (Some(false), _) if is_hit_by_erratum_1235(subject.host) => {
-            let sentence = "AVIC is off, and right so: this kernel does not handle the CPU's erratum 1235.";
+            let sentence = "AVIC is rightly off: this kernel does not handle the CPU's erratum 1235.";
             Conclusion::new(HostState::SwitchedOff, sentence, None)
         }
         (Some(false), _) => {

@@ -740,8 +740,8 @@ pub fn without_cr8_intercept() -> String {
 }
 
 /// The kernels that leave IPIs out of AVIC on CPUs with erratum 1235, for people.
-pub(crate) const WITHOUT_ERRATUM_1235: &str = "Linux 6.17 or later, which takes IPIs itself on this CPU (on Hygon 7.1, or \
-     6.18.34 or 7.0.11 of its series)";
+pub(crate) const WITHOUT_ERRATUM_1235: &str = "Linux 6.17 or later, which leaves IPIs to KVM on this CPU (on Hygon CPUs: 7.1, \
+     7.0.11 or 6.18.34)";
 
 /// Tests whether AVIC could hang guests on this host: the CPU has erratum 1235, and nothing shows that the kernel can leave IPIs
 /// out of AVIC.

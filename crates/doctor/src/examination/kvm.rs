@@ -220,7 +220,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     }
     if is_hit_by_erratum_1235(subject.host) {
         return Some(
-            Verdict::warn("AVIC is off, and right so: this kernel does not handle the CPU's erratum 1235")
+            Verdict::warn("AVIC is rightly off: this kernel does not handle the CPU's erratum 1235")
                 .seen(path, value)
                 .resting_on(&subject.host.processor.erratum_1235)
                 .advice(WITHOUT_ERRATUM_1235),

@@ -193,7 +193,7 @@ fn a_sosreport_is_judged_by_what_it_has() {
     assert!(text.contains("exitless collect-script"), "{text}");
     assert!(!text.contains("no VM runs"), "{text}");
     assert!(text.contains("skip /dev/kvm: a copy of a host has no devices"), "{text}");
-    let end = "AVIC is off, and right so: this kernel does not handle the CPU's erratum 1235.";
+    let end = "AVIC is rightly off: this kernel does not handle the CPU's erratum 1235.";
     assert!(text.ends_with(end), "{text}");
 }
 
