@@ -201,14 +201,9 @@ mod tests {
     fn a_self_test_that_cannot_begin_names_the_cause() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
-        let manifest = Manifest {
-            key: String::new(),
-            kernel_release: String::new(),
-            of_kind: Host {},
-            files: Vec::new(),
-            packages: Vec::new(),
-        };
-        recorded::write_manifest(&Image::place(&cache), &manifest).unwrap();
+        let (none, place) = (String::new, Image::place(&cache));
+        let manifest = Manifest::new(none(), none(), Host {}, (&place, []), &[]).unwrap();
+        recorded::write_manifest(&place, &manifest).unwrap();
         let image = Image::find(&cache).unwrap().unwrap();
         let laboratory = Laboratory {
             cache: &Cache::at("/dev/null/lab"),

@@ -216,13 +216,8 @@ mod tests {
             fs::create_dir_all(made).unwrap();
         }
         fs::write(place.join(DISK), "disk").unwrap();
-        let manifest = Manifest {
-            key: String::new(),
-            kernel_release: String::new(),
-            of_kind: Host {},
-            files: Vec::new(),
-            packages: Vec::new(),
-        };
+        let none = String::new;
+        let manifest = Manifest::new(none(), none(), Host {}, (&place, []), &[]).unwrap();
         recorded::write_manifest(&place, &manifest).unwrap();
         let image = Image::find(&cache).unwrap().unwrap();
         let lab = Lab::find("intel-apicv").unwrap();
