@@ -301,17 +301,17 @@ fn print(
     let text = || {
         let view = AdviceView { width: console::width(), colour: console::colour(), top: arguments.top };
         let text = report::advice::terminal(recordings, advice, audits, view);
-        console::shown(match hot {
+        match hot {
             Some(hot) => text + &report::hot_advice::terminal(advice, hot, view),
             None => text,
-        })
+        }
     };
     match hot {
         Some(hot) => {
             let document = || report::hot_advice::json(document(), advice, hot);
-            crate::output::print(arguments.json, document, text)?;
+            crate::output::print_table(arguments.json, document, text)?;
         }
-        None => crate::output::print(arguments.json, document, text)?,
+        None => crate::output::print_table(arguments.json, document, text)?,
     }
     Ok(())
 }

@@ -193,13 +193,6 @@ impl AssumedArguments {
 
 fn print(recordings: &Recordings, prediction: &Prediction, json: bool) -> anyhow::Result<()> {
     let document = || report::prediction::json(recordings, prediction);
-    let text = || {
-        console::shown(report::prediction::terminal(
-            recordings,
-            prediction,
-            console::width(),
-            console::colour(),
-        ))
-    };
-    Ok(crate::output::print(json, document, text)?)
+    let text = || report::prediction::terminal(recordings, prediction, console::width(), console::colour());
+    Ok(crate::output::print_table(json, document, text)?)
 }

@@ -260,8 +260,8 @@ fn print(hot: &Hot, selection: &Selection, arguments: &Arguments) -> anyhow::Res
         top: arguments.top,
         reasons: arguments.details,
     };
-    let text = || console::shown(report::hot_spots::terminal(&hot.name, &hot.recording, &summary, view));
-    Ok(crate::output::print(arguments.json, document, text)?)
+    let text = || report::hot_spots::terminal(&hot.name, &hot.recording, &summary, view);
+    Ok(crate::output::print_table(arguments.json, document, text)?)
 }
 
 #[cfg(test)]

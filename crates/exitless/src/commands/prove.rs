@@ -272,8 +272,8 @@ fn write_file(
 }
 
 fn print(outcome: &Proof, json: bool) -> anyhow::Result<()> {
-    let text = || console::shown(report::prove::terminal(outcome, console::width(), console::colour()));
-    Ok(crate::output::print(json, || outcome, text)?)
+    let text = || report::prove::terminal(outcome, console::width(), console::colour());
+    Ok(crate::output::print_table(json, || outcome, text)?)
 }
 
 fn exit_code(judgement: Judgement) -> ExitCode {

@@ -30,9 +30,9 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let document = || report::readiness::json(&readiness, &program);
     let text = || {
         let (width, colour) = (console::width(), console::colour());
-        console::shown(report::readiness::terminal(&readiness, &program, width, colour, verbose))
+        report::readiness::terminal(&readiness, &program, width, colour, verbose)
     };
-    crate::output::print(arguments.json, document, text)?;
+    crate::output::print_table(arguments.json, document, text)?;
     let works = readiness.commands.iter().all(|one| one.state == State::Works);
     Ok(ExitCode::from(if works { 0 } else { status::SOME_FAILED }))
 }

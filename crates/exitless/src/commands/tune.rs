@@ -128,8 +128,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let tuning = tune(&plan, &arguments.target.to_string(), &mut steps)?;
     let tuning = steps.with_definition(&tuning)?;
-    let text = || console::shown(report::tuning::terminal(&tuning, console::width()));
-    let printed = crate::output::print(arguments.json, || &tuning, text);
+    let text = || report::tuning::terminal(&tuning, console::width());
+    let printed = crate::output::print_table(arguments.json, || &tuning, text);
     if !arguments.json {
         console::say(format_args!("The report: {}", folder.join(REPORT).display()));
         if tuning.definition.is_some() {
@@ -152,8 +152,8 @@ fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
     let advised = &plan.rules.advised;
     let document =
         || Document::new(serde_json::json!({ "before": before, "steps": steps, "advised": advised }));
-    let text = || console::shown(report::tuning::steps(plan, &steps, &before, console::width()));
-    crate::output::print(json, document, text)?;
+    let text = || report::tuning::steps(plan, &steps, &before, console::width());
+    crate::output::print_table(json, document, text)?;
     Ok(ExitCode::SUCCESS)
 }
 

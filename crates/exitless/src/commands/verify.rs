@@ -53,8 +53,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         seen = seen.with(provoke());
     }
     drop(line);
-    let text = || console::shown(report::verify::terminal(&seen, console::width(), console::colour()));
-    crate::output::print(arguments.json, || &seen, text)?;
+    let text = || report::verify::terminal(&seen, console::width(), console::colour());
+    crate::output::print_table(arguments.json, || &seen, text)?;
     Ok(ExitCode::from(match seen.status {
         Status::Active => 0,
         Status::Inhibited | Status::Partly => status::INHIBITED,

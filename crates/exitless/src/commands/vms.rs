@@ -39,8 +39,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let interval = arguments.interval.map(Duration::from_nanos);
     let counted = arguments.statistics.then(|| count(root, &vms, interval));
     let running = Running { found: &found, vms: &vms, counted: counted.as_deref() };
-    let text = || console::shown(report::vms::terminal(&running, console::width(), console::colour()));
-    crate::output::print(arguments.json, || report::vms::json(&running), text)?;
+    let text = || report::vms::terminal(&running, console::width(), console::colour());
+    crate::output::print_table(arguments.json, || report::vms::json(&running), text)?;
     Ok(ExitCode::from(exit_code(&running, &arguments.vms)))
 }
 

@@ -70,6 +70,6 @@ fn warn_of(result: &Collected) {
 }
 
 fn print(difference: &StudyDifference, arguments: &Arguments) -> anyhow::Result<()> {
-    let text = || console::shown(report::study::difference::terminal(difference, console::width()));
-    Ok(crate::output::print(arguments.json, || difference, text)?)
+    let text = || report::study::difference::terminal(difference, console::width());
+    Ok(crate::output::print_table(arguments.json, || difference, text)?)
 }

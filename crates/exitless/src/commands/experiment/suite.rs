@@ -146,11 +146,7 @@ fn show(suite: &Suite, text: &str, folder: &Path, allow_unlike: bool, json: bool
     let again = again(suite, text, folder);
     write_page(&folder.join(PAGE), &report::suite::page(&outcome, &again, true))?;
     write_page(&folder.join(MARKDOWN), &report::suite::markdown(&outcome, &again))?;
-    crate::output::print(
-        json,
-        || &outcome,
-        || console::shown(report::suite::terminal(&outcome, console::width())),
-    )?;
+    crate::output::print_table(json, || &outcome, || report::suite::terminal(&outcome, console::width()))?;
     if !json {
         console::say(format_args!("The page: {}", folder.join(PAGE).display()));
     }

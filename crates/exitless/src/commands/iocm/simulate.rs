@@ -104,11 +104,10 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         write_page(path, &report::iocm::simulated::page(&outcome, &course))?;
     }
     let document = || Document::new(json!({ "outcome": outcome, "damage": damage }));
-    let text =
-        || console::shown(report::iocm::simulated::terminal(&outcome, console::width(), console::colour()));
+    let text = || report::iocm::simulated::terminal(&outcome, console::width(), console::colour());
     match to_standard_output {
         true => crate::output::write(|out| out.write_all(&bytes))?,
-        false => crate::output::print(arguments.json, document, text)?,
+        false => crate::output::print_table(arguments.json, document, text)?,
     }
     Ok(ExitCode::from(if damage.is_empty() { 0 } else { status::DAMAGED }))
 }

@@ -60,9 +60,9 @@ pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCo
     let document = || long::document(&longest.exits, &recordings, bound_ns);
     let text = || {
         let (width, colour) = (console::width(), console::colour());
-        console::shown(long::table(&longest.exits, &recordings, bound_ns, width, colour))
+        long::table(&longest.exits, &recordings, bound_ns, width, colour)
     };
-    crate::output::print(arguments.json, document, text)?;
+    crate::output::print_table(arguments.json, document, text)?;
     warn_of_doubts(&recordings);
     Ok(exit_code(&recordings))
 }
