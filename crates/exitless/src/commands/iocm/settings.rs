@@ -20,11 +20,9 @@ pub(crate) struct SettingsArguments {
 impl SettingsArguments {
     pub(super) fn read(&self) -> anyhow::Result<Settings> {
         let Some(path) = &self.settings else { return Ok(Settings::default()) };
-        let told = |error: &dyn std::fmt::Display| {
-            Usage(format!("Cannot read the settings {}: {error}", path.display()))
-        };
-        let what = || format!("Cannot read the settings {}", path.display());
-        let text = fs::read_to_string(path).map_err(|error| paths::unread(&what(), error))?;
+        let what = format!("Cannot read the settings {}", path.display());
+        let told = |error: &dyn std::fmt::Display| Usage(format!("{what}: {error}"));
+        let text = fs::read_to_string(path).map_err(|error| paths::unread(&what, error))?;
         let settings: Settings = toml::from_str(&text).map_err(|error| told(&error))?;
         settings.check().map_err(|error| told(&error))?;
         Ok(settings)
