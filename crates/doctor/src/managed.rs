@@ -149,7 +149,15 @@ pub fn of_reason(reason: InhibitReason, name: &str, management: &Management) -> 
     if !has_words(management.manager) {
         return Vec::new();
     }
-    edits_of(reason).into_iter().filter_map(|edit| said(&[edit], name, management)).collect()
+    let edits = edits_of(reason).into_iter();
+    let mut found: Vec<Managed> = edits.filter_map(|edit| said(&[edit], name, management)).collect();
+    if reason == InhibitReason::HyperV {
+        // Older KVM does not know hv-avic, and QEMU then refuses to start with it.
+        for change in found.iter_mut().flat_map(|one| one.changes.iter_mut()) {
+            change.push_str(" (hv-avic needs Linux 5.15 on the host)");
+        }
+    }
+    found
 }
 
 /// Adds to each finding the fixes by settings of the VM's manager, before the equivalent changes of the

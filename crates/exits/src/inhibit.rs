@@ -63,7 +63,7 @@ const FACTS: &[Facts] = &[
         reason: InhibitReason::HyperV,
         name: "HYPERV",
         set_by: "the guest enabled AutoEOI of Hyper-V's synthetic interrupt controller",
-        cure: "offer hv-avic (hv-apicv), which advises the guest against AutoEOI, or leave hv-synic out",
+        cure: "offer hv-avic (hv-apicv), which advises the guest against AutoEOI (Linux 5.15), or leave hv-synic out",
     },
     Facts {
         reason: InhibitReason::Absent,

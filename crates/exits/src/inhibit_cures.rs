@@ -98,9 +98,20 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
     (
         InhibitReason::HyperV,
         &[
-            cure(Qemu, "-cpu ...,hv-avic=on (QEMU 6.2)", QEMU_HYPERV),
-            cure(Libvirt, "<hyperv><avic state='on'/></hyperv> (libvirt 8.10)", LIBVIRT_FEATURES),
-            cure(Host, "Linux 5.15 or newer, which inhibits only while AutoEOI is in use", KVM_HOST),
+            cure(Qemu, "-cpu ...,hv-avic=on (QEMU 6.2, and Linux 5.15 on the host)", QEMU_HYPERV),
+            cure(
+                Libvirt,
+                "<hyperv><avic state='on'/></hyperv> (libvirt 8.10, and Linux 5.15 on the host)",
+                LIBVIRT_FEATURES,
+            ),
+            // Sufficient with every kernel, but Windows then keeps its time by HPET or RTC.
+            cure(Qemu, "leave hv-synic, hv-stimer and hv-stimer-direct out", QEMU_HYPERV),
+            cure(Libvirt, "leave synic and stimer out of the features of hyperv", LIBVIRT_FEATURES),
+            cure(
+                Host,
+                "Linux 5.15 or newer, and hv-avic in the VM: before, the SynIC inhibits with and without AutoEOI",
+                "Linux arch/x86/kvm/hyperv.c, 0f250a646382 (5.15)",
+            ),
         ],
     ),
     (
@@ -236,6 +247,14 @@ mod tests {
             }
         }
         assert!(!InhibitReason::ApicBaseModified.cure().to_lowercase().contains("x2apic"));
+    }
+
+    #[test]
+    fn hv_avic_is_a_cure_only_with_the_kernel_that_knows_it() {
+        for cure in InhibitReason::HyperV.cures() {
+            let is_avic = cure.change.contains("avic");
+            assert!(!is_avic || cure.change.contains("Linux 5.15"), "{}", cure.change);
+        }
     }
 
     #[test]

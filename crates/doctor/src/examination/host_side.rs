@@ -16,6 +16,7 @@ impl HostSide {
         Self {
             kernel: mainline(&subject),
             largest_apic_id: limits::largest_apic_id(&subject).map(|(largest, _)| largest),
+            auto_eoi_counted: subject.kernel_has("kernel-autoeoi"),
             ..Self::of_fingerprint(&host.fingerprint)
         }
     }
@@ -85,5 +86,15 @@ mod tests {
         assert_eq!((one.0.kernel, one.1), (Some(KernelVersion::new(5, 19)), vec!["x2apic".to_owned()]));
         let neither = red_hat(&format!("{x2avic}: no\n{nested}: no\n"));
         assert_eq!((neither.0.kernel, neither.1.len()), (Some(KernelVersion::new(5, 14)), 2));
+    }
+
+    #[test]
+    fn a_kernel_is_asked_for_its_count_of_auto_eoi() {
+        let counted = |release: &str, types: &str| judged(release, types).0.auto_eoi_counted;
+        assert_eq!(counted("5.10.262\n", ""), Some(false));
+        assert_eq!(counted("5.15.180\n", ""), Some(true));
+        let ubuntu = "5.11.0-49-generic\n";
+        assert_eq!(counted(ubuntu, ""), None);
+        assert_eq!(counted(ubuntu, "kvm_hv.synic_auto_eoi_used: no\n"), Some(false));
     }
 }

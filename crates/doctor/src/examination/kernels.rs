@@ -726,11 +726,7 @@ fn has(rule: &str, release: &str, build: Option<&str>) -> Option<bool> {
     if build.is_none() && release.patch == Some(0) && release.candidate.is_none() {
         return None;
     }
-    match row_of(rule)?.judge(&release) {
-        Has::Yes => Some(true),
-        Has::No => Some(false),
-        Has::Unknown => None,
-    }
+    row_of(rule)?.judge(&release).known()
 }
 
 /// The kernels without the fault that leaves writes of CR8 intercepted, for people.
@@ -767,6 +763,16 @@ pub enum Has {
     /// Unknown. The tree is a vendor's and older, by its release, than the mainline release that added it:
     /// the vendor may have ported it. Or the stable series was not searched, or the patch level is not known.
     Unknown,
+}
+
+impl Has {
+    pub(super) const fn known(self) -> Option<bool> {
+        match self {
+            Self::Yes => Some(true),
+            Self::No => Some(false),
+            Self::Unknown => None,
+        }
+    }
 }
 
 impl Asked {

@@ -1,5 +1,6 @@
 //! A host, with conclusions from its facts that many rules need.
 
+use super::kernels::ROWS;
 use super::release::Release;
 use super::vm_side::VmSide;
 use exits::Isa;
@@ -97,6 +98,12 @@ impl<'a> Subject<'a> {
         } else {
             format!("write `options {module} {parameter}` to modprobe.d, and reload {module} when no VM runs")
         }
+    }
+
+    /// Tests whether the kernel has the feature or the fix of a row of the kernel table; `None` if that is unknown.
+    pub(super) fn kernel_has(&self, rule: &str) -> Option<bool> {
+        let row = ROWS.iter().find(|row| row.rule == rule)?;
+        row.judge_running(self.release.as_ref()?, &self.host.kernel).has.known()
     }
 
     /// Tests whether the CPU has interrupt virtualization; `None` when that is unknown.

@@ -100,6 +100,11 @@ fn switched(enabled: bool) -> HostSide {
     HostSide { enabled: Some(enabled), ..intel() }
 }
 
+/// A host whose KVM does not count the uses of AutoEOI, as before Linux 5.15.
+pub(super) fn uncounted(enabled: bool) -> HostSide {
+    HostSide { auto_eoi_counted: Some(false), ..switched(enabled) }
+}
+
 /// A host, and a VM as a change of the quiet one.
 pub(super) type Case = (HostSide, fn(&mut Definition));
 

@@ -28,8 +28,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "hyperv-avic-host",
         title: "hv-avic and the host",
-        why: "without APICv or AVIC on the host, AutoEOI saves the exits that hv-avic makes the guest take",
-        source: "QEMU docs/system/i386/hyperv.rst, Recommendations",
+        why: "without APICv or AVIC, AutoEOI saves the exits that hv-avic makes the guest take; Linux before 5.15 has no hv-avic",
+        source: "QEMU docs/system/i386/hyperv.rst, Recommendations; target/i386/kvm/kvm.c, hyperv_expand_features; Linux \
+                 arch/x86/kvm/hyperv.c, 0f250a646382 (5.15)",
         guest_follows: false,
         needs_kvm: true,
         check: avic_of_the_host,
@@ -69,8 +70,27 @@ fn on(names: &[&str]) -> Vec<DefinitionChange> {
     names.iter().map(|name| DefinitionChange::HyperV((*name).to_owned(), true)).collect()
 }
 
+/// Tests whether the SynIC inhibits interrupt virtualization by itself on this host, and KVM has no hv-avic to offer.
+fn inhibits_by_itself(subject: &Subject<'_>) -> bool {
+    subject.host.auto_eoi_counted == Some(false) && subject.host.enabled != Some(false)
+}
+
 fn auto_eoi(subject: &Subject<'_>) -> Verdict {
     let form = subject.form();
+    if inhibits_by_itself(subject) {
+        let Some(place) = subject.every_enlightenment().or_else(|| subject.enlightenment("synic")) else {
+            return Verdict::pass("no SynIC is offered");
+        };
+        let (name, reason) = (subject.host.name(), InhibitReason::HyperV);
+        let found =
+            format!("the SynIC inhibits {name} with this kernel, with and without AutoEOI ({reason})");
+        return Verdict::fail(found)
+            .said(form, place)
+            .advice("Linux 5.15 or newer on the host, and hv-avic")
+            .advice(
+                "leave hv-synic, hv-stimer and hv-stimer-direct out: Windows then keeps its time by HPET or RTC",
+            );
+    }
     if let Some(place) = subject.every_enlightenment() {
         return Verdict::pass("all of the host's enlightenments, including the advice against AutoEOI")
             .said(form, place);
@@ -87,11 +107,7 @@ fn auto_eoi(subject: &Subject<'_>) -> Verdict {
     let reason = InhibitReason::HyperV;
     let where_it_is = if subject.host.enabled.is_none() { "; harmless where neither is on" } else { "" };
     let found = format!("hv-synic without hv-avic: Windows uses AutoEOI ({reason}){where_it_is}");
-    let verdict = Verdict::fail(found).said(form, synic).fix(on(&["avic"]));
-    if subject.host.qemu.is_some_and(|version| version < (6, 2)) {
-        return verdict.advice("hv-avic needs QEMU 6.2");
-    }
-    verdict
+    Verdict::fail(found).said(form, synic).fix(on(&["avic"]))
 }
 
 fn vapic(subject: &Subject<'_>) -> Verdict {
@@ -107,9 +123,15 @@ fn vapic(subject: &Subject<'_>) -> Verdict {
     if subject.host.enabled == Some(false) {
         return Verdict::pass(format!("right without {}", subject.host.name())).said(form, vapic);
     }
+    if inhibits_by_itself(subject) && subject.enlightenment("synic").is_some() {
+        let name = subject.host.name();
+        return Verdict::pass(format!("right while the SynIC inhibits {name}")).said(form, vapic);
+    }
+    // KVM that does not count AutoEOI has no hv-avic.
+    let avic = if inhibits_by_itself(subject) { Vec::new() } else { on(&["avic"]) };
     Verdict::warn("hv-vapic without hv-avic: the guest does not use its APIC")
         .said(form, vapic)
-        .fix(on(&["avic"]))
+        .fix(avic)
         .fix(vec![DefinitionChange::HyperV("vapic".to_owned(), false)])
 }
 
@@ -117,6 +139,14 @@ fn avic_of_the_host(subject: &Subject<'_>) -> Verdict {
     let Some(place) = subject.enlightenment("avic") else {
         return Verdict::pass("hv-avic is not offered");
     };
+    if subject.host.auto_eoi_counted == Some(false) {
+        return Verdict::fail(
+            "hv-avic is offered, and KVM of this host does not know it: QEMU refuses to start",
+        )
+        .said(subject.form(), place)
+        .fix(vec![DefinitionChange::HyperV("avic".to_owned(), false)])
+        .advice("Linux 5.15 or newer on the host");
+    }
     if subject.host.enabled != Some(false) {
         return Verdict::pass("hv-avic is offered").said(subject.form(), place);
     }
@@ -132,6 +162,10 @@ fn stimer(subject: &Subject<'_>) -> Verdict {
     }
     if subject.every_enlightenment().is_some() || subject.enlightenment("stimer").is_some() {
         return Verdict::pass("offered");
+    }
+    if inhibits_by_itself(subject) {
+        let name = subject.host.name();
+        return Verdict::pass(format!("none: with this kernel their SynIC inhibits {name}"));
     }
     // stimer requires the others. Without hv-avic these enlightenments inhibit interrupt virtualization.
     let changes = on(&["vpindex", "synic", "time", "stimer", "stimer-direct"]);

@@ -46,8 +46,9 @@ pub struct HostSide {
     pub nested: Option<bool>,
     /// The largest APIC ID for which interrupt virtualization works, if it differs from the technology's limit.
     pub largest_apic_id: Option<u32>,
-    /// The newest QEMU on the host, as `(major, minor)`.
-    pub qemu: Option<(u32, u32)>,
+    /// True if KVM counts the uses of AutoEOI (Linux 5.15). Before, the SynIC alone inhibits interrupt virtualization,
+    /// and KVM does not know hv-avic.
+    pub auto_eoi_counted: Option<bool>,
     /// True if Xen uses an IOMMU; only for a control domain of Xen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xen_iommu: Option<bool>,
@@ -117,7 +118,7 @@ impl HostSide {
             ipi_virtualization: parameter("enable_ipiv"),
             nested: parameter("nested"),
             largest_apic_id: None,
-            qemu: None,
+            auto_eoi_counted: None,
             xen_iommu: None,
             xen_devices: None,
         }

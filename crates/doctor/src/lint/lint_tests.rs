@@ -83,6 +83,23 @@ fn findings_that_stand_for_an_inhibit_reason_name_it_as_the_kernel_does() {
 }
 
 #[test]
+fn no_fix_adds_an_enlightenment_that_kvm_refuses_or_that_inhibits_by_itself() {
+    let on = |name: &str| DefinitionChange::HyperV(name.to_owned(), true);
+    let all = ["relaxed", "vapic", "vpindex", "time", "synic", "stimer", "avic"];
+    for count in 1..=all.len() {
+        let mut vm = quiet();
+        enlighten(&mut vm, &all[..count]);
+        for finding in lint(&vm, &cases::uncounted(true)) {
+            for fix in &finding.fixes {
+                let Fix::Definition(changes) = fix else { continue };
+                let adds = changes.contains(&on("avic")) || changes.contains(&on("synic"));
+                assert!(!adds, "{count}: {finding:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_first_fix_of_the_pit_is_the_one_of_the_irqchip() {
     let mut vm = quiet();
     vm.machine.irqchip = None;

@@ -127,6 +127,7 @@ fn who_has_no_setting_is_told_so_and_what_else_helps() {
     let hyperv = of_reason(InhibitReason::HyperV, "web", &vm(Manager::KubeVirt));
     let told = "VirtualMachine prod/web: spec.template.spec.domain.features.hypervPassthrough.enabled: true";
     assert!(hyperv[0].changes[0].starts_with(told) && hyperv[0].without.is_empty(), "{hyperv:?}");
+    assert!(hyperv[0].changes[0].ends_with(" (hv-avic needs Linux 5.15 on the host)"), "{hyperv:?}");
 }
 
 /// The fields of KubeVirt's API that the table names (staging/src/kubevirt.io/api/core/v1/schema.go): each object with

@@ -108,11 +108,18 @@ pub(super) fn of_enlightenments() -> Vec<Cases> {
     vec![
         row(
             "hyperv-auto-eoi",
-            vec![(any(), |vm| enlighten(vm, &["vpindex", "synic"]))],
+            vec![
+                (any(), |vm| enlighten(vm, &["vpindex", "synic"])),
+                (uncounted(true), |vm| enlighten(vm, &["vpindex", "synic"])),
+                (uncounted(true), |vm| enlighten(vm, GOOD)),
+                (uncounted(true), |vm| vm.cpu.hyperv.passthrough = Some(said(true, "hv-passthrough"))),
+            ],
             vec![
                 (any(), |_| {}),
                 (any(), |vm| enlighten(vm, GOOD)),
                 (switched(false), |vm| enlighten(vm, &["vpindex", "synic"])),
+                (uncounted(true), |vm| enlighten(vm, &["relaxed", "vapic"])),
+                (uncounted(false), |vm| enlighten(vm, &["vpindex", "synic"])),
                 (any(), |vm| {
                     enlighten(vm, &["synic"]);
                     vm.cpu.hyperv.passthrough = Some(said(true, "hv-passthrough"));
@@ -121,18 +128,34 @@ pub(super) fn of_enlightenments() -> Vec<Cases> {
         ),
         row(
             "hyperv-vapic",
-            vec![(any(), |vm| enlighten(vm, &["vapic"]))],
-            vec![(any(), |vm| enlighten(vm, GOOD)), (switched(false), |vm| enlighten(vm, &["vapic"]))],
+            vec![(any(), |vm| enlighten(vm, &["vapic"])), (uncounted(true), |vm| enlighten(vm, &["vapic"]))],
+            vec![
+                (any(), |vm| enlighten(vm, GOOD)),
+                (switched(false), |vm| enlighten(vm, &["vapic"])),
+                (uncounted(true), |vm| enlighten(vm, &["vapic", "synic"])),
+            ],
         ),
         row(
             "hyperv-avic-host",
-            vec![(switched(false), |vm| enlighten(vm, GOOD))],
+            vec![
+                (switched(false), |vm| enlighten(vm, GOOD)),
+                (uncounted(true), |vm| enlighten(vm, GOOD)),
+                (uncounted(false), |vm| enlighten(vm, GOOD)),
+            ],
             vec![(any(), |vm| enlighten(vm, GOOD)), (switched(false), |_| {})],
         ),
         row(
             "hyperv-stimer",
-            vec![(any(), |vm| enlighten(vm, &["relaxed"]))],
-            vec![(any(), |_| {}), (any(), |vm| enlighten(vm, GOOD)), (any(), |vm| enlighten(vm, &["crash"]))],
+            vec![
+                (any(), |vm| enlighten(vm, &["relaxed"])),
+                (uncounted(false), |vm| enlighten(vm, &["relaxed"])),
+            ],
+            vec![
+                (any(), |_| {}),
+                (any(), |vm| enlighten(vm, GOOD)),
+                (any(), |vm| enlighten(vm, &["crash"])),
+                (uncounted(true), |vm| enlighten(vm, &["relaxed"])),
+            ],
         ),
         row(
             "hyperv-stimer-direct",
