@@ -707,7 +707,9 @@ fn a_boot_loader_that_is_not_known_leaves_it_to_people() {
 #[test]
 fn old_kernels_are_named_where_nesting_costs_avic() {
     let host = Host::amd(&[("/proc/sys/kernel/osrelease", "5.15.0\n")]);
-    assert!(plan(&host, ALL).notes[0].contains("before 5.19"));
+    assert!(plan(&host, ALL).notes[0].contains("Linux 5.6 to 5.18"));
+    let host = Host::amd(&[("/proc/sys/kernel/osrelease", "5.4.302\n")]);
+    assert!(!plan(&host, ALL).notes.iter().any(|note| note.contains("offered SVM")));
     let host = Host::amd(&[("/proc/sys/kernel/osrelease", "6.18.1\n")]);
     // From Linux 6.18 AVIC may be on by default, so `off` must be written.
     assert_eq!(plan(&host, OFF).steps[0].name, "modprobe-options");

@@ -10,8 +10,8 @@ use host::{Inspection, Parameters, switch};
 /// The first kernel in which AVIC is `auto`: on if the CPU has x2AVIC, from Zen 4 (arch/x86/kvm/svm/avic.c of
 /// 6.18).
 const AVIC_BY_ITSELF: (u16, u16) = (6, 18);
-/// The first kernel that inhibits AVIC only while a nested guest runs; earlier ones do so in every VM that is offered
-/// SVM (commit f44509f849fe).
+/// The first kernel that inhibits AVIC only while a nested guest runs; earlier ones with inhibits do so in every VM that is
+/// offered SVM (commit f44509f849fe).
 const NESTED_WHILE_IT_RUNS: KernelVersion = KernelVersion::new(5, 19);
 
 /// A boolean parameter of the module.
@@ -138,7 +138,8 @@ impl Target {
 
     pub(super) fn notes(&self, inspection: &Inspection) -> Vec<String> {
         let mut notes = Vec::new();
-        let old = HostSide::of(inspection).kernel.is_none_or(|kernel| kernel < NESTED_WHILE_IT_RUNS);
+        let old = HostSide::INHIBITS..NESTED_WHILE_IT_RUNS;
+        let old = HostSide::of(inspection).kernel.is_none_or(|kernel| old.contains(&kernel));
         let nested = now(inspection.kernel.parameters.get(self.module), "nested");
         if self.module == kvm::AMD
             && self.arm == Arm::On
@@ -146,7 +147,7 @@ impl Target {
             && nested.as_deref().and_then(switch) == Some(true)
         {
             notes.push(
-                "Linux before 5.19 inhibits AVIC in every VM that is offered SVM: take svm from such VMs \
+                "Linux 5.6 to 5.18 inhibits AVIC in every VM that is offered SVM: take svm from such VMs \
                  (-cpu host,svm=off), or load kvm_amd with nested=0."
                     .to_owned(),
             );

@@ -508,6 +508,20 @@ fn a_vendors_kernel_is_judged_by_what_is_in_it() {
 }
 
 #[test]
+fn a_kernel_without_inhibits_is_not_said_to_inhibit_avic() {
+    const AVIC: &str = "== /sys/module/kvm_amd/parameters/avic\nY\n== /sys/module/kvm_amd/parameters/nested\n1\n\
+        == /proc/sys/kernel/version\n#1 SMP\n== /proc/sys/kernel/osrelease\n";
+    let judged = |release: &str, rule: &str| {
+        let text: &'static str = Box::leak(format!("{AVIC}{release}\n").into_boxed_str());
+        let found = said(&examined(&with("zen2", text)), rule).first().map(|one| one.state.clone());
+        found.is_some_and(|state| state == State::Warn)
+    };
+    for rule in ["kernel-avic-nested", "kernel-x2avic", "kvm-nested"] {
+        assert!(judged("5.6.19", rule) && !judged("5.5.19", rule), "{rule}");
+    }
+}
+
+#[test]
 fn the_posting_argument_in_force_is_told_on_both_vendors() {
     let legacy = Some("amd_iommu_intr=legacy");
     let nopost = Some("intremap=nosid,nopost");

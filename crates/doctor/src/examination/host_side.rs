@@ -30,7 +30,8 @@ fn mainline(subject: &Subject<'_>) -> Option<KernelVersion> {
     if release.tree == Tree::Stable {
         return Some(own);
     }
-    // The rules over definitions only depend on these features, which vendors port deliberately.
+    // The rules over definitions only depend on these features, which vendors port deliberately. Nothing here shows whether
+    // a kernel has inhibits at all, and those with an older number mostly do.
     for name in ["kernel-x2avic", "kernel-avic-nested"] {
         let row = ROWS.iter().find(|row| row.rule == name)?;
         match row.judge_running(release, &subject.host.kernel).has {
@@ -39,7 +40,7 @@ fn mainline(subject: &Subject<'_>) -> Option<KernelVersion> {
             Has::Unknown => return None,
         }
     }
-    Some(own)
+    Some(own.max(HostSide::INHIBITS))
 }
 
 #[cfg(test)]
@@ -86,6 +87,16 @@ mod tests {
         assert_eq!((one.0.kernel, one.1), (Some(KernelVersion::new(5, 19)), vec!["x2apic".to_owned()]));
         let neither = red_hat(&format!("{x2avic}: no\n{nested}: no\n"));
         assert_eq!((neither.0.kernel, neither.1.len()), (Some(KernelVersion::new(5, 14)), 2));
+    }
+
+    #[test]
+    fn a_vendors_kernel_with_an_old_number_is_taken_as_one_with_inhibits() {
+        let red_hat = "4.18.0-553.el8_10.x86_64\n";
+        let types = "vcpu_svm.x2avic_msrs_intercepted: no\nkvm_x86_ops.vcpu_get_apicv_inhibit_reasons: no\n";
+        let (side, rules) = judged(red_hat, types);
+        assert_eq!((side.kernel, rules.len()), (Some(KernelVersion::new(5, 6)), 2));
+        let (side, rules) = judged("5.4.302\n", "");
+        assert_eq!((side.kernel, rules.len()), (Some(KernelVersion::new(5, 4)), 0));
     }
 
     #[test]

@@ -193,6 +193,8 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
     let may_have = subject.cpu_has() != Some(false) || subject.is_enabled() == Some(true);
     let posts = subject.iommus_post() != Some(false);
     match row.rule {
+        // Before there are inhibits, neither SVM nor x2APIC costs a guest AVIC.
+        "kernel-avic-nested" | "kernel-x2avic" => may_have && !subject.is_before_inhibits(),
         IRTE_CACHING | "kernel-irte-cache-argument" | "kernel-ga-log-blocking" => {
             posts && may_have && !subject.host.iommus.units.is_empty() && subject.against_posting().is_none()
         }

@@ -365,9 +365,8 @@ fn nested(subject: &Subject<'_>) -> Option<Verdict> {
     }
     let value = subject.parameter("kvm_amd", "nested")?;
     let path = parameter_path("kvm_amd", "nested");
-    let row = super::kernels::ROWS.iter().find(|row| row.rule == "kernel-avic-nested")?;
-    let judged = row.judge_running(subject.release.as_ref()?, &subject.host.kernel);
-    let bad = judged.has == super::kernels::Has::No;
+    subject.release.as_ref()?;
+    let bad = subject.kernel_has("kernel-avic-nested") == Some(false) && !subject.is_before_inhibits();
     Some(match subject.is_on("kvm_amd", "nested") {
         Some(true) if bad => Verdict::warn("guests are offered SVM, and this kernel inhibits AVIC for these")
             .seen(path, value)

@@ -1,9 +1,10 @@
 //! A host, with conclusions from its facts that many rules need.
 
 use super::kernels::ROWS;
-use super::release::Release;
+use super::release::{Release, Tree};
 use super::vm_side::VmSide;
-use exits::Isa;
+use crate::lint::HostSide;
+use exits::{Isa, KernelVersion};
 use host::Inspection;
 use host::inspection::{Argument, IommuRegisters, Role, RunningVm};
 use host::switch;
@@ -98,6 +99,14 @@ impl<'a> Subject<'a> {
         } else {
             format!("write `options {module} {parameter}` to modprobe.d, and reload {module} when no VM runs")
         }
+    }
+
+    /// Tests whether the kernel is known to be older than KVM's inhibits (5.6). A vendor's number does not show that.
+    pub(super) fn is_before_inhibits(&self) -> bool {
+        self.release.as_ref().is_some_and(|release| {
+            let (major, minor) = release.version;
+            release.tree == Tree::Stable && KernelVersion::new(major, minor) < HostSide::INHIBITS
+        })
     }
 
     /// Tests whether the kernel has the feature or the fix of a row of the kernel table; `None` if that is unknown.

@@ -3,7 +3,7 @@
 use domain::{DefinitionChange, FeatureState, Form, Irqchip};
 use exits::{InhibitReason, Isa, KernelVersion, counted};
 
-use super::host_side::Technology;
+use super::host_side::{HostSide, Technology};
 use super::rule::{Rule, Verdict};
 use super::subject::Subject;
 
@@ -69,6 +69,9 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
     // Accesses then exit in both modes, and those of x2APIC cost less: they need no decoding of an instruction.
     if amd && subject.host.enabled == Some(false) {
         return with(Verdict::pass("on; AVIC is off on this host"));
+    }
+    if amd && subject.kernel_is_older(HostSide::INHIBITS) == Some(true) {
+        return with(Verdict::pass("on; this kernel hides it from guests while AVIC is on"));
     }
     if amd && subject.kernel_is_older(X2APIC_WITH_AVIC) == Some(true) {
         let reason = InhibitReason::X2Apic;

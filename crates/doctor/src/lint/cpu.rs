@@ -3,7 +3,7 @@
 use domain::{CpuModel, DefinitionChange, FeatureState};
 use exits::{InhibitReason, Isa, KernelVersion};
 
-use super::host_side::Technology;
+use super::host_side::{HostSide, Technology};
 use super::rule::{Rule, Verdict};
 use super::subject::Subject;
 
@@ -108,6 +108,9 @@ fn nested(subject: &Subject<'_>) -> Verdict {
     };
     let reason = InhibitReason::Nested;
     let off = || vec![DefinitionChange::CpuFeature("svm".to_owned(), FeatureState::Off)];
+    if subject.kernel_is_older(HostSide::INHIBITS) == Some(true) {
+        return with(Verdict::pass("SVM is offered, for which this kernel does not inhibit AVIC"));
+    }
     match subject.kernel_is_older(NESTED_WHILE_IT_RUNS) {
         Some(false) => {
             with(Verdict::pass("SVM is offered; AVIC is inhibited only while a nested guest runs"))
@@ -120,7 +123,7 @@ fn nested(subject: &Subject<'_>) -> Verdict {
                 .cured_elsewhere(reason)
         }
         None => with(Verdict::warn(format!(
-            "SVM is offered, which inhibits AVIC on hosts with Linux before 5.19 ({reason})"
+            "SVM is offered, which inhibits AVIC on hosts with Linux 5.6 to 5.18 ({reason})"
         )))
         .fix(off())
         .cured_elsewhere(reason),

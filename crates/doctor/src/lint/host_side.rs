@@ -58,6 +58,11 @@ pub struct HostSide {
 }
 
 impl HostSide {
+    /// The first kernel with inhibits (`APICV_INHIBIT_REASON_*`; 8df14af42f00). Before, AVIC needs a split irqchip
+    /// (`svm_get_enable_apicv`), offering SVM and the PIT's ticks change nothing, and KVM hides x2APIC from guests with AVIC
+    /// (`svm_cpuid_update`).
+    pub(crate) const INHIBITS: KernelVersion = KernelVersion::new(5, 6);
+
     /// The side of any host with CPUs of a vendor.
     #[must_use]
     pub fn of_vendor(isa: Isa) -> Self {

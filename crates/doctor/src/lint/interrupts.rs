@@ -3,6 +3,7 @@
 use domain::{Accelerator, DefinitionChange, Irqchip, TickPolicy};
 use exits::{InhibitReason, Isa};
 
+use super::host_side::HostSide;
 use super::rule::{Rule, Verdict};
 use super::subject::Subject;
 
@@ -85,6 +86,10 @@ fn irqchip(subject: &Subject<'_>) -> Verdict {
         Irqchip::Kernel if !subject.may_be(Isa::Svm) => {
             with(Verdict::pass("all in the kernel, which does not inhibit APICv"))
         }
+        Irqchip::Kernel if subject.kernel_is_older(HostSide::INHIBITS) == Some(true) => with(Verdict::warn(
+            "all are in the kernel, and Linux before 5.6 uses AVIC only with a split irqchip",
+        ))
+        .fix(split()),
         Irqchip::Kernel
             if subject.vm.kernel_pit_in_force().is_none_or(|policy| policy == TickPolicy::Discard) =>
         {
@@ -116,6 +121,9 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
     }
     if !subject.may_be(Isa::Svm) {
         return Verdict::pass("it reinjects them, which does not inhibit APICv");
+    }
+    if subject.kernel_is_older(HostSide::INHIBITS) == Some(true) {
+        return Verdict::pass("it reinjects them; AVIC of this kernel needs a split irqchip in any case");
     }
     let reason = InhibitReason::PitReinject;
     let whose = if subject.host.isa.is_none() { "; this inhibits AMD's AVIC, not APICv" } else { "" };

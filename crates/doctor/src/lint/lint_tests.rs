@@ -120,6 +120,18 @@ fn the_first_fix_of_the_pit_is_the_one_of_the_irqchip() {
 }
 
 #[test]
+fn avic_before_linux_5_6_needs_a_split_irqchip_and_nothing_else() {
+    let mut vm = quiet();
+    vm.machine.irqchip = None;
+    feature(&mut vm, "svm", FeatureState::On);
+    let split = Fix::Definition(vec![DefinitionChange::Irqchip(Irqchip::Split)]);
+    assert_eq!(finding("irqchip", &vm, &amd(Technology::Avic, 5, 4)).fixes, [split]);
+    let findings = lint(&vm, &amd(Technology::Avic, 5, 4));
+    let fired: Vec<_> = findings.iter().filter(|one| fixes(one)).map(|one| one.rule.as_str()).collect();
+    assert_eq!(fired, ["irqchip"]);
+}
+
+#[test]
 fn without_kvm_nothing_is_judged() {
     let mut vm = quiet();
     vm.machine.accelerator = Some(said(domain::Accelerator::Tcg, "-accel tcg"));

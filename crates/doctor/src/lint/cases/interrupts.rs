@@ -20,10 +20,22 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
         ),
         row(
             "irqchip",
-            vec![(any(), kernel_irqchip), (intel(), user_space)],
+            vec![
+                (any(), kernel_irqchip),
+                (intel(), user_space),
+                (amd(Technology::Avic, 5, 5), |vm| {
+                    kernel_irqchip(vm);
+                    vm.timers.pit = Some(said(TickPolicy::Discard, "lost_tick_policy=discard"));
+                }),
+            ],
             vec![
                 (any(), |_| {}),
                 (intel(), kernel_irqchip),
+                (amd(Technology::Avic, 5, 5), |_| {}),
+                (amd(Technology::Avic, 5, 6), |vm| {
+                    kernel_irqchip(vm);
+                    vm.timers.pit = Some(said(TickPolicy::Discard, "lost_tick_policy=discard"));
+                }),
                 (any(), |vm| {
                     kernel_irqchip(vm);
                     vm.machine.kind = Some(said("microvm".to_owned(), "microvm"));
@@ -50,6 +62,7 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
             vec![
                 (any(), |_| {}),
                 (intel(), kernel_irqchip),
+                (amd(Technology::Avic, 5, 5), kernel_irqchip),
                 (any(), |vm| {
                     kernel_irqchip(vm);
                     vm.timers.pit = Some(said(TickPolicy::Discard, "lost_tick_policy=discard"));
@@ -76,6 +89,7 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
             "x2apic",
             vec![
                 (amd(Technology::X2Avic, 5, 19), |_| {}),
+                (amd(Technology::Avic, 5, 6), |_| {}),
                 (amd(Technology::Avic, 6, 12), |_| {}),
                 (amd(Technology::X2Avic, 6, 12), |vm| feature(vm, "x2apic", FeatureState::Off)),
                 (intel(), |vm| feature(vm, "x2apic", FeatureState::Off)),
@@ -85,6 +99,7 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
                 (any(), |_| {}),
                 (amd(Technology::X2Avic, 6, 0), |_| {}),
                 (amd(Technology::Avic, 5, 15), |vm| feature(vm, "x2apic", FeatureState::Off)),
+                (amd(Technology::Avic, 5, 5), |_| {}),
                 (off(Technology::Avic, 6, 1), |_| {}),
                 (off(Technology::X2Avic, 5, 19), |_| {}),
                 (any(), user_space),
