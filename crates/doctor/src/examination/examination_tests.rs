@@ -522,6 +522,20 @@ fn a_kernel_without_inhibits_is_not_said_to_inhibit_avic() {
 }
 
 #[test]
+fn avic_before_5_18_is_at_fault_only_on_hosts_with_large_apic_ids() {
+    const OLD: &str = "== /sys/module/kvm_amd/parameters/avic\nY\n== /proc/sys/kernel/version\n#1 SMP\n\
+        == /proc/sys/kernel/osrelease\n5.15.20\n";
+    let told = |largest: u32| {
+        let mut host = with("zen2", OLD).inspect();
+        host.processor.largest_apic_id = Fact::known(largest, "/proc/cpuinfo", "apicid");
+        let examination = examine(&host, &[], &[]);
+        said(&examination, "kernel-bug-avic-host-ids").first().map(|one| one.state.clone())
+    };
+    assert_eq!(told(300), Some(State::Warn));
+    assert_eq!(told(255), None);
+}
+
+#[test]
 fn the_posting_argument_in_force_is_told_on_both_vendors() {
     let legacy = Some("amd_iommu_intr=legacy");
     let nopost = Some("intremap=nosid,nopost");

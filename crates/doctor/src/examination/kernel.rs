@@ -237,6 +237,9 @@ fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
         | "kernel-bug-posting-stale"
         | "kernel-bug-posted-wakeup" => posts(),
         "kernel-bug-avic-ga-tag" => posts() && x2avic(),
+        "kernel-bug-avic-host-ids" => {
+            subject.host.processor.largest_apic_id.get().is_none_or(|&largest| largest > 255)
+        }
         // Without this parameter in KVM, the flag shows whether the kernel left SEV-SNP on.
         "kernel-bug-avic-snp" => subject.is_on("kvm_amd", "sev_snp").unwrap_or_else(|| flag("sev_snp")),
         "kernel-bug-ipi-virtualization-busy" => sends_ipis(),

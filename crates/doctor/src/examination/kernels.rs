@@ -530,6 +530,18 @@ pub const ROWS: &[Row] = &[
         ..fault("kernel-bug-avic-guest-irq", "Routes of posted interrupts", (4, 9), (5, 18))
     },
     Row {
+        // The announcements of 5.15.34, 5.16.20 and 5.17.2, and the reviews before them, list the change. It did not apply to
+        // 5.10, and no port to it was found. The tree of UEK 7 contains 5.15.146.
+        stable: &[((5, 15), 34), ((5, 16), 20), ((5, 17), 2)],
+        uek: &[UEK7_U2],
+        subject: "KVM: SVM: Allow AVIC support on system w/ physical APIC ID > 255",
+        without: "a vCPU on a CPU with an APIC ID above 255 counts as one that does not run, and the kernel warns",
+        with: "AVIC is told the CPU on which the vCPU is, whatever its APIC ID",
+        why: "each IPI and each posted interrupt for such a vCPU takes the slow way through the host",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic_vcpu_load, 4a204f789587 (5.18); of 44a95dae1d22 (4.7)",
+        ..fault("kernel-bug-avic-host-ids", "AVIC on CPUs with APIC IDs above 255", (4, 7), (5, 18))
+    },
+    Row {
         last_bad_candidate: Some(3),
         stable: &[((5, 15), 7)],
         subject: "KVM: fix avic_set_running for preemptable kernels",
@@ -1059,6 +1071,22 @@ mod tests {
             ("7.0.0", Has::Yes),
         ] {
             assert_eq!(judged("kernel-bug-avic-tpr", release), expected, "{release}");
+        }
+    }
+
+    #[test]
+    fn apic_ids_above_255_came_to_the_series_of_their_day() {
+        for (release, expected) in [
+            ("5.10.262", Has::No),
+            ("5.15.33", Has::No),
+            ("5.15.34", Has::Yes),
+            ("5.16.19", Has::No),
+            ("5.16.20", Has::Yes),
+            ("5.17.1", Has::No),
+            ("5.17.2", Has::Yes),
+            ("5.14.0-78.el9.x86_64", Has::Unknown),
+        ] {
+            assert_eq!(judged("kernel-bug-avic-host-ids", release), expected, "{release}");
         }
     }
 
