@@ -76,7 +76,7 @@ mod tests {
         // For an earlier build nothing shows which features it has.
         assert_eq!(judged("5.15.0-105.125.6.2.1.el8uek.x86_64\n", "").0.kernel, None);
         let (side, rules) = judged("5.15.180\n", "");
-        assert_eq!(side.kernel, Some(KernelVersion::new(5, 15)));
+        assert_eq!((side.kernel, side.largest_apic_id), (Some(KernelVersion::new(5, 15)), Some(254)));
         assert_eq!(rules, ["x2apic", "nested"]);
         let red_hat = |types: &str| judged("5.14.0-162.6.1.el9_1.x86_64\n", types);
         let (x2avic, nested) =

@@ -35,17 +35,24 @@ const LARGEST_IN_MESSAGE: u32 = 0xfe;
 
 /// The largest APIC ID in a guest for which AVIC works, or may work, on this host, and the name of the limit.
 pub(super) fn largest_apic_id(subject: &Subject<'_>) -> Option<(u32, &'static str)> {
-    let svm = subject.host.processor.svm.get()?;
-    Some(match (svm.x2avic, has_extension(subject)) {
+    subject.host.processor.svm.get()?;
+    Some(match (may_use_x2avic(subject), has_extension(subject)) {
         (true, Ok(false)) => (LARGEST[1], "x2AVIC"),
         (true, _) => (LARGEST[2], "x2AVIC with its extension"),
         _ => (LARGEST[0], "AVIC"),
     })
 }
 
+/// Tests whether the CPU has x2AVIC, and the kernel may use it: before Linux 6.0 KVM has only AVIC's table.
+fn may_use_x2avic(subject: &Subject<'_>) -> bool {
+    let has = subject.host.processor.svm.get().is_some_and(|svm| svm.x2avic);
+    has && subject.kernel_has("kernel-x2avic") != Some(false)
+}
+
 /// Tests whether CPU and kernel have the extension of x2AVIC; `Err` is the reason why that is not known.
 fn has_extension(subject: &Subject<'_>) -> Result<bool, String> {
-    if !subject.host.processor.svm.get().is_some_and(|svm| svm.x2avic && svm.x2avic_extended) {
+    let has = subject.host.processor.svm.get().is_some_and(|svm| svm.x2avic_extended);
+    if !has || !may_use_x2avic(subject) {
         return Ok(false);
     }
     let row = ROWS.iter().find(|row| row.rule == "kernel-x2avic-4k");
@@ -130,6 +137,7 @@ mod tests {
         };
         assert_eq!(judged("6.12.100"), (State::Fail, 511));
         assert_eq!(judged("6.19.0"), (State::Pass, 4095));
+        assert_eq!(judged("5.15.180"), (State::Fail, 254));
         let (state, largest) = judged("6.12.0-55.9.1.el10_0.x86_64");
         let State::Skip(why) = state else { panic!("{state:?}") };
         assert!(why.starts_with("APIC IDs above 511 need the extension of x2AVIC: "), "{why}");

@@ -38,6 +38,9 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+/// The largest APIC ID of AVIC (`AVIC_MAX_PHYSICAL_ID`).
+const AVIC_LARGEST: u64 = 254;
+
 /// The largest APIC ID of x2AVIC without its extension (`X2AVIC_MAX_PHYSICAL_ID`).
 const X2AVIC_LARGEST: u64 = 511;
 
@@ -53,8 +56,9 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
     let change = |state| vec![DefinitionChange::CpuFeature("x2apic".to_owned(), state)];
     let amd = subject.host.isa == Some(Isa::Svm);
     let technology = subject.host.technology;
+    let lacks_x2avic = subject.kernel_is_older(X2APIC_WITH_AVIC) == Some(true);
     if !held.value {
-        if amd && technology == Some(Technology::Avic) {
+        if amd && (technology == Some(Technology::Avic) || lacks_x2avic) {
             return with(Verdict::pass("off, as AVIC without x2AVIC needs"));
         }
         if subject.irqchip().value == Irqchip::UserSpace {
@@ -73,24 +77,21 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
     if amd && subject.kernel_is_older(HostSide::INHIBITS) == Some(true) {
         return with(Verdict::pass("on; this kernel hides it from guests while AVIC is on"));
     }
-    if amd && subject.kernel_is_older(X2APIC_WITH_AVIC) == Some(true) {
+    // Without x2APIC, vCPUs with IDs above 254 would not start.
+    let off = || if subject.highest_apic_id() > 254 { Vec::new() } else { change(FeatureState::Off) };
+    if amd && lacks_x2avic {
         let reason = InhibitReason::X2Apic;
         let kernel = subject.host.kernel.map(|kernel| kernel.to_string()).unwrap_or_default();
         return with(Verdict::fail(format!("on: {} ({reason})", reason.set_by())))
             .seen("the host's kernel", kernel)
-            .fix(change(FeatureState::Off))
+            .fix(off())
             .cured_elsewhere(reason);
     }
     if amd && technology == Some(Technology::Avic) {
-        let verdict = with(Verdict::warn(
+        return with(Verdict::warn(
             "on, and the CPU has no x2AVIC: each APIC access exits, and AVIC only delivers",
-        ));
-        // Without x2APIC, vCPUs with IDs above 254 would not start.
-        return if subject.highest_apic_id() > 254 {
-            verdict
-        } else {
-            verdict.fix(change(FeatureState::Off))
-        };
+        ))
+        .fix(off());
     }
     with(Verdict::pass("on"))
 }
@@ -116,10 +117,8 @@ fn apic_id(subject: &Subject<'_>) -> Verdict {
         counted(u64::from(topology.cores) * u64::from(topology.clusters) * u64::from(topology.dies), "core"),
         counted(u64::from(topology.threads), "thread")
     );
-    let technology = match subject.host.technology {
-        Some(Technology::X2Avic) => "x2AVIC",
-        _ => "AVIC",
-    };
+    // A CPU with x2AVIC has only AVIC's table in a kernel that does not use x2AVIC.
+    let technology = if largest > AVIC_LARGEST { "x2AVIC" } else { "AVIC" };
     let found = format!("APIC ID {highest} is too large for {technology} (limit {largest})");
     let known = subject.host.isa.is_some() && subject.host.technology.is_some();
     let verdict = if technology == "x2AVIC" {

@@ -204,9 +204,22 @@ fn an_apic_id_without_room_is_told_with_both_limits() {
     let avic = amd(Technology::Avic, 6, 12);
     let both = "APIC ID 379 is too large for AVIC (limit 254); x2AVIC allows 511";
     assert_eq!([told(380, &avic), told(380, &HostSide::default())], [both, both]);
+    let old = HostSide { largest_apic_id: Some(254), ..amd(Technology::X2Avic, 5, 15) };
+    assert_eq!(told(380, &old), both);
     let beyond = "APIC ID 599 is too large for AVIC (limit 254), and for x2AVIC (limit 511)";
     assert_eq!(told(600, &avic), beyond);
     assert_eq!(told(600, &amd(Technology::X2Avic, 6, 12)), "APIC ID 599 is too large for x2AVIC (limit 511)");
+}
+
+#[test]
+fn x2apic_is_not_taken_from_vcpus_that_cannot_start_without_it() {
+    for host in [amd(Technology::X2Avic, 5, 15), amd(Technology::Avic, 6, 12)] {
+        let mut vm = quiet();
+        vm.vcpus.count = Some(said(380, "-smp"));
+        let finding = finding("x2apic", &vm, &host);
+        assert!(fixes(&finding), "{finding:?}");
+        assert!(!finding.fixes.iter().any(|fix| matches!(fix, Fix::Definition(_))), "{finding:?}");
+    }
 }
 
 #[test]

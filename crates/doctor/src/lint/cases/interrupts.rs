@@ -99,6 +99,7 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
                 (any(), |_| {}),
                 (amd(Technology::X2Avic, 6, 0), |_| {}),
                 (amd(Technology::Avic, 5, 15), |vm| feature(vm, "x2apic", FeatureState::Off)),
+                (amd(Technology::X2Avic, 5, 15), |vm| feature(vm, "x2apic", FeatureState::Off)),
                 (amd(Technology::Avic, 5, 5), |_| {}),
                 (off(Technology::Avic, 6, 1), |_| {}),
                 (off(Technology::X2Avic, 5, 19), |_| {}),
