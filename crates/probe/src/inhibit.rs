@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use host::Root;
+use host::inspection::{KernelTypes, TypeQuestion};
 use kvm_bindings::{
     KVM_CAP_HYPERV_SYNIC2, KVM_GUESTDBG_BLOCKIRQ, KVM_GUESTDBG_ENABLE, Msrs, kvm_enable_cap, kvm_guest_debug,
     kvm_msr_entry,
@@ -117,9 +119,13 @@ fn other_implementations(modules: &Path) -> Vec<String> {
 }
 
 /// Tests whether AVIC is "hybrid" in x2APIC mode. On an AMD CPU without x2AVIC, KVM virtualizes the delivery of
-/// interrupts, but register accesses exit (arch/x86/kvm/svm/avic.c, Linux >= 6.0).
+/// interrupts, but register accesses exit (arch/x86/kvm/svm/avic.c, Linux >= 6.0, and earlier ones of vendors).
 pub(crate) fn x2apic_is_hybrid(root: &Path) -> bool {
-    cpu_has(root, "svm") && !cpu_has(root, "x2avic") && kernel_is_at_least(root, (6, 0))
+    let ported = || {
+        let types = KernelTypes::read(&Root::directory(root));
+        types.get().and_then(|types| types.answer(TypeQuestion::X2AVIC)) == Some(true)
+    };
+    cpu_has(root, "svm") && !cpu_has(root, "x2avic") && (kernel_is_at_least(root, (6, 0)) || ported())
 }
 
 /// Tests whether the CPU has this flag in /proc/cpuinfo.
@@ -263,6 +269,12 @@ mod tests {
         assert!(!x2apic_is_hybrid(root("fpu vmx", "6.0.0").path()));
         // Before Linux 6.0 KVM inhibits AVIC for a guest with x2APIC.
         assert!(!x2apic_is_hybrid(root("fpu svm avic", "5.19.17").path()));
+        // Red Hat's 5.14 has KVM of later releases.
+        let red_hat = root("fpu svm avic", "5.14.0-503.11.1.el9_5.x86_64");
+        assert!(!x2apic_is_hybrid(red_hat.path()));
+        fs::create_dir(red_hat.path().join("exitless")).unwrap();
+        fs::write(red_hat.path().join("exitless/types"), "vcpu_svm.x2avic_msrs_intercepted: yes\n").unwrap();
+        assert!(x2apic_is_hybrid(red_hat.path()));
         assert!(!x2apic_is_hybrid(tree(&[]).path()));
     }
 

@@ -42,6 +42,8 @@ pub struct MicroVm {
     /// The file with the VM's exits, where KVM has no binary statistics.
     pub(crate) exits_file: Option<PathBuf>,
     arms: Arms,
+    /// True if AVIC delivers this VM's interrupts while accesses to its local APIC exit.
+    is_hybrid: bool,
     pub(crate) arm: Arm,
     pub(crate) evidence: Option<ArmEvidence>,
     /// True if a run failed and left vCPUs in the middle of it.
@@ -103,6 +105,7 @@ impl MicroVm {
             no_statistics: no_statistics.filter(|_| exits_file.is_none()),
             exits_file,
             arms: Arms::OnlyOff { why: String::new() },
+            is_hybrid: config.apic == ApicMode::X2apic && inhibit::x2apic_is_hybrid(&config.sysfs),
             arm: Arm::Off,
             evidence: None,
             stopped: false,
@@ -139,7 +142,7 @@ impl MicroVm {
         self.arm = Arm::On;
         let seen = self.verify_arm()?;
         self.evidence = None;
-        if seen.verdict == Agreement::Contradicted && !self.is_hybrid() {
+        if seen.verdict == Agreement::Contradicted && !self.is_hybrid {
             let rate = seen.exits_per_interrupt.unwrap_or_default();
             let why = format!(
                 "KVM inhibits it for this VM, whose guest exits {rate:.2} times for each interrupt; `exitless verify` names \
@@ -204,14 +207,9 @@ impl MicroVm {
     /// Makes vCPU 0 send interrupts to itself in the current arm, and counts the exits.
     pub fn verify_arm(&mut self) -> Result<ArmEvidence, Error> {
         let run = self.run(Measure::Eoi, evidence::WARM_UP, evidence::SAMPLES, None)?;
-        let evidence = evidence::judge(&run, self.is_hybrid(), self.no_statistics.as_deref());
+        let evidence = evidence::judge(&run, self.is_hybrid, self.no_statistics.as_deref());
         self.evidence = Some(evidence.clone());
         Ok(evidence)
-    }
-
-    /// Tests whether AVIC delivers this VM's interrupts while accesses to its local APIC exit.
-    fn is_hybrid(&self) -> bool {
-        self.config.apic == ApicMode::X2apic && inhibit::x2apic_is_hybrid(&self.config.sysfs)
     }
 
     /// The result of the last [`Self::verify_arm`] since the last [`Self::switch`].

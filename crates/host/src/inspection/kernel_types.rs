@@ -77,7 +77,9 @@ impl KernelTypes {
         self.0.get(&question).copied()
     }
 
-    pub(super) fn read(root: &Root) -> Fact<Self> {
+    /// Asks the kernel below `root`; for a kept host, the answers that were recorded there.
+    #[must_use]
+    pub fn read(root: &Root) -> Fact<Self> {
         if !root.is_live()
             && let Ok(text) = root.read(KEPT)
         {
