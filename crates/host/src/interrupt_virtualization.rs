@@ -85,7 +85,7 @@ fn apicv(cpu: &Cpu) -> Result<Option<Lack>, String> {
             let lacking: Vec<_> = lacking.map(|&(_, meaning)| meaning).collect();
             Ok(Some(Lack::of_apicv(&lacking, cpu.hypervisor == Some(true))))
         }
-        None => Err("/proc/cpuinfo has no `vmx flags` line (Linux before 5.7)".to_owned()),
+        None => Err("/proc/cpuinfo has no `vmx flags` line (Linux before 5.6)".to_owned()),
     }
 }
 

@@ -85,8 +85,8 @@ pub(super) fn halt_polling(subject: &Subject<'_>) -> Option<Verdict> {
             .seen(path.as_str(), value)
             .command("echo 200000 > /sys/module/kvm/parameters/halt_poll_ns  # until the next boot")
             .advice(
-                "for good: options kvm halt_poll_ns=200000 in modprobe.d (kernels before 6.2 give either only to VMs that \
-                 start afterwards)",
+                "for good: options kvm halt_poll_ns=200000 in modprobe.d (kernels from 5.8 to 6.1 give either only to VMs \
+                 that start afterwards)",
             )
     };
     Some(match value.parse::<u64>() {

@@ -230,8 +230,8 @@ fn aio(subject: &Subject<'_>) -> Verdict {
         let (starts, better) = match (direct, way) {
             _ if !is_local(device) => continue,
             (true, "threads") => (true, "native"),
-            // QEMU refuses to start with this combination.
-            (false, "native") => (false, "io_uring"),
+            // QEMU refuses to start with this combination. Not every kernel and build of QEMU has io_uring.
+            (false, "native") => (false, "threads"),
             _ => continue,
         };
         let words = format!("{}: aio={way} with cache={}", called(device), cache.value);
@@ -267,9 +267,9 @@ mod tests {
     use domain::{Place, Set};
 
     use super::*;
-    use crate::State;
     use crate::lint::cases::{device, quiet};
     use crate::lint::{HostSide, lint};
+    use crate::{Fix, State};
 
     #[test]
     fn the_worst_disk_decides_and_all_are_named() {
@@ -293,6 +293,11 @@ mod tests {
             let [bad, slow] = ["bad): aio=native with cache=writeback", "slow): aio=threads with cache=none"];
             assert_eq!(found.found, format!("virtio-blk-pci ({bad} and virtio-blk-pci ({slow}"));
             assert_eq!(found.evidence.len(), 2);
+            let to = |aio: &str| DefinitionChange::Aio {
+                device: order.iter().position(|&at| at == usize::from(aio == "threads")).unwrap(),
+                aio: aio.to_owned(),
+            };
+            assert_eq!(found.fixes, [Fix::Definition(vec![to("threads"), to("native")])]);
         }
     }
 }

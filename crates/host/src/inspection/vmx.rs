@@ -125,7 +125,7 @@ fn by_flags(cpu: Option<&Cpu>) -> Fact<VmxFeatures> {
     let Some(line) = cpu.and_then(|cpu| cpu.vmx_flags.as_deref()) else {
         return Fact::absent(
             AbsenceKind::NotThere,
-            "/proc/cpuinfo has no line `vmx flags` (Linux before 5.7)",
+            "/proc/cpuinfo has no line `vmx flags` (Linux before 5.6)",
         );
     };
     let has = |word: &str| Some(line.split_whitespace().any(|one| one == word));
