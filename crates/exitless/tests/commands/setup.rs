@@ -282,7 +282,21 @@ fn containers_that_look_at_other_processes_are_under_no_profile_that_forbids_it(
     let text = include_str!("../../../../packaging/Containerfile").replace("\\\n#", "");
     let commands: Vec<&str> = text.lines().filter(|line| line.contains("sys_ptrace")).collect();
     assert_eq!(commands.len(), 1, "{commands:?}");
-    for option in ["--security-opt=apparmor=unconfined", "--security-opt=label=disable"] {
-        assert!(commands[0].contains(option), "{option}: {}", commands[0]);
+    for option in ["apparmor=unconfined", "label=disable", "seccomp=unconfined"] {
+        assert!(commands[0].contains(&format!("--security-opt={option} ")), "{option}: {}", commands[0]);
+    }
+    let manifest = include_str!("../../../../packaging/kubernetes/exitless-exporter.yaml");
+    let (_, manifest) = manifest.split_once("\n          securityContext:\n").unwrap();
+    let (context, _) = manifest.split_once("\n          volumeMounts:\n").unwrap();
+    assert!(context.contains("\"BPF\"") && context.contains("\"SYS_PTRACE\""), "{context}");
+    // Without comments.
+    let lines = context.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let context = lines.collect::<Vec<_>>().join("\n");
+    for setting in [
+        "seccompProfile:\ntype: Unconfined",
+        "appArmorProfile:\ntype: Unconfined",
+        "seLinuxOptions:\nlevel: s0\ntype: spc_t",
+    ] {
+        assert!(context.contains(setting), "{setting}: {context}");
     }
 }

@@ -71,8 +71,8 @@ fn what_next(error: &(dyn std::error::Error + 'static), kernel: Option<KernelVer
                      the limit of locked memory (`ulimit -l unlimited`; in a unit of systemd, LimitMEMLOCK=infinity)"
                 }
                 Some(libc::EPERM | libc::EACCES) => {
-                    "run as root (CAP_BPF and CAP_PERFMON are needed; under lockdown=confidentiality no eBPF \
-                     program may read the kernel)"
+                    "run as root (CAP_BPF and CAP_PERFMON are needed; in a container, its seccomp profile and SELinux \
+                     must allow bpf(2) too; under lockdown=confidentiality no eBPF program may read the kernel)"
                 }
                 Some(libc::ENOMEM) => {
                     "free memory, or raise the limit of the control group (in a unit of systemd, MemoryMax=)"
@@ -108,6 +108,8 @@ mod tests {
         for (code, kernel, names, names_not) in [
             (libc::EPERM, "5.10.0-30-amd64", "LimitMEMLOCK", "lockdown"),
             (libc::EPERM, "5.11.0", "CAP_BPF", "LimitMEMLOCK"),
+            (libc::EPERM, "6.12.1", "seccomp profile", "LimitMEMLOCK"),
+            (libc::EACCES, "6.12.1", "SELinux", "LimitMEMLOCK"),
             (libc::ENOMEM, "5.10.0-30-amd64", "MemoryMax", "ulimit"),
             (libc::ENOMEM, "6.12.1", "MemoryMax", "ulimit"),
         ] {
