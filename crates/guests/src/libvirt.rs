@@ -21,6 +21,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// A domain of libvirt. It is shut down in the end if it was started for the study.
 pub struct LibvirtGuest {
     virsh: Tool,
+    name: String,
+    /// The argument of virsh's `--domain`.
     domain: String,
     started: bool,
     vcpus: u32,
@@ -65,13 +67,18 @@ impl LibvirtGuest {
         patience: Patience<'_>,
     ) -> Result<Self, GuestError> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
-        let Some(domain) = plan.domains.get(at) else {
+        let Some(name) = plan.domains.get(at) else {
             let why =
                 format!("guests.domains names only {}", exits::counted(plan.domains.len() as u64, "domain"));
             return Err(GuestError::Start { name: format!("domain {index}"), why });
         };
-        let start = |why: String| GuestError::Start { name: domain.clone(), why };
+        let start = |why: String| GuestError::Start { name: name.clone(), why };
         let virsh = Tool { program, connect: plan.connect.clone() };
+        let found = programs::virsh::domain(name, |words| virsh.ask(words)).map_err(start)?;
+        let unknown = || {
+            format!("libvirt has no domain of this name; `virsh -c {} list --all` lists them", plan.connect)
+        };
+        let domain = &found.ok_or_else(unknown).map_err(start)?;
         let running = virsh.ask(&["domstate", "--domain", domain]).map_err(start)? == "running";
         if !running {
             virsh.ask(&["start", "--domain", domain]).map_err(start)?;
@@ -79,7 +86,7 @@ impl LibvirtGuest {
         let channel: Result<Box<dyn Guest>, GuestError> = match plan.channel {
             AgentChannel::GuestAgent => {
                 let way = Virsh { tool: virsh.clone(), domain: domain.clone() };
-                AgentGuest::with(domain, Box::new(way), patience).map(|guest| Box::new(guest) as _)
+                AgentGuest::with(name, Box::new(way), patience).map(|guest| Box::new(guest) as _)
             }
             AgentChannel::Ssh => plan
                 .addresses
@@ -88,7 +95,7 @@ impl LibvirtGuest {
                     || leased(&virsh, domain, patience).map_err(start),
                     |address| Ok(address.clone()),
                 )
-                .and_then(|address| SshGuest::connect(domain, &address, &plan.ssh, patience))
+                .and_then(|address| SshGuest::connect(name, &address, &plan.ssh, patience))
                 .map(|guest| Box::new(guest) as _),
         };
         let channel = channel.inspect_err(|_| {
@@ -100,12 +107,20 @@ impl LibvirtGuest {
         let count = virsh.ask(&["vcpucount", "--live", "--active", "--domain", domain]);
         let vcpus = count.ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| channel.vcpus());
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let file = pid_file(&plan.connect, domain, Path::new("/"), runtime.as_deref());
+        let file = pid_file(&plan.connect, name, Path::new("/"), runtime.as_deref());
         if let Err(why) = &file {
-            tracing::warn!("exits of {domain} are not observed: {} {why}", plan.connect);
+            tracing::warn!("exits of {name} are not observed: {} {why}", plan.connect);
         }
         let process = file.ok().and_then(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
-        Ok(Self { virsh, domain: domain.clone(), started: !running, vcpus, process, channel })
+        Ok(Self {
+            virsh,
+            name: name.clone(),
+            domain: domain.clone(),
+            started: !running,
+            vcpus,
+            process,
+            channel,
+        })
     }
 }
 
@@ -151,7 +166,7 @@ fn pid_file(
 
 impl Guest for LibvirtGuest {
     fn name(&self) -> &str {
-        &self.domain
+        &self.name
     }
 
     fn vcpus(&self) -> u32 {
@@ -186,7 +201,7 @@ impl Guest for LibvirtGuest {
         if !std::mem::take(&mut self.started) {
             return Ok(());
         }
-        self.end().map_err(|why| GuestError::Unreachable { name: self.domain.clone(), why })
+        self.end().map_err(|why| GuestError::Unreachable { name: self.name.clone(), why })
     }
 }
 
@@ -206,7 +221,7 @@ impl LibvirtGuest {
         match refused {
             None => Ok(()),
             Some(why) => {
-                tracing::warn!("{} is destroyed: {why}", self.domain);
+                tracing::warn!("{} is destroyed: {why}", self.name);
                 ask("destroy").map(drop)
             }
         }

@@ -3,6 +3,9 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::testing::patience;
 
+/// The UUID of the domain with the name 2 of the mock virsh.
+const UUID: &str = "b47e2bb3-2f2f-4fd1-a4a2-09f7a1f7c0d5";
+
 /// A mock virsh that knows one domain, keeps its state in a file and logs its calls. It has to be asked in English.
 const FAKE: &str = r#"#!/bin/sh
 cd "$(dirname "$0")"
@@ -10,6 +13,7 @@ shift 3
 echo "$*" >> asked
 [ "$LC_ALL" = C ] || { echo "Fehler: LC_ALL=$LC_ALL" >&2; exit 1; }
 case "$1" in
+list) echo "b47e2bb3-2f2f-4fd1-a4a2-09f7a1f7c0d5 2" ;;
 domstate) [ ! -e away ] || { rm away; echo "error: no connection" >&2; exit 1; }; cat state ;;
 start) echo running > state ;;
 shutdown) [ ! -e stubborn ] || { echo "error: no agent" >&2; exit 1; }; echo "shut off" > state ;;
@@ -26,12 +30,16 @@ esac
 "#;
 
 fn with_fake(state: &str) -> (tempfile::TempDir, Result<LibvirtGuest, GuestError>) {
+    of_name("vm1", state)
+}
+
+fn of_name(name: &str, state: &str) -> (tempfile::TempDir, Result<LibvirtGuest, GuestError>) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("virsh");
     fs::write(&program, FAKE).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(folder.path().join("state"), format!("{state}\n")).unwrap();
-    let plan: LibvirtPlan = toml::from_str("domains = [\"vm1\"]").unwrap();
+    let plan: LibvirtPlan = toml::from_str(&format!("domains = [{name:?}]")).unwrap();
     let guest = LibvirtGuest::start_by(&plan, 0, program, patience(Duration::from_secs(1)));
     (folder, guest)
 }
@@ -48,6 +56,24 @@ fn a_domain_that_was_off_is_started_and_shut_down() {
     assert!(asked(folder.path()).contains("start --domain vm1"));
     guest.stop().unwrap();
     assert_eq!(fs::read_to_string(folder.path().join("state")).unwrap(), "shut off\n");
+}
+
+#[test]
+fn a_domain_whose_name_is_a_number_is_not_taken_for_an_id() {
+    let (folder, guest) = of_name("2", "shut off");
+    let mut guest = guest.unwrap();
+    assert_eq!(guest.name(), "2");
+    guest.run("true", Duration::from_secs(1)).unwrap_err();
+    guest.stop().unwrap();
+    let asked = asked(folder.path());
+    assert!(asked.contains(&format!("start --domain {UUID}")), "{asked}");
+    assert!(asked.contains(&format!("shutdown --domain {UUID}")), "{asked}");
+    assert!(!asked.contains("--domain 2"), "{asked}");
+    let (folder, guest) = of_name("7", "running");
+    let Err(refused) = guest else { panic!("there is no domain 7") };
+    let refused = refused.to_string();
+    assert!(refused.contains('7') && refused.contains("list --all"), "{refused}");
+    assert_eq!(self::asked(folder.path()), "list --all --uuid --name\n");
 }
 
 #[test]

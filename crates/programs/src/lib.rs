@@ -4,6 +4,8 @@
 //! everything that is printed. [`answer`] limits both; [`answer_to`] also passes an input, and [`answer_unless`] can be
 //! stopped. For programs that run for longer, [`ended_within`] and [`end_within`] limit the wait for their end.
 
+pub mod virsh;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};

@@ -72,3 +72,32 @@ fn a_transient_domain_is_not_made_persistent() {
     let ran = std::fs::read_to_string(folder.path().join("ran")).unwrap();
     assert!(ran.contains("dominfo") && !ran.contains("define"), "{ran}");
 }
+
+/// virsh finds the running domain with the ID 2 by `--domain 2`, not the domain with the name 2.
+#[test]
+fn a_domain_whose_name_is_a_number_is_not_taken_for_an_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let uuid = "b47e2bb3-2f2f-4fd1-a4a2-09f7a1f7c0d5";
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >>{0}/ran\ncase \" $* \" in\n*' list '*) echo '{uuid} 2' ;;\n\
+         *' --domain {uuid} '*) [ $1 = dominfo ] && echo 'Persistent: no' || cat {0}/xml ;;\n\
+         *) echo '<domain type=\"lxc\"/>' ;;\nesac\n",
+        folder.path().display()
+    );
+    let path = with_virsh(folder.path(), &script);
+    std::fs::write(folder.path().join("xml"), XML).unwrap();
+    let fix = |subject: &str, option: &str| {
+        let mut fix = command(&["vm", "fix", subject, "--for", "amd", option]);
+        fix.env("PATH", &path).output().unwrap()
+    };
+    let output = fix("libvirt:2", "--all");
+    assert_eq!(output.status.code(), Some(1), "{}{}", out(&output), err(&output));
+    // It asks whether the right domain is transient.
+    let output = fix("libvirt:2", "--apply");
+    assert!(err(&output).contains("transient"), "{}{}", out(&output), err(&output));
+    let output = fix("libvirt:7", "--all");
+    assert!(out(&output).is_empty(), "{}{}", out(&output), err(&output));
+    let ran = std::fs::read_to_string(folder.path().join("ran")).unwrap();
+    assert!(ran.contains(&format!("dominfo --domain {uuid}")), "{ran}");
+    assert!(!ran.contains("--domain 2") && !ran.contains("--domain 7"), "{ran}");
+}

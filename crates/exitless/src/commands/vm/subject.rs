@@ -254,6 +254,25 @@ pub(super) fn virsh(words: &[&str]) -> Result<programs::Answer, programs::Error>
     )
 }
 
+/// A domain's XML as virsh prints it. The error is the message of virsh; there is none without virsh, and if it lists
+/// no such domain.
+fn printed(name: &str, which: Which) -> Result<Vec<u8>, Option<String>> {
+    let ask = |words: &[&str]| match virsh(words) {
+        Ok(answer) => answer.output().map_err(Some),
+        // The file may still exist.
+        Err(error) if error.is_missing() => Err(None),
+        Err(error) => Err(Some(error.to_string())),
+    };
+    let list = |words: &[&str]| {
+        let listed = ask(&[&["--readonly"][..], words].concat());
+        listed.map(|text| String::from_utf8_lossy(&text).into_owned())
+    };
+    let Some(domain) = programs::virsh::domain(name, list)? else { return Err(None) };
+    let mut words = vec!["--readonly", "dumpxml", "--domain", &domain];
+    words.extend((which == Which::Next).then_some("--inactive"));
+    ask(&words)
+}
+
 /// A domain's XML, from libvirt or else from its file.
 fn libvirt(root: &Path, name: &str, which: Which) -> anyhow::Result<Subject> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
@@ -263,16 +282,9 @@ fn libvirt(root: &Path, name: &str, which: Which) -> anyhow::Result<Subject> {
     let files = FilesBelow::new(root, "/");
     let mut said = None;
     if root == Path::new("/") {
-        let mut words = vec!["--readonly", "dumpxml", "--domain", name];
-        words.extend((which == Which::Next).then_some("--inactive"));
-        match virsh(&words) {
-            Ok(answer) => match answer.output() {
-                Ok(xml) => return Ok(Subject::of_text(format!("libvirt domain {name}"), xml, source, files)),
-                Err(why) => said = Some(why),
-            },
-            // Without virsh, the file may still exist.
-            Err(error) if error.is_missing() => {}
-            Err(error) => said = Some(error.to_string()),
+        match printed(name, which) {
+            Ok(xml) => return Ok(Subject::of_text(format!("libvirt domain {name}"), xml, source, files)),
+            Err(why) => said = why,
         }
     }
     let kept = OF_LIBVIRT.map(|folder| root.join(folder).join(format!("{name}.xml")));

@@ -148,9 +148,15 @@ pub(super) fn domain(
     name: &str,
     fixed: impl FnOnce(&Text) -> anyhow::Result<Vec<u8>>,
 ) -> anyhow::Result<Written> {
+    let found = programs::virsh::domain(name, |words| {
+        asked(name, words).map(|listed| String::from_utf8_lossy(&listed).into_owned())
+    })?;
+    let domain = found.ok_or_else(|| {
+        Usage(format!("libvirt has no domain {name:?}. `virsh list --all` lists its domains."))
+    })?;
     // `virsh define` would make a transient domain persistent, and whatever creates it would still use the
     // old definition.
-    let about = asked(name, &["dominfo", "--domain", name])?;
+    let about = asked(name, &["dominfo", "--domain", &domain])?;
     if is_transient(&String::from_utf8_lossy(&about)) {
         return Err(Usage(format!(
             "libvirt keeps no definition of {name}: the domain is transient and ends when it stops. Change what \
@@ -159,10 +165,11 @@ pub(super) fn domain(
         ))
         .into());
     }
-    let dump = asked(name, &["dumpxml", "--inactive", "--security-info", "--domain", name])?;
+    let dump = asked(name, &["dumpxml", "--inactive", "--security-info", "--domain", &domain])?;
     let old = Text::new(format!("libvirt domain {name}"), dump);
     let new = fixed(&old)?;
-    let [before, after] = ["before", "after"].map(|when| format!("{DOMAINS}/{name}.{when}.xml"));
+    // `exitless restore` passes the name of the file to virsh.
+    let [before, after] = ["before", "after"].map(|when| format!("{DOMAINS}/{domain}.{when}.xml"));
     let define = |path: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path.to_owned()]);
     let steps = vec![
         Change::File { path: before.clone(), content: Content(old.bytes.clone()) },
