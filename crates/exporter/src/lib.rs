@@ -2,7 +2,7 @@
 //! findings of `doctor`), and the server that Prometheus scrapes.
 //!
 //! Names, units and types follow the OpenMetrics 1.0 specification. State sets, which `prometheus-client` does not write,
-//! are gauges with a label for the state, one of which is 1.
+//! are gauges with a label for the state, one of which is 1. Prometheus' text format 0.0.4 is made from OpenMetrics.
 
 mod highest;
 mod io_workers;

@@ -99,6 +99,30 @@ pub fn text(host: Host) -> String {
     text
 }
 
+/// An answer of [`text`] in Prometheus' text format 0.0.4, for those who do not read OpenMetrics
+/// (prometheus.io/docs/instrumenting/exposition_formats). Samples are the same. Families have the names of their
+/// samples; there are neither units nor the type info, and nothing ends the text.
+pub(crate) fn plain(openmetrics: &str) -> String {
+    let mut plain = String::with_capacity(openmetrics.len());
+    let mut help = "";
+    for line in openmetrics.lines() {
+        if let Some((_, text)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
+            help = text;
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
+        {
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", kind),
+                "info" => ("_info", "gauge"),
+                _ => ("", kind),
+            };
+            plain.extend(["# HELP ", name, suffix, " ", help, "\n# TYPE ", name, suffix, " ", kind, "\n"]);
+        } else if !line.starts_with('#') {
+            plain.extend([line, "\n"]);
+        }
+    }
+    plain
+}
+
 #[derive(Debug)]
 struct Families(Host);
 
@@ -409,6 +433,55 @@ mod tests {
     #[test]
     fn a_host_as_prometheus_reads_it() {
         insta::assert_snapshot!(text(host()));
+    }
+
+    #[test]
+    fn a_host_in_prometheus_own_text_format() {
+        let openmetrics = text(host());
+        let plain = plain(&openmetrics);
+        let samples = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        };
+        assert_eq!(samples(&plain), samples(&openmetrics));
+        let comments: Vec<&str> = plain.lines().filter(|line| line.starts_with('#')).collect();
+        for pair in comments.chunks(2) {
+            let name = |line: &str, keyword: &str| {
+                let rest = line.strip_prefix(keyword).unwrap_or_else(|| panic!("{pair:?}"));
+                rest.split_once(' ').map(|(name, rest)| (name.to_owned(), rest.to_owned())).unwrap()
+            };
+            let (helped, _) = name(pair[0], "# HELP ");
+            let (typed, kind) = name(pair[1], "# TYPE ");
+            assert_eq!(helped, typed);
+            assert!(["counter", "gauge", "histogram"].contains(&kind.as_str()), "{typed}: {kind}");
+            assert_eq!(kind == "counter", typed.ends_with("_total"), "{typed}: {kind}");
+            // Each family has a sample, whose name is its own unless it is a histogram.
+            let named =
+                if kind == "histogram" { format!("\n{typed}_bucket{{") } else { format!("\n{typed}") };
+            assert!(plain.contains(&named), "{typed}");
+        }
+        let help = "# HELP exitless_vm_info The VMM of a VM, the program that made it, and its names there\n\
+                    # TYPE exitless_vm_info gauge\nexitless_vm_info{vm=";
+        assert!(plain.contains(help), "{plain}");
+    }
+
+    /// promtool reads text format 0.0.4 as the programs do that do not read OpenMetrics.
+    #[test]
+    fn promtool_finds_no_mistake_in_prometheus_own_text_format() {
+        use std::io::Write as _;
+        use std::process::{Command, Stdio};
+        let mut promtool = Command::new("promtool");
+        promtool
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let Ok(mut promtool) = promtool.spawn() else {
+            println!("not tested: there is no promtool on PATH; Debian's package prometheus has it");
+            return;
+        };
+        promtool.stdin.take().unwrap().write_all(plain(&text(host())).as_bytes()).unwrap();
+        let said = promtool.wait_with_output().unwrap();
+        assert!(said.status.success(), "{said:?}");
     }
 
     #[test]

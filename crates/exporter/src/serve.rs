@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE as CONTENT_TYPE_HEADER};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE as CONTENT_TYPE_HEADER, HeaderMap, HeaderValue, VARY};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -25,8 +25,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use crate::metrics;
+
 /// The media type of OpenMetrics' text format (OpenMetrics 1.0, "Overall Structure").
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The media type of Prometheus' text format.
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The time for which an answer is reused: several servers may scrape at the same time, typically every 15 s.
 const FRESH: Duration = Duration::from_secs(1);
 /// The maximum interval between collections if nobody scrapes. The buckets of handling times in the kernel have 32 bits,
@@ -194,15 +198,20 @@ impl Page {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET /metrics\n");
-            refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refused;
         }
         if request.uri().path() != "/metrics" {
             return plain(StatusCode::NOT_FOUND, "exitless: the metrics are at /metrics\n");
         }
-        let mut response = Response::new(Full::new(self.text()));
-        let kind = hyper::header::HeaderValue::from_static(CONTENT_TYPE);
-        response.headers_mut().insert(CONTENT_TYPE_HEADER, kind);
+        let openmetrics = self.text();
+        let (text, kind) = match prefers_plain(request.headers()) {
+            true => (Bytes::from(metrics::plain(&String::from_utf8_lossy(&openmetrics))), PLAIN),
+            false => (openmetrics, CONTENT_TYPE),
+        };
+        let mut response = Response::new(Full::new(text));
+        response.headers_mut().insert(CONTENT_TYPE_HEADER, HeaderValue::from_static(kind));
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
         response
     }
 
@@ -222,6 +231,31 @@ impl Page {
             }
         }
     }
+}
+
+/// Tests whether the client would rather have text/plain than OpenMetrics (RFC 9110, section 12.5.1). Versions do not
+/// count: Prometheus 2.33 asks for version 0.0.1 of OpenMetrics, and reads 1.0.0.
+fn prefers_plain(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    let ranges: Vec<(&str, f32)> = values.flat_map(|value| value.split(',')).map(range).collect();
+    // The most specific range counts.
+    let weight = |names: [&str; 3]| {
+        let of = |name: &str| {
+            let same = ranges.iter().filter(|(range, _)| range.eq_ignore_ascii_case(name));
+            same.map(|(_, weight)| *weight).reduce(f32::max)
+        };
+        names.into_iter().find_map(of).unwrap_or_default()
+    };
+    let openmetrics = weight(["application/openmetrics-text", "application/*", "*/*"]);
+    weight(["text/plain", "text/*", "*/*"]) > openmetrics
+}
+
+/// A media range of `Accept`, and its weight.
+fn range(text: &str) -> (&str, f32) {
+    let mut parts = text.split(';').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+    (name, weight.and_then(|weight| weight.parse().ok()).unwrap_or(1.0))
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
@@ -293,6 +327,48 @@ mod tests {
                 b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             );
             assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("allow: GET, HEAD"), "{post}");
+        });
+    }
+
+    #[test]
+    fn the_format_is_the_one_that_the_client_prefers() {
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
+        let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
+                        encoding=delimited;q=0.7,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        beside(|address| {
+            for (accept, plain) in [
+                (prometheus, false),
+                (
+                    "application/openmetrics-text; version=0.0.1,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                    false,
+                ),
+                (
+                    "text/plain;version=0.0.4;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.4",
+                    true,
+                ),
+                ("text/plain;version=0.0.4;q=1,*/*;q=0.1", true),
+                (protobuf, true),
+                ("text/plain", true),
+                ("Text/*; Q=0.2", true),
+                ("application/openmetrics-text;q=0, */*", true),
+                ("application/openmetrics-text, text/plain", false),
+                (browser, false),
+                ("*/*", false),
+                ("text/html", false),
+                ("", false),
+            ] {
+                let request = format!(
+                    "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+                );
+                let answer = asked(address, request.as_bytes());
+                let (kind, text) =
+                    if plain { (PLAIN, "\r\n\r\nmade 1\n") } else { (CONTENT_TYPE, "made 1\n# EOF\n") };
+                assert!(answer.contains(&format!("content-type: {kind}\r\n")), "{accept}: {answer}");
+                assert!(answer.contains("vary: Accept\r\n"), "{accept}: {answer}");
+                assert!(answer.ends_with(text), "{accept}: {answer}");
+            }
         });
     }
 
