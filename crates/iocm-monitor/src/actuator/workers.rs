@@ -25,6 +25,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The most queues that one request moves. A line on the socket has room for the names of some thousands.
 const MOVED_AT_ONCE: usize = 1000;
 
+/// The process of a front-end, as of the last search.
+#[derive(Debug)]
+struct FrontEnd {
+    /// The vCPU threads, or all threads of a process that is not a VM of KVM.
+    threads: Vec<ThreadId>,
+    /// The NUMA node that they are bound to. It is read here, once for all queues: a VM can have a queue for each vCPU.
+    node: Option<u32>,
+}
+
 /// Our own I/O workers.
 #[derive(Debug)]
 pub struct Workers {
@@ -47,7 +56,7 @@ pub struct Workers {
     owners: BTreeSet<String>,
     /// Workers that the monitor set to always poll.
     set_to_poll: BTreeSet<String>,
-    front_ends: BTreeMap<i32, Vec<ThreadId>>,
+    front_ends: BTreeMap<i32, FrontEnd>,
     discovered: Option<Instant>,
     vms: Vec<Vm>,
     meter: Meter,
@@ -118,7 +127,7 @@ impl Workers {
         Ok(cores)
     }
 
-    /// Finds the threads of the front-ends: the vCPU threads, or all threads of a process that is not a VM of KVM.
+    /// Finds the threads of the front-ends.
     fn discover(&mut self, pids: BTreeSet<i32>) {
         let is_old = self.discovered.is_none_or(|at| at.elapsed() >= DISCOVER_EVERY);
         let known: BTreeSet<i32> = self.front_ends.keys().copied().collect();
@@ -127,6 +136,7 @@ impl Workers {
         }
         self.discovered = Some(Instant::now());
         self.vms = Vms::discover(&self.root).map(|found| found.vms).unwrap_or_default();
+        let nodes = nodes(&self.root);
         self.front_ends = pids
             .into_iter()
             .map(|pid| {
@@ -135,7 +145,9 @@ impl Workers {
                     vm.into_iter().flat_map(|vm| &vm.vcpus).filter_map(|vcpu| vcpu.thread).collect();
                 let threads =
                     if vcpus.is_empty() { threads(&self.root, pid).unwrap_or_default() } else { vcpus };
-                (pid, threads.into_iter().map(|tid| ThreadId { pid, tid }).collect())
+                let threads: Vec<_> = threads.into_iter().map(|tid| ThreadId { pid, tid }).collect();
+                let node = node_of(&self.root, &nodes, threads.iter().copied());
+                (pid, FrontEnd { threads, node })
             })
             .collect();
     }
@@ -173,8 +185,8 @@ impl Actuator for Workers {
         self.discover(objects("devices").values().filter_map(pid_of).collect());
         // Queues come and go; a restarted daemon has new ones.
         self.numbers.retain(|name| now["queues"].get(name).is_some());
-        let nodes = nodes(&self.root);
-        let threads: Vec<ThreadId> = self.front_ends.values().flatten().copied().collect();
+        let threads: Vec<ThreadId> =
+            self.front_ends.values().flat_map(|front_end| &front_end.threads).copied().collect();
         let used = self.meter.read(&self.root, threads, seconds);
 
         self.forget_changed(&now);
@@ -183,12 +195,10 @@ impl Actuator for Workers {
         self.per_device =
             now["configuration"].as_str().is_some_and(|text| text.contains("arrangement = \"per-device\""));
         self.owners.retain(|worker| now["workers"].get(worker).is_some());
-        let serves = |worker: &str| {
-            let is_its = |queue: &Json| queue["worker"] == worker && queue["state"] == "served";
-            objects("queues").values().any(is_its)
-        };
+        let served = objects("queues").values().filter(|queue| queue["state"] == "served");
+        let serving: BTreeSet<&str> = served.filter_map(|queue| queue["worker"].as_str()).collect();
         let mut idle_owners: BTreeSet<String> =
-            self.owners.iter().filter(|worker| !serves(worker)).cloned().collect();
+            self.owners.iter().filter(|worker| !serving.contains(worker.as_str())).cloned().collect();
         if idle_owners.len() == objects("workers").len() {
             // No other worker is left, so queues may go to these again.
             idle_owners.clear();
@@ -225,7 +235,7 @@ impl Actuator for Workers {
             queues.push(QueueView {
                 number,
                 worker,
-                node: front_end.and_then(|threads| node_of(&self.root, &nodes, threads.iter().copied())),
+                node: front_end.and_then(|front_end| front_end.node),
                 useful: share(grown(queue, before, "useful_ticks")),
                 requests: per_second(grown(queue, before, "requests")),
                 bytes: per_second(grown(queue, before, "bytes")),
@@ -235,7 +245,7 @@ impl Actuator for Workers {
         for (name, device) in objects("devices") {
             let Some(pid) = pid_of(device) else { continue };
             let vm = vms.entry(pid).or_insert_with(|| {
-                let all = self.front_ends.get(&pid).into_iter().flatten();
+                let all = self.front_ends.get(&pid).into_iter().flat_map(|front_end| &front_end.threads);
                 let of: Vec<_> = all.filter_map(|thread| used.get(thread)).collect();
                 VmSeen {
                     name: device["vm"].as_str().unwrap_or_default().to_owned(),

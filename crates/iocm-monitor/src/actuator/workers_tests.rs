@@ -87,6 +87,37 @@ fn queues_that_are_gone_are_forgotten_and_their_numbers_are_not_given_again() {
 }
 
 #[test]
+fn the_node_of_a_front_end_is_read_once_for_all_its_queues() {
+    let host = host();
+    let status = |tid: i32| format!("== /proc/4000/task/{tid}/status\nCpus_allowed_list:\t2-3\n");
+    let nodes =
+        "\n== /sys/devices/system/node/node0/cpulist\n0-1\n== /sys/devices/system/node/node1/cpulist\n2-3\n";
+    unpack(&format!("{nodes}{}{}", status(4001), status(4002)), host.path()).unwrap();
+    let mut workers = workers(host.path(), |stream| {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        while let Some(Ok(_)) = lines.next() {
+            let queue = json!({ "worker": "w.0", "state": "served", "device": "d.0" });
+            let tree = json!({
+                "workers": { "w.0": {} }, "devices": { "d.0": { "pid": 4000 } },
+                "queues": { "vq.0.0": queue.clone(), "vq.0.1": queue },
+            });
+            writeln!(&stream, "{}", json!({ "ok": true, "value": tree })).unwrap();
+        }
+    });
+    let mut nodes = || {
+        let queues = workers.look().unwrap().view.queues;
+        // No search during this test, however long it takes.
+        workers.discovered = Some(Instant::now() + Duration::from_secs(3600));
+        queues.iter().map(|queue| queue.node).collect::<Vec<_>>()
+    };
+    assert_eq!(nodes(), [Some(1); 2]);
+    for tid in [4001, 4002] {
+        std::fs::remove_file(host.path().join(format!("proc/4000/task/{tid}/status"))).unwrap();
+    }
+    assert_eq!(nodes(), [Some(1); 2], "the threads are not read again for each queue");
+}
+
+#[test]
 fn figures_are_the_growth_of_counters_over_the_time_between_two_looks() {
     let host = host();
     let mut looks = 0_u64;
