@@ -35,6 +35,8 @@ pub struct Vhost<A: Actions> {
     looked: Option<Instant>,
     /// The numbers of the present I/O threads.
     numbers: Numbers<ThreadId>,
+    /// Their names: all are named in each period.
+    names: BTreeMap<ThreadId, String>,
     layout: BTreeMap<u32, WorkerCore>,
     io_cores: BTreeSet<u32>,
     /// The interrupts that the kernel refused to move, so that each is tried and reported once.
@@ -58,6 +60,7 @@ impl<A: Actions> Vhost<A> {
             discovered: None,
             looked: None,
             numbers: Numbers::new(),
+            names: BTreeMap::new(),
             layout: BTreeMap::new(),
             io_cores: BTreeSet::new(),
             refused: BTreeSet::new(),
@@ -77,6 +80,8 @@ impl<A: Actions> Vhost<A> {
         self.discovered = Some(Instant::now());
         let before = std::mem::replace(&mut self.found, found);
         self.cpus = self.found.shared_cpus(self.only.as_ref());
+        let io = self.found.vms.iter().flat_map(|vm| &vm.io);
+        self.names = io.map(|io| (io.thread, io.name.clone())).collect();
         let threads = |found: &Found| -> BTreeSet<(u64, ThreadId)> {
             let of = |vm: &ManagedVm| vm.threads().map(|thread| (vm.start_ticks, thread)).collect::<Vec<_>>();
             found.vms.iter().flat_map(of).collect()
@@ -151,10 +156,18 @@ impl<A: Actions> Vhost<A> {
             if self.refused.contains(&name) {
                 continue;
             }
-            // The kernel refuses to move managed interrupts; moving the others still helps.
-            if let Err(error) = pinning.interrupt(interrupt.number, &cores) {
-                told.push(format!("The {name} stays where it is: {error}"));
-                self.refused.insert(name);
+            match pinning.interrupt(interrupt.number, &cores) {
+                Ok(()) => {}
+                // The kernel refuses to move managed interrupts; moving the others still helps.
+                Err(error)
+                    if matches!(error, Error::Access { .. } | Error::HalfMade { .. })
+                        || is_of_one(&error) =>
+                {
+                    told.push(format!("The {name} stays where it is: {error}"));
+                    self.refused.insert(name);
+                }
+                // Of the journal or its lock, for which the next interrupt would wait once more.
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -314,10 +327,8 @@ impl<A: Actions> Actuator for Vhost<A> {
     }
 
     fn name_of(&self, queue: u32) -> String {
-        let thread = self.numbers.key(queue);
-        let mut all = self.found.vms.iter().flat_map(|vm| &vm.io);
-        all.find(|io| Some(&io.thread) == thread)
-            .map_or_else(|| format!("queue {queue}"), |io| io.name.clone())
+        let name = self.numbers.key(queue).and_then(|thread| self.names.get(thread));
+        name.cloned().unwrap_or_else(|| format!("queue {queue}"))
     }
 }
 

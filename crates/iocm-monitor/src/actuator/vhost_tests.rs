@@ -552,6 +552,26 @@ fn an_interrupt_that_another_exitless_moved_since_stops_nothing() {
 }
 
 #[test]
+fn an_interrupt_is_moved_when_the_journal_can_be_written_again() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    actuator.look().unwrap();
+    assert_eq!(move_io(&mut actuator, Some(3)).unwrap(), [""; 0]);
+    let new = "\n== /sys/class/net/eth0/device/msi_irqs/41\nmsix\n== /proc/irq/41/smp_affinity_list\n0-3\n";
+    unpack(new, root).unwrap();
+    let cpus = || fs::read_to_string(root.join("proc/irq/41/smp_affinity_list")).unwrap().trim().to_owned();
+    journal_mode(root, 0o622);
+    actuator.discovered = None;
+    let trouble = actuator.look().unwrap_err();
+    assert!(matches!(trouble, Trouble::Change(_)), "{trouble}");
+    assert_eq!(cpus(), "0-3");
+    journal_mode(root, 0o600);
+    assert_eq!(actuator.look().unwrap().notes, [""; 0]);
+    assert_eq!(cpus(), "3");
+}
+
+#[test]
 fn what_could_not_be_restored_stays_pinned_until_it_can() {
     let host = host(&[vm(4000, "web", false, "0-3")]);
     let root = host.path();
