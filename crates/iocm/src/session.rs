@@ -26,6 +26,8 @@ pub struct Backend {
     /// Its queues by number.
     pub queues: Vec<Arc<BackendQueue>>,
     requests: Mutex<Requests>,
+    /// The configuration space has changed, and the front-end was not told.
+    untold: AtomicBool,
     /// No queue may start any more.
     over: AtomicBool,
     /// The limit of log lines that its front-end can cause.
@@ -69,6 +71,7 @@ impl Backend {
             device,
             queues,
             requests: Mutex::default(),
+            untold: AtomicBool::new(false),
             over: AtomicBool::new(false),
             log: LogLimit::default(),
         })
@@ -102,14 +105,27 @@ impl Backend {
         drop(before);
     }
 
-    /// Tells the front-end that the configuration space has changed. `false` if nobody was told.
+    /// Tells the front-end that the configuration space has changed. While no queue is served, the back-end may send
+    /// nothing (vhost-user, "Suspended device state"; QEMU before 7.2 would crash, later ones ignore it), and the front-end
+    /// is told when one is. `false` if it was not told yet.
     pub fn config_changed(&self) -> bool {
+        self.untold.store(true, Ordering::SeqCst);
+        let is_served =
+            |queue: &Arc<BackendQueue>| queue.key.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        self.queues.iter().any(is_served) && self.tell_of_change()
+    }
+
+    /// Tells the front-end of a change that it was not told of. `false` if there is none, or it cannot be told.
+    fn tell_of_change(&self) -> bool {
         /// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`.
         const CONFIG_CHANGE: u32 = 2;
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let Requests { connection: Some(connection), is_deaf: is_deaf @ false } = &mut *requests else {
             return false;
         };
+        if !self.untold.swap(false, Ordering::SeqCst) {
+            return false;
+        }
         match connection.request(CONFIG_CHANGE, &[]) {
             Ok(()) => true,
             Err(error) => {
@@ -118,6 +134,7 @@ impl Backend {
                     format!("Cannot tell a front-end that its device's configuration changed: {error}")
                 });
                 *is_deaf = true;
+                self.untold.store(true, Ordering::SeqCst);
                 false
             }
         }
@@ -190,6 +207,7 @@ impl Session {
                     if let Err(error) = self.handle(&mut connection, header, request) {
                         break Err(error);
                     }
+                    self.tell_of_change();
                 }
                 Err(ConnectionError::Closed) => break Ok(()),
                 Err(error) => break Err(error),
@@ -240,6 +258,16 @@ impl Session {
                     false => Ok(()),
                 }
             }
+        }
+    }
+
+    /// Tells the front-end of a change of the configuration space that came while no queue was served, once one is. This
+    /// comes after the reply to its request: QEMU 6.0 to 7.2 also reads the channel while it waits for a reply, and would
+    /// then ask for the configuration before it has the reply.
+    fn tell_of_change(&self) {
+        let is_served = |index: usize| self.vrings[index].key.is_some() && self.is_enabled(index);
+        if self.backend.untold.load(Ordering::SeqCst) && (0..self.vrings.len()).any(is_served) {
+            self.backend.tell_of_change();
         }
     }
 

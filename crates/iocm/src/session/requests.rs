@@ -14,6 +14,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 fn invalid(error: impl std::fmt::Display) -> RequestError {
     RequestError::Invalid(error.to_string())
@@ -34,6 +35,8 @@ impl Session {
             Request::GetConfig { offset, size } => {
                 let mut payload: Vec<u8> =
                     [offset, size, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+                // Before it is read: of a change in the meantime the front-end is told.
+                self.backend.untold.store(false, Ordering::SeqCst);
                 payload.extend(self.backend.device.config(offset, size));
                 Ok(Reply::Payload(payload))
             }

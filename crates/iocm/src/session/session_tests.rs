@@ -265,10 +265,39 @@ fn the_configuration_is_told_and_its_change_too() {
     assert!(!backend.config_changed(), "there is no way to tell it yet");
     let (here, there) = UnixStream::pair().unwrap();
     assert!(front.tell(21, &[], &[there.as_fd()]).unwrap());
+    let told = || {
+        let mut bytes = [0; 12];
+        std::io::Read::read_exact(&mut &here, &mut bytes).unwrap();
+        assert_eq!(bytes, *[2_u32, 1, 0].map(u32::to_ne_bytes).as_flattened());
+    };
+    let nothing_is_told = |front: &mut FrontEnd| {
+        // What follows the reply to a request has been sent before the next request is read.
+        (0..2).for_each(|_| assert!(front.ask(1).is_ok()));
+        here.set_nonblocking(true).unwrap();
+        let read = std::io::Read::read(&mut &here, &mut [0]).unwrap_err();
+        here.set_nonblocking(false).unwrap();
+        assert_eq!(read.kind(), std::io::ErrorKind::WouldBlock);
+    };
+    let layout = driver.driver.layout();
+    assert!(!backend.config_changed(), "nothing may be sent while no ring is started");
+    nothing_is_told(&mut front);
+    assert!(front.start(0, &layout, 8, 0).unwrap());
+    told();
+    nothing_is_told(&mut front);
     assert!(backend.config_changed());
-    let mut bytes = [0; 12];
-    std::io::Read::read_exact(&mut &here, &mut bytes).unwrap();
-    assert_eq!(bytes, *[2_u32, 1, 0].map(u32::to_ne_bytes).as_flattened());
+    told();
+    // As during a migration: the file has grown since the configuration was read.
+    let base = front.stop(0).unwrap();
+    file.as_file().set_len(3 << 20).unwrap();
+    assert!(front.start(0, &layout, 8, base).unwrap());
+    told();
+    // A front-end that reads the configuration itself need not be told.
+    let base = front.stop(0).unwrap();
+    assert!(!backend.config_changed());
+    front.send(24, 1, &[[0_u32, 8, 0].map(u32::to_ne_bytes).concat(), vec![0; 8]].concat(), &[]).unwrap();
+    front.receive().unwrap();
+    assert!(front.start(0, &layout, 8, base).unwrap());
+    nothing_is_told(&mut front);
     let set = |offset: u32, value: u8| [[offset, 1, 0].map(u32::to_ne_bytes).concat(), vec![value]].concat();
     assert!(front.tell(25, &set(32, 1), &[]).unwrap(), "there is a cache");
     assert!(!front.tell(25, &set(32, 0), &[]).unwrap(), "which stays");

@@ -68,7 +68,12 @@ impl Session {
                 self.refused
             )));
         }
+        // A disk takes over a larger size of its file, which the front-end does not know: it may have come from another host.
+        let known = device.size();
         device.acquire().map_err(RequestError::Unusable)?;
+        if device.size() != known {
+            self.backend.untold.store(true, Ordering::SeqCst);
+        }
         let wrong = |error: RingError| RequestError::Invalid(format!("queue {index}: {error}"));
         if self.memory.is_cut() {
             return Err(wrong(RingError::Lost));
