@@ -74,7 +74,7 @@ pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8]) 
         head.copy_from_slice(&frame[..headers]);
         let segment = Segment { index, is_last: index + 1 == count, before: index * size };
         offsets.set_network(head, segment, data.len());
-        offsets.set_transport(head, segment, data);
+        offsets.set_transport(head, segment, data, frame.len());
         if !each(head, data) {
             return count - index;
         }
@@ -115,7 +115,8 @@ impl HeaderOffsets {
         }
     }
 
-    fn set_transport(&self, head: &mut [u8], segment: Segment, data: &[u8]) {
+    /// `whole` is the size of the packet that is segmented.
+    fn set_transport(&self, head: &mut [u8], segment: Segment, data: &[u8], whole: usize) {
         const FIN_AND_PUSH: u8 = 0x09;
         const REDUCED: u8 = 0x80;
         let at = self.transport;
@@ -131,12 +132,12 @@ impl HeaderOffsets {
         } else {
             put(head, at + 4, size);
         }
+        // The field holds the sum over the pseudo-header of the whole packet (VIRTIO 1.3, 5.1.6.2), of which only the length
+        // differs. Its address need not be the one in the IP header: behind a routing header, that is the next hop's, and
+        // the sum is over the last one's (RFC 8200, 8.1).
+        let of_whole = u64::from(u16::from_be_bytes([head[checksum], head[checksum + 1]]));
+        let pseudo = of_whole + u64::from(!((whole - at) as u16)) + u64::from(size);
         put(head, checksum, 0);
-        let addresses = match self.version {
-            Version::V4 => self.network + 12..self.network + 20,
-            Version::V6 => self.network + 8..self.network + 40,
-        };
-        let pseudo = add(u64::from(self.protocol) + u64::from(size), &head[addresses]);
         // TCP and UDP headers are multiples of four bytes, so the sum of the data can simply be added.
         let sum = !fold(add(add(pseudo, &head[at..]), data));
         put(head, checksum, if sum == 0 { 0xffff } else { sum });

@@ -145,6 +145,44 @@ fn large_packets_are_cut_into_whole_ones() {
     }
 }
 
+/// As with `ip -6 route add ... encap seg6 mode inline`.
+#[test]
+fn segments_on_their_way_to_another_hop_have_the_checksum_of_the_last() {
+    for protocol in [6, 17] {
+        let (header, packet) = packet(Version::V6, protocol, &[7; 3500]);
+        let (network, transport) = (14, 54);
+        let mut routed = packet.clone();
+        let last: [u8; 16] = *packet[network + 24..].first_chunk().unwrap();
+        routed[network + 24..network + 40].copy_from_slice(&[0xfd; 16]);
+        routed[network + 6] = 43;
+        // A segment routing header (RFC 8754) with one segment left.
+        let routing = [&[protocol, 2, 4, 1, 0, 0, 0, 0][..], &last].concat();
+        let size = routing.len();
+        routed.splice(transport..transport, routing);
+        let (start, offset) = header.checksum.unwrap();
+        let header = NetHeader {
+            checksum: Some((start + size as u16, offset)),
+            headers: header.headers + size as u16,
+            ..header
+        };
+        let mut pieces = 0;
+        let left = cut(&header, &routed, |head, data| {
+            // As it arrives at the last hop, without the routing header.
+            let mut piece = [head, data].concat();
+            assert_eq!(HeaderOffsets::of(&piece).unwrap().transport, transport + size);
+            piece.drain(transport..transport + size);
+            piece[network + 6] = protocol;
+            piece[network + 24..network + 40].copy_from_slice(&last);
+            let length = (piece.len() - transport) as u16;
+            put(&mut piece, network + 4, length);
+            assert!(is_right(&piece), "{protocol}");
+            pieces += 1;
+            true
+        });
+        assert_eq!((left, pieces), (0, 4));
+    }
+}
+
 #[test]
 fn who_does_what_is_told_by_features() {
     let features = VirtioFeatures(1 << 1 | 1 << 7 | 1 << 54);
