@@ -13,6 +13,8 @@ pub const LEGACY_SIZE: usize = 10;
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const NEEDS_CHECKSUM: u8 = 1;
+/// `VIRTIO_NET_HDR_F_DATA_VALID`.
+const DATA_VALID: u8 = 2;
 /// `VIRTIO_NET_HDR_GSO_ECN`.
 pub(super) const ECN: u8 = 0x80;
 
@@ -203,11 +205,16 @@ impl NetHeader {
         Ok(Self { checksum, segmentation, ecn, segment, headers: headers as u16 })
     }
 
-    /// The header of a packet from the host's kernel, which is trusted.
+    /// The header of a packet from the host's kernel, which is trusted, for a guest with these offloads.
     #[must_use]
-    pub fn of_kernel(bytes: [u8; LEGACY_SIZE]) -> [u8; SIZE] {
+    pub fn of_kernel(bytes: [u8; LEGACY_SIZE], guest: Offloads) -> [u8; SIZE] {
         let mut whole = [0; SIZE];
         whole[..LEGACY_SIZE].copy_from_slice(&bytes);
+        // The kernel sets it for each checksum that it has checked, and a guest without `VIRTIO_NET_F_GUEST_CSUM` is to get
+        // no flags (VIRTIO 1.3, 5.1.6.4.1).
+        if !guest.checksum {
+            whole[0] &= !DATA_VALID;
+        }
         whole[LEGACY_SIZE] = 1;
         whole
     }

@@ -37,6 +37,13 @@ fn check(bytes: [u8; LEGACY_SIZE], packet: &[u8], negotiated: Offloads) -> Resul
 use super::super::packet::HEAD;
 
 #[test]
+fn a_guest_without_checksums_is_not_told_that_they_are_right() {
+    let flags = |flags: u8, guest: Offloads| NetHeader::of_kernel(bytes(flags, 0, 0, 0, 0), guest)[0];
+    assert_eq!([0, 1, 2].map(|one| flags(one, ALL)), [0, 1, 2]);
+    assert_eq!([0, 1, 2].map(|one| flags(one, Offloads::default())), [0, 1, 0]);
+}
+
+#[test]
 fn what_is_whole_needs_nothing() {
     // The driver's DATA_VALID flag and its hint of where the headers end are not passed on.
     let header = check(bytes(2, 0, 77, 66, 55), &packet(17, 3), Offloads::default()).unwrap();

@@ -103,7 +103,7 @@ impl Receive {
                     queue.count_too_large();
                     return Some(0);
                 }
-                match self.buffers.deliver(queue, &NetHeader::of_kernel(head), frame) {
+                match self.buffers.deliver(queue, &NetHeader::of_kernel(head, self.offloads), frame) {
                     Delivery::Done => {}
                     Delivery::Short => {
                         (self.waits, self.is_short) = (Some(size), true);
