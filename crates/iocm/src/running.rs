@@ -51,7 +51,8 @@ impl Ready {
         Ok(())
     }
 
-    /// Opens everything that the configuration names: files, sockets, the control tree.
+    /// Opens everything that the configuration names: files, sockets, the control tree. Raises the soft limit of open files
+    /// to the hard one: each queue that is served has up to six.
     ///
     /// # Errors
     /// [`StartError`].
@@ -64,6 +65,7 @@ impl Ready {
     /// # Errors
     /// [`StartError`].
     pub fn open_with(config: &Config, mut inheritance: Inheritance) -> Result<Self, StartError> {
+        files::allow_open_files();
         let (safety, access) = looked_up(config)?;
         let bound = BoundDevices::open(config, &mut inheritance)?;
         let endpoints = ControlEndpoints::make(&config.control, access, &mut inheritance)?;
@@ -78,6 +80,7 @@ impl Ready {
     /// # Errors
     /// [`StartError`].
     pub fn open_one(device: &DeviceConfig, socket: Option<InheritedSocket>) -> Result<Self, StartError> {
+        files::allow_open_files();
         device.check().map_err(DaemonError::from)?;
         let config = Config::default();
         let safety = Safety::new(&config.safety)?;

@@ -3,13 +3,17 @@
 use super::request::{Header, Request, RequestError};
 use super::{LARGEST_PAYLOAD, MAX_FILES};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use std::io::{self, IoSlice, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+
+/// The reason why a descriptor was left out (net/core/scm.c, `scm_detach_fds`).
+const NOT_RECEIVED: &str = "a descriptor that the front-end sent was not received: none is left (raise the limit of open \
+                            files: LimitNOFILE= of the unit, `ulimit -n`), or a security module forbids it";
 
 /// A message channel to a front-end.
 #[derive(Debug)]
@@ -90,7 +94,15 @@ impl Connection {
             RecvAncillaryMessage::ScmRights(files) => Some(files),
             _ => None,
         });
-        Ok((received.bytes, files.flatten().collect()))
+        let files: Vec<OwnedFd> = files.flatten().collect();
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            // The kernel has left some out. Few front-ends wait for a reply that says so, and the ring would stay dead.
+            return Err(match files.len() {
+                MAX_FILES.. => ConnectionError::Malformed("it has more descriptors than the protocol allows"),
+                _ => ConnectionError::Unusable(NOT_RECEIVED.to_owned()),
+            });
+        }
+        Ok((received.bytes, files))
     }
 
     /// Replies to a request.

@@ -1,6 +1,6 @@
 //! The handling of each request.
 
-use super::vring::eventfd;
+use super::vring::{copy, eventfd};
 use super::{Reply, Session, pool_error};
 use crate::memory::{DirtyLog, GuestMemory};
 use crate::protocol::{
@@ -282,13 +282,13 @@ impl Session {
     }
 
     fn set_call(&mut self, index: u32, file: Option<OwnedFd>) -> Result<(), RequestError> {
-        let copy = file.as_ref().map(OwnedFd::try_clone).transpose().map_err(invalid)?;
+        let copy = copy(file.as_ref())?;
         self.vring(index)?.call = file;
         self.tell_served(index, move |queue| queue.virtqueue.set_call(copy))
     }
 
     fn set_error(&mut self, index: u32, file: Option<OwnedFd>) -> Result<(), RequestError> {
-        let copy = file.as_ref().map(OwnedFd::try_clone).transpose().map_err(invalid)?;
+        let copy = copy(file.as_ref())?;
         self.vring(index)?.error = file;
         self.tell_served(index, move |queue| queue.set_error(copy))
     }

@@ -90,12 +90,10 @@ impl Session {
                 )
             });
         }
-        let copy = |file: &Option<OwnedFd>| file.as_ref().map(OwnedFd::try_clone).transpose();
-        let files = |error: std::io::Error| RequestError::Invalid(format!("a file cannot be kept: {error}"));
         let notifiers = Notifiers {
-            kick: copy(&ring.kick).map_err(files)?,
-            call: copy(&ring.call).map_err(files)?,
-            error: copy(&ring.error).map_err(files)?,
+            kick: copy(ring.kick.as_ref())?,
+            call: copy(ring.call.as_ref())?,
+            error: copy(ring.error.as_ref())?,
         };
         let size = made.size();
         let handler = device.handler(index as u16, size, self.features);
@@ -207,6 +205,16 @@ impl Session {
         // One that cannot start does not stop the others.
         (0..self.vrings.len()).map(|index| self.start(index)).fold(outcome, Result::and)
     }
+}
+
+/// Copies a descriptor for a worker.
+pub(super) fn copy(file: Option<&OwnedFd>) -> Result<Option<OwnedFd>, RequestError> {
+    let cannot = |error: std::io::Error| {
+        RequestError::Unusable(format!(
+            "a descriptor cannot be kept: {error}; raise the limit of open files (LimitNOFILE= of the unit, `ulimit -n`)"
+        ))
+    };
+    file.map(OwnedFd::try_clone).transpose().map_err(cannot)
 }
 
 /// Checks that a descriptor is an eventfd. The front-end shares the open file and its flags, so that reading or writing
