@@ -79,7 +79,8 @@ pub(crate) struct Device {
 }
 
 impl IoWorkers {
-    /// Adds what was done since the last answer. An answer is a daemon's whole control tree; missing values count as zero.
+    /// Adds what was done since the last answer. An answer has the daemon's workers and devices, by their paths in
+    /// its control tree; missing values count as zero.
     pub fn add(&mut self, tree: &Json) {
         self.add_workers(Answer::of_tree(tree));
         // In the order of their numbers: a new device does not take the place of an earlier one.

@@ -231,7 +231,7 @@ fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
     loop {
         let next = Instant::now() + IO_WORKERS;
         let asked = client.take().map_or_else(connect, Ok);
-        let answered = asked.and_then(|mut client| Ok((client.get("")?, client)));
+        let answered = asked.and_then(|mut client| Ok((read_parts(&mut client)?, client)));
         match answered {
             Ok((tree, again)) => {
                 counters.add(&tree);
@@ -250,6 +250,13 @@ fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
             return;
         }
     }
+}
+
+/// The parts of a daemon's control tree that have metrics: not the queues, which are most of it. The sums of removed workers
+/// come before the workers, as in the whole tree.
+fn read_parts(client: &mut Client) -> Result<serde_json::Value, ClientError> {
+    let parts = ["ticks_per_second", "removed_workers", "workers", "devices"];
+    parts.into_iter().map(|part| client.get(part).map(|value| (part, value))).collect()
 }
 
 /// Tests whether the daemon is not running, or has ended since.
@@ -479,7 +486,7 @@ mod tests {
     use conclusions::activation::Status;
     use exits::{ExitReason, Vcpu};
     use host::vms::HeldProcess;
-    use std::io;
+    use std::io::{self, BufRead as _, BufReader};
     use std::os::unix::net::UnixListener;
 
     fn vm(pid: i32, start_ticks: u64) -> Vm {
@@ -588,6 +595,29 @@ mod tests {
         assert!(is_absence(&connect().unwrap_err()), "nobody listens");
         let source = io::ErrorKind::PermissionDenied.into();
         assert!(!is_absence(&ClientError::Unreachable { path, source }));
+    }
+
+    #[test]
+    fn the_queues_of_a_daemon_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let listener = UnixListener::bind(&path).unwrap();
+        let daemon = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut asked = Vec::new();
+            for line in BufReader::new(&stream).lines() {
+                let request: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+                asked.push(request["path"].as_str().unwrap().to_owned());
+                let answer = serde_json::json!({ "ok": true, "value": asked.len() });
+                writeln!(&stream, "{answer}").unwrap();
+            }
+            asked
+        });
+        let mut client = Client::connect_within(&path, Duration::from_secs(5)).unwrap();
+        let tree = read_parts(&mut client).unwrap();
+        drop(client);
+        assert_eq!(daemon.join().unwrap(), ["ticks_per_second", "removed_workers", "workers", "devices"]);
+        assert!(tree["removed_workers"] == 2 && tree["workers"] == 3, "{tree}");
     }
 
     #[test]
