@@ -4,18 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
-use signal_hook::consts::{SIGHUP, TERM_SIGNALS};
+use signal_hook::consts::{SIGHUP, SIGTERM, TERM_SIGNALS};
 use signal_hook::iterator::Signals;
 
 use crate::console;
 
-/// A flag that is set by the first signal; the second one ends the process at once.
+/// The signals that only other programs send, never the terminal's keys.
+const SENT: [i32; 2] = [SIGHUP, SIGTERM];
+
+/// A flag that is set by the first signal. The second one of those that the terminal's keys send (SIGINT, SIGQUIT) ends
+/// the process at once.
 pub(crate) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
     let [stop, asked] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     for signal in signals() {
-        // A hang-up neither sets `asked` nor ends the process: the kernel and the shell may both send one, and a session
-        // manager also sends SIGTERM. None of these signals is a request to skip the cleanup.
-        if signal != SIGHUP {
+        // Those that programs send neither set `asked` nor end the process, because several may send one each, and
+        // none of them asks to skip the cleanup: the kernel and the shell hang up, service managers and supervisors
+        // send SIGTERM to a whole group, and sudo, timeout and other servers of the same study once more.
+        if !SENT.contains(&signal) {
             let status = i32::from(crate::status::INTERRUPTED);
             signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&asked))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
@@ -39,6 +44,15 @@ pub(crate) fn answered_flag() -> anyhow::Result<Arc<AtomicBool>> {
         }
     });
     Ok(stop)
+}
+
+/// A flag that is set by the signals that the terminal's keys do not send.
+pub(crate) fn sent() -> anyhow::Result<Arc<AtomicBool>> {
+    let sent = Arc::new(AtomicBool::new(false));
+    for signal in signals().into_iter().filter(|signal| SENT.contains(signal)) {
+        signal_hook::flag::register(signal, Arc::clone(&sent)).context("Could not catch signals")?;
+    }
+    Ok(sent)
 }
 
 /// The signals that end the work: those of termination, and a hang-up unless it is ignored, as under nohup(1).

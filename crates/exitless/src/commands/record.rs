@@ -100,7 +100,7 @@ impl Course {
     /// Starts the command and the time. Called when there is a place for the recording, so that a command of hours
     /// does not run in vain.
     fn start(&mut self) -> anyhow::Result<()> {
-        self.workload = Workload::start(&self.command)?;
+        self.workload = Workload::start(&self.command, &self.stop)?;
         self.began = Instant::now();
         self.end = self.duration.map(|duration| self.began + duration);
         Ok(())

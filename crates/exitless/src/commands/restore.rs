@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         crate::output::write(|out| out.write_all(&listed))?;
         return Ok(ExitCode::from(status));
     }
-    // A change is undone completely or not at all. A second signal still kills the process; the journal then
-    // keeps the rest.
+    // A change is undone completely or not at all. A second Ctrl-C still ends the process; the journal then keeps
+    // the rest.
     let _signals = crate::interrupt::flag()?;
     let how = Restore {
         force: arguments.force,

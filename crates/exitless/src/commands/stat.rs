@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut tables =
         Tables { names: VmNames::default(), grouping, source: LiveSource::of(&collector), arguments };
     let watched = Watched::of(&watch, &arguments.watch);
-    if let Some(workload) = Workload::start(&arguments.command)? {
+    if let Some(workload) = Workload::start(&arguments.command, &stop)? {
         // An error of counting must not end the command.
         let mut kept = Ok(());
         let status = workload.wait(&stop, || {

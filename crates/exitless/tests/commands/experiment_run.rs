@@ -197,6 +197,27 @@ fn a_hang_up_of_the_terminal_interrupts_a_study_however_often_it_comes_and_not_u
 }
 
 #[test]
+fn a_study_that_is_terminated_more_than_once_still_cleans_up() {
+    for first in ["-TERM", "-INT"] {
+        let folder = tempfile::tempdir().unwrap();
+        // The step does not end before the signals were given.
+        let step =
+            "cd FOLDER; trap \"\" TERM; touch begun; until [ -e given ]; do sleep 0.05; done; echo said 7";
+        let path = plan(folder.path(), &step.replace("FOLDER", folder.path().to_str().unwrap()));
+        let arguments = ["run", path.to_str().unwrap(), "--output", "result"];
+        let mut child = exitless(&arguments, folder.path()).spawn().unwrap();
+        wait_for_file(&mut child, &folder.path().join("begun"));
+        for sent in [first, "-TERM", "-TERM"] {
+            signal(&child, sent);
+        }
+        fs::write(folder.path().join("given"), "").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{first}: {}", text(&output));
+        assert!(text(&output).contains("the same command resumes it"), "{first}: {}", text(&output));
+    }
+}
+
+#[test]
 fn a_study_goes_on_if_nobody_can_be_warned() {
     let folder = tempfile::tempdir().unwrap();
     let path = plan(folder.path(), "echo nothing to read");

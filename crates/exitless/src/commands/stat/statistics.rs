@@ -41,7 +41,7 @@ pub(super) fn run(
         print(&running, arguments.json)?;
         Ok(ExitCode::from(exit_code(&running, arguments.watch.wanted())))
     };
-    if let Some(workload) = Workload::start(&arguments.command)? {
+    if let Some(workload) = Workload::start(&arguments.command, stop)? {
         let status = workload.wait(stop, || ())?;
         show()?;
         watched.status();

@@ -32,7 +32,7 @@ pub(super) fn run(
         show(host, profile, warnings, arguments, grouping)
     };
     let mut status = None;
-    if let Some(workload) = Workload::start(&arguments.command)? {
+    if let Some(workload) = Workload::start(&arguments.command, stop)? {
         // The end of xentrace must not end the command.
         let mut counts = true;
         status = Some(workload.wait(stop, || {
