@@ -2,6 +2,7 @@
 
 use std::io::{Stdout, stdout};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -74,8 +75,13 @@ impl Screen {
         Ok(())
     }
 
-    /// Restores the terminal, and stops the process until the shell continues it.
+    /// Restores the terminal, and stops the process until the shell continues it. Does nothing if there is no shell that
+    /// could.
     pub(super) fn stop(&mut self, signals: &Signals) -> anyhow::Result<()> {
+        // The kernel then ignores SIGTSTP, but SIGSTOP stops any process.
+        if !is_under_job_control(Path::new("/proc"), std::process::id()) {
+            return Ok(());
+        }
         give_back()?;
         // Stop the whole job, as the terminal does: otherwise a shell that waits for this process would wait
         // forever.
@@ -123,6 +129,32 @@ fn give_back() -> anyhow::Result<()> {
     screen.context("Could not restore the terminal")
 }
 
+/// Tests whether another process has job control over this one: whether its group is not orphaned (setpgid(2)). It is if
+/// this is the only command of `ssh -t`, or was started by a container's engine or a terminal emulator.
+fn is_under_job_control(proc: &Path, process: u32) -> bool {
+    let Some([mut parent, group, session]) = place(proc, process) else { return false };
+    while let Some([above, of_group, of_session]) = place(proc, parent) {
+        if of_session != session {
+            return false;
+        }
+        if of_group != group {
+            return true;
+        }
+        // Such as sudo, or a shell that runs a script.
+        parent = above;
+    }
+    false
+}
+
+/// The IDs of a process's parent, group and session. `None` if there is no such process in this container.
+fn place(proc: &Path, process: u32) -> Option<[u32; 3]> {
+    let stat = std::fs::read(proc.join(process.to_string()).join("stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The name before them may contain anything (proc_pid_stat(5)).
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(1).map(|field| field.parse().ok());
+    Some([fields.next()??, fields.next()??, fields.next()??])
+}
+
 /// Ends the process soon after the terminal hangs up. Reads of the terminal then return no bytes, and crossterm repeats
 /// them until there are some: no signal would end its wait. The kernel removes the programs that count exits.
 fn end_on_hang_up() {
@@ -160,6 +192,30 @@ mod tests {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
     use super::*;
+
+    /// Tests whether process 9 of session 7 would be continued. Each other process is `[ID, parent, group, session]`.
+    fn is_continued(parent: u32, group: u32, others: &[[u32; 4]]) -> bool {
+        let proc = tempfile::tempdir().unwrap();
+        for [id, parent, group, session] in [&[[9, parent, group, 7]][..], others].concat() {
+            let folder = proc.path().join(id.to_string());
+            std::fs::create_dir(&folder).unwrap();
+            let stat = format!("{id} (a) b) S {parent} {group} {session} 34816 {group} 4194304\n");
+            std::fs::write(folder.join("stat"), stat).unwrap();
+        }
+        is_under_job_control(proc.path(), 9)
+    }
+
+    #[test]
+    fn only_a_process_that_a_shell_would_continue_is_stopped() {
+        // A job of a shell; the same below sudo.
+        assert!(is_continued(7, 9, &[[7, 5, 7, 7], [5, 1, 5, 5]]));
+        assert!(is_continued(8, 8, &[[8, 7, 8, 7], [7, 5, 7, 7], [5, 1, 5, 5]]));
+        // The session's only command, below the server of ssh; the same below a shell without job control.
+        assert!(!is_continued(5, 9, &[[5, 1, 5, 5]]));
+        assert!(!is_continued(7, 7, &[[7, 5, 7, 7], [5, 1, 5, 5]]));
+        // In a container, whose engine is outside.
+        assert!(!is_continued(0, 9, &[]));
+    }
 
     #[test]
     fn a_terminal_whose_other_end_is_closed_has_hung_up() {
