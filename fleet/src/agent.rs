@@ -9,8 +9,11 @@ use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use exits::printable;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::document::{self, LARGEST_FILE, Origin};
@@ -18,13 +21,16 @@ use crate::spool::{Spool, Tick};
 use crate::store::Store;
 use crate::write;
 
-/// A command is killed if it runs this much longer than it should watch.
+/// A command is ended if it runs this much longer than it should watch.
 const GRACE: Duration = Duration::from_secs(60);
+/// A command is killed if it has not ended this long after SIGTERM: `stat` gives xentrace 5 s, twice.
+const ENDING: Duration = Duration::from_secs(12);
 /// The time limit of delivery in a tick, so that collecting goes on.
 const DELIVERY: Duration = Duration::from_secs(30);
-/// If the wall clock and the monotonic clock differ by more than this between two ticks, the wall clock was
-/// set.
+/// If the wall clock and the time since the boot differ by more than this between two ticks, the wall clock was set.
 const JUMP: Duration = Duration::from_secs(5);
+/// The most bytes of a command's output, from which white space is removed before it must fit into a file.
+const LARGEST_OUTPUT: u64 = 2 * LARGEST_FILE;
 /// The number of bytes of a command's standard error that are kept.
 const COMPLAINT: u64 = 4096;
 
@@ -98,7 +104,7 @@ pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
             }
         }
     };
-    // Dropping the future kills the child processes that it waits for.
+    // Dropping the future ends the child processes that it waits for.
     tokio::select! {
         () = work => Ok(()),
         ended = ended() => Ok(ended?),
@@ -122,21 +128,23 @@ fn say(line: &str) {
     eprintln!("exitless-fleet: {}", printable(line));
 }
 
-/// The wall clock, compared with the monotonic clock.
+/// The wall clock, compared with the time since the boot.
 struct Clock {
     wall: DateTime<Utc>,
-    steady: Instant,
+    steady: Duration,
 }
 
 impl Clock {
     fn new() -> Self {
-        Self { wall: Utc::now(), steady: Instant::now() }
+        // Unlike CLOCK_MONOTONIC it goes on while the host sleeps, as the wall clock does.
+        let steady = clock_gettime(ClockId::Boottime);
+        Self { wall: Utc::now(), steady: Duration::try_from(steady).unwrap_or_default() }
     }
 
     fn now(&mut self) -> DateTime<Utc> {
         let now = Self::new();
         let went = now.wall - self.wall;
-        let passed = chrono::TimeDelta::from_std(now.steady - self.steady).unwrap_or_default();
+        let passed = chrono::TimeDelta::from_std(now.steady.saturating_sub(self.steady)).unwrap_or_default();
         let jump = went - passed;
         if jump.abs().to_std().is_ok_and(|jump| jump > JUMP) {
             say(&format!("The clock of this host was set by {} s", jump.num_seconds()));
@@ -227,18 +235,23 @@ impl Collector {
     /// them out.
     pub(crate) async fn collect(&self, examine: bool) -> Vec<String> {
         let watch = format!("{}ms", self.watch.as_millis());
-        let mut commands = vec![
-            vec!["stat", "--json", "--by", "vm,reason", "--count", "1", "--interval", &watch],
-            vec!["verify", "--json", "--duration", &watch],
-            vec!["vms", "--json"],
-        ];
+        let stat = vec!["stat", "--json", "--by", "vm,reason", "--count", "1", "--interval", &watch];
+        let verify = vec!["verify", "--json", "--duration", &watch];
+        // Both count exits, with maps whose size grows with the number of CPUs: one after the other takes half the
+        // memory. `stat` is the last, because its interval ends at the time of the tick.
+        let mut groups = vec![vec![verify, stat], vec![vec!["vms", "--json"]]];
         if examine {
-            commands.push(vec!["doctor", "--json"]);
+            groups.push(vec![vec!["doctor", "--json"]]);
         }
-        let runs =
-            commands.iter().map(|arguments| async move { (arguments[0], self.checked(arguments).await) });
+        let runs = groups.iter().map(|commands| async move {
+            let mut outcomes = Vec::new();
+            for arguments in commands {
+                outcomes.push((arguments[0], self.checked(arguments).await));
+            }
+            outcomes
+        });
         let mut documents = Vec::new();
-        for (command, outcome) in futures::future::join_all(runs).await {
+        for (command, outcome) in futures::future::join_all(runs).await.into_iter().flatten() {
             match outcome {
                 Ok(text) => documents.push(text),
                 Err(error) => say(&format!("exitless {command}: {error:#}")),
@@ -249,6 +262,7 @@ impl Collector {
 
     async fn checked(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let text = output(&self.program, arguments, self.watch + GRACE).await?;
+        let text = compact(&text).context("its output is not JSON")?;
         let origin =
             Origin { file: "its output".to_owned(), host: Some(self.host.clone()), time: Utc::now() };
         document::rows(text.as_bytes(), &origin)?;
@@ -256,9 +270,59 @@ impl Collector {
     }
 }
 
+/// The documents of an output without white space, and VMs without their command lines, which no row has: on a host
+/// with many VMs these are most of the bytes.
+fn compact(output: &str) -> serde_json::Result<String> {
+    let mut compact = String::new();
+    for document in serde_json::Deserializer::from_str(output).into_iter::<Value>() {
+        let mut document = document?;
+        for vm in document.get_mut("vms").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(vm) = vm.as_object_mut() {
+                vm.remove("arguments");
+            }
+        }
+        compact.push_str(&document.to_string());
+    }
+    Ok(compact)
+}
+
+/// A command that runs. Dropping it ends it by SIGTERM, so that it undoes what it did to the host, such as switching on Xen's
+/// tracing.
+struct Running(Child);
+
+impl Running {
+    fn ask_to_end(&self) {
+        let pid = self.0.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        if let Some(pid) = pid {
+            // If it has already ended, waiting for it says so.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Asks it to end, and kills it if it does not.
+    async fn end(&mut self) {
+        self.ask_to_end();
+        if tokio::time::timeout(ENDING, self.0.wait()).await.is_err() {
+            let _ = self.0.start_kill();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ask_to_end();
+        // This blocks the thread, but a command that still runs here is one that the end of the agent interrupted. What
+        // has not ended after this is killed when the child is dropped.
+        let asked = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && asked.elapsed() < ENDING {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
 /// The standard output of a program, limited in time and size.
 async fn output(program: &Path, arguments: &[&str], time: Duration) -> anyhow::Result<String> {
-    let mut child = Command::new(program)
+    let child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -266,12 +330,13 @@ async fn output(program: &Path, arguments: &[&str], time: Duration) -> anyhow::R
         .kill_on_drop(true)
         .spawn()
         .with_context(|| format!("{} cannot be run", program.display()))?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut running = Running(child);
+    let (stdout, stderr) = (running.0.stdout.take(), running.0.stderr.take());
     let all = async {
-        let (text, complaint) = tokio::join!(bounded(stdout, LARGEST_FILE + 1), bounded(stderr, COMPLAINT));
+        let (text, complaint) = tokio::join!(bounded(stdout, LARGEST_OUTPUT + 1), bounded(stderr, COMPLAINT));
         let text = text?;
-        anyhow::ensure!(text.len() as u64 <= LARGEST_FILE, "it printed more than {LARGEST_FILE} bytes");
-        let status = child.wait().await?;
+        anyhow::ensure!(text.len() as u64 <= LARGEST_OUTPUT, "it printed more than {LARGEST_OUTPUT} bytes");
+        let status = running.0.wait().await?;
         anyhow::ensure!(
             !text.is_empty(),
             "{status}: {}",
@@ -279,10 +344,11 @@ async fn output(program: &Path, arguments: &[&str], time: Duration) -> anyhow::R
         );
         Ok(String::from_utf8(text)?)
     };
-    match tokio::time::timeout(time, all).await {
-        Ok(done) => done,
-        Err(_) => anyhow::bail!("it took more than {} s and was ended", time.as_secs()),
+    if let Ok(done) = tokio::time::timeout(time, all).await {
+        return done;
     }
+    running.end().await;
+    anyhow::bail!("it took more than {} s and was ended", time.as_secs())
 }
 
 async fn bounded(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<Vec<u8>> {
@@ -300,6 +366,65 @@ async fn bounded(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Re
 mod tests {
     use super::*;
     use crate::store::Days;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A script that does not end before SIGTERM, when it makes the file `ended`. It makes `begun` when it is ready for that.
+    fn endless(folder: &Path) -> String {
+        let folder = folder.display();
+        format!("trap 'touch {folder}/ended; exit' TERM; touch {folder}/begun; while :; do sleep 0.01; done")
+    }
+
+    #[tokio::test]
+    async fn a_command_that_takes_too_long_can_clean_up() {
+        let folder = tempfile::tempdir().unwrap();
+        // On a busy machine a short limit may pass before the script has begun.
+        for limit in [100, 1_000, 10_000].map(Duration::from_millis) {
+            let error = output(Path::new("sh"), &["-c", &endless(folder.path())], limit).await.unwrap_err();
+            assert!(error.to_string().ends_with("s and was ended"), "{error}");
+            if folder.path().join("begun").exists() {
+                break;
+            }
+        }
+        assert!(folder.path().join("ended").exists());
+    }
+
+    #[tokio::test]
+    async fn a_command_can_clean_up_when_the_agent_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let begun = async {
+            while !folder.path().join("begun").exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let script = endless(folder.path());
+        let arguments = ["-c", script.as_str()];
+        let done = output(Path::new("sh"), &arguments, LONG);
+        tokio::select! {
+            done = done => panic!("{done:?}"),
+            () = begun => {}
+        }
+        assert!(folder.path().join("ended").exists());
+    }
+
+    #[test]
+    fn a_document_is_kept_without_white_space_and_command_lines() {
+        let time = DateTime::from_timestamp(1, 0).unwrap();
+        let origin = Origin { file: "output".to_owned(), host: Some("web".to_owned()), time };
+        let rows = |text: &str| {
+            let mut rows = document::rows(text.as_bytes(), &origin).unwrap();
+            rows.values_mut().flatten().for_each(|row| drop(row.remove("document")));
+            rows
+        };
+        let vms = include_str!("../tests/fixtures/vms.json");
+        let kept = compact(vms).unwrap();
+        assert_eq!(rows(&kept), rows(vms));
+        assert!(!kept.contains("-nodefaults") && !kept.contains(' '), "{kept}");
+        // Several documents stay apart.
+        let stat = include_str!("../tests/fixtures/stat.json");
+        assert_eq!(rows(&compact(stat).unwrap())["intervals"].len(), rows(stat)["intervals"].len());
+        assert!(compact("{").is_err());
+    }
 
     #[tokio::test]
     async fn a_tick_that_cannot_be_read_now_is_kept_and_those_behind_it_are_delivered() {

@@ -62,6 +62,20 @@ fn each_tick_is_in_the_data_set_once() {
 }
 
 #[test]
+fn exits_are_counted_by_one_command_at_a_time() {
+    let data = DataSet::new();
+    let log = data.folder.path().join("log");
+    let script = format!(
+        "case $1 in stat|verify) echo $1 >> {log}; sleep 0.05; echo end >> {log};; esac; {GOOD}",
+        log = log.display()
+    );
+    let exitless = exitless(&data, &script);
+    ended(agent(&data, &data.store(), &exitless, &["--count", "1"])).well();
+    // The interval of `stat` ends at the time of the collection.
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "verify\nend\nstat\nend\n");
+}
+
+#[test]
 fn what_a_command_prints_is_checked_and_the_others_go_on() {
     let data = DataSet::new();
     let script = format!(
@@ -95,8 +109,10 @@ fn a_store_that_is_lost_costs_nothing_until_the_spool_is_full() {
 #[test]
 fn a_full_spool_drops_the_oldest_and_the_data_set_says_how_many() {
     let data = DataSet::new();
-    // About 300 KB per tick.
-    let script = format!("head -c 300000 /dev/zero | tr '\\0' ' '; {GOOD}");
+    // About 300 KB per document, in a field that no row has.
+    let script = format!(
+        "printf '{{\"padding\": \"'; head -c 300000 /dev/zero | tr '\\0' x; printf '\", '; {{ {GOOD}; }} | tail -c +2"
+    );
     let exitless = exitless(&data, &script);
     std::fs::create_dir(data.store()).unwrap();
     let blocked = Path::new(&data.store()).join("exits");
@@ -139,7 +155,8 @@ fn a_command_that_hangs_does_not_outlive_the_agent() {
     let mut child = agent(&data, &data.store(), &exitless, &[]);
     let pids = data.folder.path().join("pids");
     let began = Instant::now();
-    while std::fs::read_to_string(&pids).map_or(0, |text| text.lines().count()) < 4 {
+    // `stat` waits for `verify`.
+    while std::fs::read_to_string(&pids).map_or(0, |text| text.lines().count()) < 3 {
         assert!(began.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(20));
     }
