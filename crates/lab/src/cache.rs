@@ -130,7 +130,10 @@ impl Cache {
         self.move_away(folder)?;
         let mut rm = std::process::Command::new("rm");
         rm.args(["-rf", "--"]).args(self.moved_away()).stdin(std::process::Stdio::null());
-        rm.spawn().map(drop).map_err(Error::file("Could not start", "rm"))
+        let mut rm = rm.spawn().map_err(Error::file("Could not start", "rm"))?;
+        // A study discards many folders, and each `rm` that nobody waits for would stay as a zombie.
+        std::thread::spawn(move || rm.wait());
+        Ok(())
     }
 
     /// Renames a folder, if it exists, to one that is being removed.
@@ -438,6 +441,30 @@ mod tests {
             gone
         });
         assert!(gone);
+    }
+
+    #[test]
+    fn a_folder_is_removed_by_a_program_that_leaves_no_zombie() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let folder = root.path().join("image-1");
+        fs::create_dir(&folder).unwrap();
+        cache.discard(&folder).unwrap();
+        assert!(!folder.exists());
+        // `rm` has ended when its folder is gone, or soon afterwards.
+        let own = std::process::id();
+        let remains = || {
+            let processes = fs::read_dir("/proc").unwrap().flatten();
+            let mut stats = processes.filter_map(|of| fs::read_to_string(of.path().join("stat")).ok());
+            stats.any(|stat| {
+                ["S", "R", "D", "Z"].iter().any(|state| stat.contains(&format!("(rm) {state} {own} ")))
+            })
+        };
+        let begun = std::time::Instant::now();
+        while cache.moved_away().count() > 0 || remains() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "a folder or a zombie remains");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]
