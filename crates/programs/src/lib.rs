@@ -263,12 +263,18 @@ pub fn answer_unless(
     finish(command.stdin(Stdio::null()), &[], limit, most, stop)
 }
 
-/// Runs a program as [`answer`] does, with this input, of which it may read only a part.
+/// Runs a program as [`answer_unless`] does, with this input, of which it may read only a part.
 ///
 /// # Errors
-/// Those of [`answer`].
-pub fn answer_to(input: &[u8], command: &mut Command, limit: Duration, most: usize) -> Result<Answer, Error> {
-    finish(command.stdin(Stdio::piped()), input, limit, most, &AtomicBool::new(false))
+/// Those of [`answer_unless`].
+pub fn answer_to(
+    input: &[u8],
+    stop: &AtomicBool,
+    command: &mut Command,
+    limit: Duration,
+    most: usize,
+) -> Result<Answer, Error> {
+    finish(command.stdin(Stdio::piped()), input, limit, most, stop)
 }
 
 fn finish(
@@ -325,6 +331,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
     const MOST: usize = 64 << 10;
+    static GO_ON: AtomicBool = AtomicBool::new(false);
 
     fn shell(script: &str, limit: Duration) -> Result<Answer, Error> {
         answer(Command::new("sh").args(["-c", script]), limit, MOST)
@@ -423,17 +430,18 @@ mod tests {
     #[test]
     fn input_is_whole_while_the_program_prints_more_than_a_pipe_holds() {
         let input: Vec<u8> = (0..1_000_000_u32).map(|number| number as u8).collect();
-        let said = answer_to(&input, &mut Command::new("cat"), LONG, input.len()).unwrap();
+        let said = answer_to(&input, &GO_ON, &mut Command::new("cat"), LONG, input.len()).unwrap();
         assert!(said.stdout == input, "{} bytes", said.stdout.len());
-        let said = answer_to(b"", Command::new("cat").arg("-"), LONG, MOST).unwrap();
+        let said = answer_to(b"", &GO_ON, Command::new("cat").arg("-"), LONG, MOST).unwrap();
         assert_eq!(said.stdout, b"");
     }
 
     #[test]
     fn a_program_that_reads_none_of_its_input_ends_or_is_killed() {
         let input = vec![7; 1_000_000];
-        let given =
-            |script: &str, limit| answer_to(&input, Command::new("sh").args(["-c", script]), limit, MOST);
+        let given = |script: &str, limit| {
+            answer_to(&input, &GO_ON, Command::new("sh").args(["-c", script]), limit, MOST)
+        };
         for script in ["exit 3", "exec <&-; sleep 0.1; exit 3", "sleep 0.1; exit 3"] {
             assert_eq!(given(script, LONG).unwrap().status.code(), Some(3), "{script}");
         }

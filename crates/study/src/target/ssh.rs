@@ -5,6 +5,7 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -45,13 +46,22 @@ pub struct Ssh {
     serve: Vec<String>,
     /// The path of the binary on the machine, once known.
     program: Option<String>,
+    /// Ends the wait for a login and a copy.
+    stop: Arc<AtomicBool>,
 }
 
 impl Ssh {
-    /// The machine at `destination` (`[user@]host`), where the binary is started with the arguments `serve`.
-    pub fn new(destination: &str, port: Option<u16>, config: Option<PathBuf>, serve: Vec<String>) -> Self {
+    /// The machine at `destination` (`[user@]host`), where the binary is started with the arguments `serve`. Once
+    /// `stop` is set, neither a login nor a copy of the binary is waited for.
+    pub fn new(
+        destination: &str,
+        port: Option<u16>,
+        config: Option<PathBuf>,
+        serve: Vec<String>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
         let destination = destination.to_owned();
-        Self { destination, port, config, client: PathBuf::from("ssh"), serve, program: None }
+        Self { destination, port, config, client: PathBuf::from("ssh"), serve, program: None, stop }
     }
 
     /// The command that runs a script there by sh.
@@ -109,7 +119,7 @@ impl Ssh {
         let unreachable = |why: &str| {
             RemoteError::Unreachable(format!("{} cannot be reached: {}", self.destination, why.trim()))
         };
-        let answer = programs::answer_to(input, &mut self.command(script), limit, MOST_PRINTED);
+        let answer = programs::answer_to(input, &self.stop, &mut self.command(script), limit, MOST_PRINTED);
         let answer = answer.map_err(|error| match error {
             Error::Start(error) => not_started(error),
             error => unreachable(&error.to_string()),

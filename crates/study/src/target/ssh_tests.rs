@@ -18,7 +18,8 @@ fn ssh(folder: &Path, script: &str) -> Ssh {
     let client = folder.join("ssh");
     fs::write(&client, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&client, fs::Permissions::from_mode(0o700)).unwrap();
-    Ssh { client, program: Some("exitless".to_owned()), ..Ssh::new("there", None, None, Vec::new()) }
+    let machine = Ssh::new("there", None, None, Vec::new(), Arc::default());
+    Ssh { client, program: Some("exitless".to_owned()), ..machine }
 }
 
 /// A request that is larger than a pipe's buffer.
@@ -43,6 +44,16 @@ fn a_machine_that_reads_no_request_delays_neither_the_connection_nor_its_end() {
     assert_eq!(connection.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     connection.ask_to_stop();
     assert_eq!(connection.end().as_deref(), Some(""));
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_login_that_hangs_is_not_waited_for_after_an_interrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = Arc::new(AtomicBool::new(true));
+    let mut ssh = Ssh { program: None, stop, ..ssh(folder.path(), "exec sleep 1000") };
+    let begun = Instant::now();
+    assert!(matches!(ssh.connect(&request()), Err(RemoteError::Unreachable(_))));
     assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
 }
 

@@ -113,7 +113,8 @@ fn elsewhere(
         Target::Ssh { destination, port } => {
             let serve = SERVE.map(str::to_owned).to_vec();
             line.step(format!("Asking {destination} for the runs"));
-            let mut ssh = Ssh::new(destination, *port, ssh_config.map(Path::to_owned), serve);
+            let ssh_config = ssh_config.map(Path::to_owned);
+            let mut ssh = Ssh::new(destination, *port, ssh_config, serve, Arc::clone(stop));
             let settings = Settings { study: &id, emulated: None, allow_unlike, patience };
             Ok(coordinate(store, &mut ssh, settings, stop, &mut on_event)?)
         }
