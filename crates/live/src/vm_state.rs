@@ -7,7 +7,7 @@
 mod paths;
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
@@ -27,6 +27,8 @@ static STATE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"),
 const PATHS: usize = 20;
 /// The size of the BPF program's map of vCPUs.
 const MOST_VCPUS: usize = 16384;
+/// The largest number of open files on a host, in millions, above that of any host.
+const MOST_MILLIONS: u32 = 1_000;
 /// `X2APIC_ENABLE` in `arch/x86/include/asm/msr-index.h`.
 const X2APIC_MODE: u64 = 1 << 10;
 /// `KVM_X86_TDX_VM`, whose vCPUs are not a `struct vcpu_vmx`.
@@ -205,15 +207,13 @@ impl StateReader {
         let iterator: &mut Iter = program.try_into().map_err(|error: ProgramError| attach(&error))?;
         let link =
             iterator.attach().and_then(|link| iterator.take_link(link)).map_err(|error| attach(&error))?;
-        let mut file = link.into_file().map_err(|error| attach(&error))?;
+        let file = link.into_file().map_err(|error| attach(&error))?;
         // The program has no output; reading the iterator runs it.
-        let mut nothing = Vec::new();
-        file.read_to_end(&mut nothing).map_err(|source| Error::Read {
+        run_to_end(file).map_err(|source| Error::Read {
             path: "iter/task_file".into(),
             expected: "the open files of all processes",
             source,
-        })?;
-        Ok(())
+        })
     }
 
     fn vcpu(&self, number: u32, values: &Values) -> VcpuState {
@@ -240,6 +240,21 @@ impl StateReader {
             x2apic: values.get(What::ApicBase).map(|base| base & X2APIC_MODE != 0),
             controls: controls.filter(|_| !tdx),
             posted_to,
+        }
+    }
+}
+
+/// Reads an iterator to its end. After a million files without output, reading fails with EAGAIN, and the next call goes
+/// on there (kernel/bpf/bpf_iter.c, `bpf_seq_read`, `MAX_ITER_OBJECTS`).
+fn run_to_end(mut iterator: impl Read) -> io::Result<()> {
+    let mut millions = 0;
+    loop {
+        match iterator.read(&mut [0; 64]) {
+            Ok(0) => return Ok(()),
+            Ok(1..) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock && millions < MOST_MILLIONS => millions += 1,
+            Err(error) => return Err(error),
         }
     }
 }
@@ -276,6 +291,25 @@ fn map_error(error: MapError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Answers reads with these results, and with EAGAIN from then on.
+    struct Answers(std::vec::IntoIter<io::Result<usize>>);
+
+    impl Read for Answers {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            self.0.next().unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
+        }
+    }
+
+    #[test]
+    fn an_iterator_over_more_than_a_million_files_is_read_to_its_end() {
+        let read = |answers: Vec<io::Result<usize>>| run_to_end(Answers(answers.into_iter()));
+        let again = || Err(ErrorKind::WouldBlock.into());
+        read(vec![again(), Err(ErrorKind::Interrupted.into()), again(), Ok(64), Ok(0)]).unwrap();
+        assert_eq!(read(vec![again()]).unwrap_err().kind(), ErrorKind::WouldBlock, "it has no end");
+        let failed = read(vec![again(), Err(ErrorKind::PermissionDenied.into()), Ok(0)]);
+        assert_eq!(failed.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
 
     #[test]
     fn vcpus_beyond_the_room_of_the_program_are_read_too() {
