@@ -149,7 +149,8 @@ impl Collector for Families {
 }
 
 /// Nanoseconds as seconds, the base unit of time.
-fn seconds(ns: u64) -> f64 {
+fn seconds(ns: impl Into<u128>) -> f64 {
+    let ns: u128 = ns.into();
     ns as f64 / 1e9
 }
 
