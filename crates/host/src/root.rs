@@ -22,9 +22,11 @@ pub use message::LogLine;
 pub use tree::Ownership;
 pub(crate) use tree::{Kind, Node, Tree};
 
-/// The limit of a file, in bytes. The longest one, `/proc/interrupts` with hundreds of processors, has about
-/// ten million.
+/// The limit of a file, in bytes.
 const LONGEST_FILE: u64 = 64 << 20;
+/// That of `/proc/interrupts`, whose lines have 11 bytes for each processor (kernel/irq/proc.c, `show_interrupts`): 12,000
+/// interrupts and 512 processors make 65 MiB.
+const LONGEST_INTERRUPTS: u64 = 256 << 20;
 
 #[derive(Debug)]
 enum Source {
@@ -168,7 +170,8 @@ impl Root {
     /// A file's content.
     ///
     /// # Errors
-    /// Those of open(2) and read(2).
+    /// Those of open(2) and read(2); [`io::ErrorKind::FileTooLarge`] above the limit of a file, but what a process states about
+    /// itself is cut there.
     pub fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         let found = match self.holder(path) {
             Some((home, name)) => files::look_into(&self.place(home), name, LONGEST_FILE),
@@ -188,7 +191,14 @@ impl Root {
     /// takes from them.
     pub(crate) fn peek(&self, path: &str) -> io::Result<Vec<u8>> {
         match &self.source {
-            Source::Directory(_) => files::read_start(&self.find(path)?.path(), LONGEST_FILE),
+            Source::Directory(_) => {
+                let found = self.find(path)?;
+                // A process can make its own files, such as its command line, as long as it likes.
+                match holder(path) {
+                    Some(_) => files::read_start(&found.path(), LONGEST_FILE),
+                    None => read_whole(&found.path(), most_bytes(path)),
+                }
+            }
             Source::Kept(tree) => tree.read(path),
         }
     }
@@ -411,6 +421,21 @@ fn only_host(directory: &Path) -> Option<PathBuf> {
     first.filter(|_| hosts.next().is_none())
 }
 
+/// The limit of this file, in bytes.
+fn most_bytes(path: &str) -> u64 {
+    if path == "/proc/interrupts" { LONGEST_INTERRUPTS } else { LONGEST_FILE }
+}
+
+/// Reads a file of any type. Refuses one that is longer than `most`: without its end, it would state wrong facts.
+fn read_whole(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let bytes = files::read_start(path, most + 1)?;
+    if bytes.len() as u64 > most {
+        let why = format!("it has more than {} MiB", most >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
 /// The limit of the links of one process that are kept. KVM has at most 4,096 vCPUs in a VM (`KVM_MAX_VCPUS`), with two
 /// descriptors each.
 const MOST_LINKS: usize = 16_384;
@@ -516,6 +541,17 @@ fn names(path: &Path) -> io::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("proc")).unwrap();
+        let root = Root::directory(folder.path());
+        fs::File::create(root.place("/proc/cpuinfo")).unwrap().set_len(LONGEST_FILE + 1).unwrap();
+        let error = root.read("/proc/cpuinfo").unwrap_err();
+        assert_eq!(error.to_string(), "it has more than 64 MiB");
+        assert_eq!(root.line("/proc/cpuinfo", "processors").value.unwrap_err().kind, AbsenceKind::Unreadable);
+    }
 
     #[test]
     fn no_other_device_of_a_copy_is_opened() {

@@ -108,8 +108,8 @@ fn is_vfios(root: &Root, device: &str) -> bool {
 /// Interrupts that are posted stay in the list, but are not counted.
 #[must_use]
 pub fn device_interrupts(root: &Path) -> Vec<DeviceInterrupt> {
-    let text =
-        Root::directory(root).text("/proc/interrupts", "a line for each interrupt").unwrap_or_default();
+    let bytes = Root::directory(root).read("/proc/interrupts").unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let lines = interrupt_lines(&text).into_iter().flat_map(|(_, lines)| lines);
     lines.filter_map(|line| device_interrupt(&line)).collect()
 }
@@ -130,6 +130,7 @@ fn device_interrupt(line: &InterruptLine<'_>) -> Option<DeviceInterrupt> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::{Seek as _, SeekFrom, Write as _};
     use std::os::unix::fs::symlink;
 
     const INTERRUPTS: &str = "            CPU0       CPU1\n   0:         40          0  IR-IO-APIC    2-edge      timer\n\
@@ -149,6 +150,24 @@ mod tests {
         let card = "0000:65:00.0";
         assert_eq!(told, [(133, card, false, 19), (134, card, false, 0), (18, "0000:03:00.0", true, 5)]);
         assert!(device_interrupts(Path::new("/nowhere")).is_empty());
+    }
+
+    #[test]
+    fn interrupts_of_a_host_with_hundreds_of_processors_are_read_to_the_last() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc")).unwrap();
+        let mut file = fs::File::create(root.path().join("proc/interrupts")).unwrap();
+        file.write_all(b"            CPU0       CPU1\n").unwrap();
+        // A hole, which is one line without meaning, in the place of thousands of interrupts.
+        file.seek(SeekFrom::Start(65 << 20)).unwrap();
+        file.write_all(
+            b"\n 9000:    7    12  IR-PCI-MSIX-0000:65:00.0    0-edge      vfio-msix[0](0000:65:00.0)\n",
+        )
+        .unwrap();
+        file.write_all(b" PIN:    1    2   Posted-interrupt notification event\n").unwrap();
+        let found: Vec<_> =
+            device_interrupts(root.path()).iter().map(|one| (one.number, one.count)).collect();
+        assert_eq!(found, [(9000, 19)]);
     }
 
     #[test]
