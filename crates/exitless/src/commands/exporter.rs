@@ -7,8 +7,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ::doctor::Tally;
@@ -40,6 +41,10 @@ use crate::{interrupt, status};
 const STATES: Duration = Duration::from_secs(30);
 /// The number of these intervals from one examination of the host, as by `doctor`, to the next.
 const EXAMINATIONS: u32 = 20;
+/// The ages above which states and findings are not exported, because whatever finds them hangs: a few intervals, and two
+/// minutes for a host that takes long to look at. Findings are as slow as the looks between two examinations.
+const OLD_STATES: Duration = STATES.saturating_mul(3).saturating_add(Duration::from_secs(120));
+const OLD_FINDINGS: Duration = OLD_STATES.saturating_mul(EXAMINATIONS);
 /// The interval at which the daemon of the I/O workers is queried.
 const IO_WORKERS: Duration = Duration::from_secs(5);
 /// The age above which the daemon's last answer is not exported.
@@ -136,7 +141,7 @@ fn serve(arguments: &Arguments, listener: Listener, stop: &Arc<AtomicBool>) -> a
     let Some(collector) = arguments.watch.attach(&watch, stop)? else { return Ok(()) };
     collector.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let judged = Arc::new(Mutex::new(Judged::default()));
-    let judge = std::thread::Builder::new().name("judge".to_owned()).spawn({
+    let judge = needed("judge", stop, {
         let (judged, stop, wanted) =
             (Arc::clone(&judged), Arc::clone(stop), arguments.watch.wanted().to_vec());
         let features = arguments.node_features.clone();
@@ -158,18 +163,56 @@ fn serve(arguments: &Arguments, listener: Listener, stop: &Arc<AtomicBool>) -> a
     while !judge.is_finished() && Instant::now() < latest {
         std::thread::sleep(Duration::from_millis(20));
     }
+    if judge.is_finished() && judge.join().is_err() {
+        anyhow::bail!(
+            "Could not go on judging VMs: the thread failed, as its message says; start the exporter again"
+        );
+    }
     Ok(())
+}
+
+/// Starts a thread. When it ends, also by a panic, `stop` is set: the exporter must not go on without it.
+fn needed(
+    name: &str,
+    stop: &Arc<AtomicBool>,
+    run: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    struct Stops(Arc<AtomicBool>);
+    impl Drop for Stops {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stops = Stops(Arc::clone(stop));
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _stops = stops;
+        run();
+    })
 }
 
 /// Facts that take longer to find than a scrape may take; a thread of their own finds them.
 #[derive(Debug, Default)]
 struct Judged {
+    /// When the states were found; `None` before the first time.
+    at: Option<Instant>,
     /// By process ID and start time in clock ticks since boot.
     states: BTreeMap<(i32, u64), State>,
-    findings: Option<Tally>,
+    /// The findings, and when they were found.
+    findings: Option<(Instant, Tally)>,
 }
 
 impl Judged {
+    /// The state of a VM, unless it is too old.
+    fn state(&self, vm: &Vm) -> Option<State> {
+        self.at.filter(|at| at.elapsed() < OLD_STATES)?;
+        self.states.get(&(vm.pid, vm.start_ticks)).cloned()
+    }
+
+    /// The findings, unless they are too old.
+    fn findings(&self) -> Option<Tally> {
+        self.findings.filter(|(at, _)| at.elapsed() < OLD_FINDINGS).map(|(_, findings)| findings)
+    }
+
     /// Judges the host until `stop` is set.
     fn keep(judged: &Mutex<Self>, wanted: &[String], features: Option<&Path>, stop: &AtomicBool) {
         let mut round = 0;
@@ -181,7 +224,9 @@ impl Judged {
             let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
             let states = seen.iter().flat_map(|seen| &seen.vms).map(|vm| (vm.pid, state(vm)));
             judged.take(found.as_ref(), states);
-            judged.findings = findings.or(judged.findings);
+            // If VMs could not be looked for, the states are the last ones.
+            judged.at = found.is_some().then(Instant::now).or(judged.at);
+            judged.findings = findings.map(|findings| (Instant::now(), findings)).or(judged.findings);
             drop(judged);
             round += 1;
             if !pause(next, stop) {
@@ -374,7 +419,7 @@ impl Collection {
             vms,
             other_vms: self.named.others(),
             io_workers: self.io_workers(),
-            findings: judged.findings,
+            findings: judged.findings(),
             own: own_cost(began),
             version: env!("CARGO_PKG_VERSION"),
         }
@@ -404,8 +449,7 @@ fn hosts(
     let vms = found.into_iter().flat_map(|found| &found.vms);
     let hosts = vms.filter_map(|vm| {
         let (first, names) = named.get(&u32::try_from(vm.pid).ok()?)?.clone();
-        let state = judged.states.get(&(vm.pid, vm.start_ticks)).cloned();
-        Some((first, facts(vm, names, state)))
+        Some((first, facts(vm, names, judged.state(vm))))
     });
     hosts.collect()
 }
@@ -634,6 +678,29 @@ mod tests {
         let again = Vms { vms: vec![vm(8, 2)], ..Vms::default() };
         judged.take(Some(&again), std::iter::empty());
         assert!(judged.states.is_empty(), "another process with the number of one that has ended");
+    }
+
+    #[test]
+    fn states_and_findings_that_nobody_renews_are_not_exported() {
+        let vm = vm(7, 1);
+        let state = State { status: Status::Active, reasons: Vec::new() };
+        let known = |age: Duration| {
+            let at = Instant::now().checked_sub(age);
+            let states = [((7, 1), state.clone())].into();
+            let judged = Judged { at, states, findings: at.map(|at| (at, Tally::default())) };
+            (judged.state(&vm).is_some(), judged.findings().is_some())
+        };
+        assert_eq!(known(STATES), (true, true));
+        assert_eq!(known(OLD_STATES), (false, true));
+        assert_eq!(known(OLD_FINDINGS), (false, false));
+    }
+
+    #[test]
+    fn the_exporter_ends_with_a_thread_that_it_needs() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let judge = needed("judge", &stop, || panic!("to test")).unwrap();
+        assert!(judge.join().is_err());
+        assert!(stop.load(Ordering::Relaxed));
     }
 
     #[test]
