@@ -64,7 +64,7 @@ impl Watch {
             pair: Pair::Exits,
             isa,
             accesses: self.accesses,
-            filtered: self.processes.is_some(),
+            watched: self.processes.as_ref().map(Vec::len),
             long: self.long,
             room: self.room,
             no_raw: self.no_raw_tracepoints.as_deref(),

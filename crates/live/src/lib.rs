@@ -44,7 +44,7 @@ mod xentrace;
 mod xentrace_following;
 
 pub use aside::{Aside, PATIENCE};
-pub use changes::{Changes, ChangesWatch, PostingChange};
+pub use changes::{Changes, ChangesWatch, HostChanges, PostingChange};
 pub use clock::monotonic_ns;
 pub use collector::{
     Collector, Cost, LiveAccess, LiveExit, Mechanism, Profiler, ProgramCost, Recorder, Sampling, Watch,

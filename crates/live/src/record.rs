@@ -121,7 +121,11 @@ pub(crate) mod written {
     }
 
     pub(crate) fn sample(tid: i32, time_ns: u64, raw: &[u8]) -> Vec<u8> {
-        let mut body = 7i32.to_ne_bytes().to_vec();
+        sample_of(7, tid, time_ns, raw)
+    }
+
+    pub(crate) fn sample_of(pid: i32, tid: i32, time_ns: u64, raw: &[u8]) -> Vec<u8> {
+        let mut body = pid.to_ne_bytes().to_vec();
         body.extend(tid.to_ne_bytes());
         body.extend(time_ns.to_ne_bytes());
         body.extend(u32::try_from(raw.len()).unwrap().to_ne_bytes());

@@ -312,6 +312,18 @@ fn stay_on_this_processor() {
 }
 
 #[test]
+fn thousands_of_processes_can_be_watched() {
+    // Above the largest number of a process (`PID_MAX_LIMIT` in include/linux/threads.h), except ours.
+    let others = (1..=1_500).map(|number| (1 << 22) + number);
+    let watch = Watch { processes: Some(others.chain([std::process::id()]).collect()), ..Watch::default() };
+    let Some(collector) = may(Collector::attach_to_system_calls(&watch)) else { return };
+    call(CALLS);
+    let profile = collector.finish().unwrap();
+    let (counted, lost) = (calls(&profile), profile.losses.lost_exits);
+    assert!(counted + lost >= CALLS, "{counted} of {CALLS}, {lost} lost");
+}
+
+#[test]
 fn processes_that_are_not_watched_are_not_counted() {
     let watch = Watch { processes: Some(vec![1]), ..Watch::default() };
     let Some(collector) = may(Collector::attach_to_system_calls(&watch)) else { return };

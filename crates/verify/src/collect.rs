@@ -10,7 +10,9 @@ use exits::Isa;
 use host::posting;
 use host::vms::{AS_ROOT, Vm, Vms};
 use host::{Cpu, Fingerprint, Root, XenControl, kvm};
-use live::{ChangesWatch, Collector, StateReader, VcpuPlace, VmKey, Watch, monotonic_ns};
+use live::{
+    Changes, ChangesWatch, Collector, HostChanges, StateReader, VcpuPlace, VmKey, Watch, monotonic_ns,
+};
 
 use super::result::FORMAT;
 use super::seen::Seen;
@@ -19,6 +21,8 @@ use live::pause;
 
 /// The number of samples of KVM's state, evenly spaced over the duration; one if the duration is zero.
 const SAMPLES: u32 = 11;
+/// The evidence from KVM's events, as missing.
+const CHANGES: &str = "changes of inhibit reasons";
 
 /// The subject of a verification.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +52,7 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     for lacking in reader.iter().flatten().flat_map(StateReader::missing) {
         missing.push(Missing { what: "parts of KVM's own state", pid: None, why: lacking.clone() });
     }
-    // Exits and changes need perf descriptors for every thread of every VM: do not open them if there is no time to
-    // observe.
+    // Exits and changes need eBPF programs, and events on every CPU: do not attach them if there is no time to observe.
     let observed: &[&Vm] = if wanted.duration.is_zero() { &[] } else { wanted.vms };
     let processes = observed.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect();
     let watch = Watch { processes: Some(processes), accesses: true, ..Watch::default() };
@@ -58,29 +61,21 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
 
     // The slow part of the setup is done; start observing.
     let began_ns = monotonic_ns();
-    let mut watches: BTreeMap<i32, ChangesWatch> = BTreeMap::new();
-    for vm in observed {
-        let watch = ChangesWatch::attach(root, &vm.threads);
-        let watch = note(&mut missing, "changes of inhibit reasons", Some(vm.pid), watch);
-        watches.extend(watch.map(|watch| (vm.pid, watch)));
-    }
+    let watch = if observed.is_empty() { Ok(None) } else { ChangesWatch::attach(root).map(Some) };
+    let mut watch = note(&mut missing, CHANGES, None, watch).flatten();
     if let Some(collector) = &mut collector {
         // Discard the events from the setup: they precede the reported time.
         let _ = note(&mut missing, "exits", None, collector.take());
     }
     let interrupts_before = posting::device_interrupts(root);
     let mut samples: BTreeMap<VmKey, Vec<VmState>> = BTreeMap::new();
-    watch_for(wanted, stop, &mut reader, &mut samples, &mut missing);
+    watch_for(wanted, stop, &mut reader, &mut watch, &mut samples, &mut missing);
     let watched_ns = monotonic_ns() - began_ns;
 
     let profile = collector.as_mut().map(Collector::take).transpose();
     let profile = note(&mut missing, "exits", None, profile).flatten();
     let interrupts = posting::device_interrupts(root);
-    let mut changes = BTreeMap::new();
-    for (pid, watch) in &mut watches {
-        let taken = note(&mut missing, "changes of inhibit reasons", Some(*pid), watch.take());
-        changes.extend(taken.map(|taken| (*pid, taken)));
-    }
+    let changes = watch.map(|watch| changes_of(observed, watch.finish(), &mut missing)).unwrap_or_default();
     let numbering = live::inhibit_numbering(root);
     let seen = Seen {
         host: &host,
@@ -122,6 +117,15 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     verification
 }
 
+/// The changes by process, also of those that made none.
+fn changes_of(observed: &[&Vm], mut seen: HostChanges, missing: &mut Vec<Missing>) -> BTreeMap<i32, Changes> {
+    if seen.lost > 0 {
+        let why = format!("{} were lost, because a buffer was full", seen.lost);
+        missing.push(Missing { what: CHANGES, pid: None, why });
+    }
+    observed.iter().map(|vm| (vm.pid, seen.processes.remove(&vm.pid).unwrap_or_default())).collect()
+}
+
 fn counted_processes(number: u32) -> String {
     if number == 1 { "1 process".to_owned() } else { format!("{number} processes") }
 }
@@ -157,10 +161,12 @@ fn watch_for(
     wanted: &Verify<'_>,
     stop: &AtomicBool,
     reader: &mut Option<Option<StateReader>>,
+    changes: &mut Option<ChangesWatch>,
     samples: &mut BTreeMap<VmKey, Vec<VmState>>,
     missing: &mut Vec<Missing>,
 ) {
     at_samples(wanted.duration, stop, || {
+        changes.iter_mut().for_each(ChangesWatch::keep);
         if let Some(Some(state)) = reader {
             match note(missing, "KVM's own state", None, state.read()) {
                 Some(read) => {
@@ -293,6 +299,23 @@ pub(super) mod tests {
             verify(&wanted, &AtomicBool::new(true)).held
         };
         assert_eq!((hidden(false), hidden(true)), (vec![held(7)], Vec::new()));
+    }
+
+    #[test]
+    fn a_vm_without_changes_was_observed_and_lost_changes_are_missing() {
+        let vms = [vm(), Vm { pid: 8, ..vm() }];
+        let observed: Vec<&Vm> = vms.iter().collect();
+        let posting = vec![live::PostingChange { host_irq: 5, posted: true }];
+        let changes = Changes { posting, ..Changes::default() };
+        let seen =
+            |lost| HostChanges { processes: [(8, changes.clone()), (9, changes.clone())].into(), lost };
+        let mut missing = Vec::new();
+        let found = changes_of(&observed, seen(0), &mut missing);
+        assert_eq!(found, BTreeMap::from([(vm().pid, Changes::default()), (8, changes.clone())]));
+        assert!(missing.is_empty());
+        changes_of(&observed, seen(3), &mut missing);
+        assert_eq!((missing.len(), missing[0].what), (1, CHANGES));
+        assert!(missing[0].why.contains("3 were lost"), "{}", missing[0].why);
     }
 
     #[test]

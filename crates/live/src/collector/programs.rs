@@ -153,7 +153,8 @@ pub(super) struct Wanted<'a> {
     pub(super) pair: Pair,
     pub(super) isa: Isa,
     pub(super) accesses: bool,
-    pub(super) filtered: bool,
+    /// The number of processes to watch; `None` watches all.
+    pub(super) watched: Option<usize>,
     /// The exits to record, if not all.
     pub(super) long: Option<LongOptions>,
     /// The limit of vCPUs and cells, for tests.
@@ -201,7 +202,7 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
     let mut missing = Vec::new();
     match waiting::need_first_pid_namespace(root) {
         // The PIDs in the filter are not those that the kernel uses.
-        Err(error) if wanted.filtered => return Err(error),
+        Err(error) if wanted.watched.is_some() => return Err(error),
         Err(_) => missing.push(format!("VMs have no names: {}", waiting::OTHER_NUMBERS)),
         Ok(()) => {}
     }
@@ -211,7 +212,7 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
         None => Layout::find(root, wanted.isa),
     };
     let mut globals: Vec<(&'static str, u32)> =
-        vec![("filtered", u32::from(wanted.filtered)), ("svm", u32::from(wanted.isa == Isa::Svm))];
+        vec![("filtered", u32::from(wanted.watched.is_some())), ("svm", u32::from(wanted.isa == Isa::Svm))];
     let mechanism = match layout {
         Ok(layout) => {
             globals.extend([
@@ -258,6 +259,10 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
     }
     if records {
         loader.override_global("longer_than_ns", &longer_than_ns, true);
+    }
+    if let Some(watched) = wanted.watched {
+        let most = u32::try_from(watched).unwrap_or(u32::MAX).max(1);
+        loader.map_max_entries("watched", most);
     }
     if let Some(room) = wanted.room {
         loader.map_max_entries("places_taken", room).map_max_entries("vcpus", room);
@@ -395,7 +400,7 @@ mod tests {
             pair: Pair::SystemCalls,
             isa: Isa::Vmx,
             accesses: true,
-            filtered: false,
+            watched: None,
             long: None,
             room: None,
             no_raw: None,
@@ -453,19 +458,19 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("proc/self/ns")).unwrap();
         std::os::unix::fs::symlink("pid:[1]", root.path().join("proc/self/ns/pid")).unwrap();
-        let wanted = |filtered| Wanted {
+        let wanted = |watched| Wanted {
             purpose: Purpose::Count,
             pair: Pair::SystemCalls,
             isa: Isa::Vmx,
             accesses: false,
-            filtered,
+            watched,
             long: None,
             room: None,
             no_raw: None,
         };
-        let error = load(root.path(), &wanted(true)).unwrap_err();
+        let error = load(root.path(), &wanted(Some(1))).unwrap_err();
         assert!(matches!(error, Error::Load { .. }) && error.to_string().contains("numbers"), "{error}");
-        match load(root.path(), &wanted(false)) {
+        match load(root.path(), &wanted(None)) {
             Ok(attached) => assert!(attached.missing[0].contains("no names"), "{:?}", attached.missing),
             Err(error) => eprintln!("not tested: {error}"),
         }
