@@ -17,10 +17,13 @@ const REASON: u8 = 0;
 const OTHER_ACCESS: u8 = 15;
 /// The octave of exits without a handling time (`UNTIMED`).
 const UNTIMED: u8 = 255;
+/// The number of epochs after which an unused cell of a living thread may be freed: an hour of the exporter, if it is asked
+/// every 15 s. Rare octaves would otherwise take cells as long as their VMs run.
+const IDLE: u64 = 240;
 
 /// `struct cell_key` of the BPF programs.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct CellKey {
     value: u64,
     thread: u32,
@@ -78,11 +81,25 @@ pub(super) struct Seen {
     direct: usize,
     hashed: usize,
     threads: HashSet<u32>,
+    /// Cells for exits that were not used in the last [`IDLE`] epochs.
+    idle: HashSet<CellKey>,
 }
 
 impl Seen {
     fn is_crowded(&self, most_hashed: u32) -> bool {
         self.direct > DIRECT_CELLS as usize / 2 || self.hashed > most_hashed as usize / 2
+    }
+
+    /// Tests whether some of the cells can be freed.
+    fn can_shrink(&self, alive: impl Fn(u32) -> bool) -> bool {
+        !self.idle.is_empty() || !self.threads.iter().all(|&thread| alive(thread))
+    }
+
+    /// Notes a cell that was read with `epoch`. Those of accesses stay, because the vCPU counts them (`access_cells`).
+    fn note(&mut self, key: &CellKey, cell: &Cell, epoch: u64) {
+        if key.kind == REASON && cell.epoch.saturating_add(IDLE) < epoch {
+            self.idle.insert(*key);
+        }
     }
 }
 
@@ -108,12 +125,15 @@ impl Cells {
             }
         })?;
         for (at, key) in &direct {
-            self.add(key, &self.direct.get(at, 0)?, epoch, profile);
+            let cell = self.direct.get(at, 0)?;
+            seen.note(key, &cell, epoch);
+            self.add(key, &cell, epoch, profile);
         }
         self.hashed.each(|key, cell| {
             seen.hashed += 1;
             seen.threads.insert(key.thread);
             if wanted(&key) {
+                seen.note(&key, &cell, epoch);
                 self.add(&key, &cell, epoch, profile);
             }
         })?;
@@ -163,9 +183,9 @@ impl Cells {
         profile.vcpu(vcpu).reasons.entry(reason).or_default().merge(&exits);
     }
 
-    /// Tests whether the maps are half full, and have cells of ended threads.
+    /// Tests whether the maps are half full, and have cells that can be freed.
     pub(super) fn is_crowded(&self, alive: impl Fn(u32) -> bool) -> bool {
-        self.seen.is_crowded(self.most_hashed) && !self.seen.threads.iter().all(|&thread| alive(thread))
+        self.seen.is_crowded(self.most_hashed) && self.seen.can_shrink(alive)
     }
 
     /// Makes the programs look for room again in maps that were full.
@@ -173,10 +193,12 @@ impl Cells {
         self.have_room.set(0, [1_u32; 2], 0)
     }
 
-    /// Frees the cells of ended threads that were read with `epoch`; those of the other turn may have counts of the
-    /// next epoch, which were not read yet. Cells of living threads stay, because a program may be updating them.
+    /// Frees cells that were last read with `epoch`: those of ended threads, and idle ones. No program uses cells of this
+    /// turn before the next reading; those of the other turn may have counts of the next epoch, which were not read yet.
     pub(super) fn free(&mut self, epoch: u64, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
-        let is_over = |key: &CellKey| key.turn == turn_of(epoch) && !alive(key.thread);
+        let idle = std::mem::take(&mut self.seen.idle);
+        let is_over =
+            |key: &CellKey| key.turn == turn_of(epoch) && (!alive(key.thread) || idle.contains(key));
         let mut taken: Vec<(u32, CellKey)> = Vec::new();
         self.direct_taken.each(|at, key| taken.push((at, key)))?;
         for (at, _) in taken.iter().filter(|(_, key)| is_over(key)) {
@@ -230,10 +252,11 @@ pub(super) fn vcpu(process: u32, number: u32, thread: u32) -> Vcpu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Collector, Watch};
 
     #[test]
     fn maps_are_crowded_from_half_of_their_room_on() {
-        let seen = |direct, hashed| Seen { direct, hashed, threads: HashSet::new() };
+        let seen = |direct, hashed| Seen { direct, hashed, ..Seen::default() };
         for (seen, most_hashed, crowded) in [
             (seen(16_384, 32_768), 65_536, false),
             (seen(16_385, 0), 65_536, true),
@@ -242,5 +265,67 @@ mod tests {
         ] {
             assert_eq!(seen.is_crowded(most_hashed), crowded, "{seen:?} of {most_hashed}");
         }
+    }
+
+    #[test]
+    fn cells_of_ended_threads_and_idle_ones_can_be_freed() {
+        let can_shrink = |kind, used, epoch| {
+            let mut seen = Seen { threads: [7].into(), ..Seen::default() };
+            let cell = Cell { epoch: used, ..Cell::default() };
+            seen.note(&CellKey { kind, thread: 7, ..CellKey::default() }, &cell, epoch);
+            (seen.can_shrink(|_| true), seen.can_shrink(|_| false))
+        };
+        assert_eq!(can_shrink(REASON, 3, 3 + IDLE), (false, true));
+        assert_eq!(can_shrink(REASON, 3, 4 + IDLE), (true, true));
+        assert_eq!(can_shrink(OTHER_ACCESS, 3, 4 + IDLE), (false, true));
+    }
+
+    /// The cells of this thread for the system call `getppid`, which no library makes on its own.
+    fn own_cells(collector: &Collector) -> usize {
+        // SAFETY: takes nothing and changes nothing.
+        let own = unsafe { libc::gettid() }.cast_unsigned();
+        let mut keys = Vec::new();
+        collector.cells.direct_taken.each(|_, key| keys.push(key)).unwrap();
+        collector.cells.hashed.each(|key, _| keys.push(key)).unwrap();
+        keys.retain(|key| {
+            (key.thread, key.kind, key.value) == (own, REASON, libc::SYS_getppid.cast_unsigned())
+        });
+        keys.len()
+    }
+
+    /// Makes calls, and tests whether this thread has cells for them after a reading. On a busy machine, all calls of a round
+    /// may be made while the kernel has preempted a thread within a program.
+    fn is_used(collector: &mut Collector) -> bool {
+        (0..50).any(|_| {
+            for _ in 0..100 {
+                // SAFETY: takes nothing and changes nothing.
+                unsafe { libc::syscall(libc::SYS_getppid) };
+            }
+            take_and_free(collector);
+            own_cells(collector) > 0
+        })
+    }
+
+    /// As if the maps were crowded.
+    fn take_and_free(collector: &mut Collector) {
+        let epoch = collector.epoch;
+        collector.take().unwrap();
+        collector.cells.free(epoch, |_| true).unwrap();
+    }
+
+    #[test]
+    fn a_living_thread_gives_back_cells_that_it_no_longer_uses() {
+        let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
+        let mut collector = match Collector::attach_to_system_calls(&watch) {
+            Ok(collector) => collector,
+            Err(error) => return eprintln!("not tested: {error}"),
+        };
+        assert!(is_used(&mut collector), "cells in use stay");
+        // As many epochs later. Each reading frees cells of its turn.
+        collector.epoch += 2 * IDLE;
+        collector.epoch_map.set(0, collector.epoch, 0).unwrap();
+        (0..2).for_each(|_| take_and_free(&mut collector));
+        assert_eq!(own_cells(&collector), 0);
+        assert!(is_used(&mut collector), "they are taken again");
     }
 }
