@@ -184,6 +184,21 @@ impl Profile {
         self.losses.merge(&other.losses);
     }
 
+    /// [`Self::merge`] without a copy of the vCPUs that are new here.
+    pub fn absorb(&mut self, mut other: Self) {
+        for theirs in std::mem::take(&mut other.vcpus) {
+            let vcpu = self.same_vcpu(theirs.vcpu);
+            let ours = self.vcpu(vcpu);
+            if ours.reasons.is_empty() && ours.accesses.is_empty() {
+                *ours = VcpuExits { vcpu, ..theirs };
+            } else {
+                merge_maps(&mut ours.reasons, &theirs.reasons);
+                merge_maps(&mut ours.accesses, &theirs.accesses);
+            }
+        }
+        self.merge(&other);
+    }
+
     /// Adds up the exits of the vCPUs that `key` maps to the same, also over time. Names remain of VMs that have vCPUs.
     pub fn regroup(&mut self, key: impl Fn(Vcpu) -> Vcpu) {
         for theirs in std::mem::take(&mut self.vcpus) {

@@ -54,6 +54,31 @@ fn order_of_merging_does_not_matter() {
 }
 
 #[test]
+fn absorbing_is_merging_without_a_copy() {
+    // The second part does not know the number of the first one's vCPU.
+    let unknown = Vcpu { number: None, ..vcpu(2, 0) };
+    let parts = [
+        profile(&[(vcpu(2, 0), HLT, 5), (vcpu(3, 0), HLT, 8)]),
+        profile(&[(vcpu(1, 0), IO, 9), (unknown, IO, 1), (vcpu(3, 0), HLT, 2)]),
+    ];
+    let (mut merged, mut absorbed) = (Profile::new(), Profile::new());
+    for part in parts {
+        merged.merge(&part);
+        let place = |profile: &Profile, vm| {
+            let found = profile.vcpus().iter().find(|one| one.vcpu.vm == Some(vm))?;
+            found.reasons.values().next().map(std::ptr::from_ref)
+        };
+        let theirs = [1, 2, 3].map(|vm| place(&part, vm));
+        let is_first = absorbed.vcpus().is_empty();
+        absorbed.absorb(part);
+        let kept = [1, 2, 3]
+            .map(|vm| place(&absorbed, vm).is_some_and(|ours| theirs[vm as usize - 1] == Some(ours)));
+        assert_eq!(kept, [!is_first, is_first, is_first]);
+    }
+    assert_eq!(merged, absorbed);
+}
+
+#[test]
 fn a_part_has_the_timeline_of_its_vms() {
     let mut whole = profile(&[(vcpu(1, 0), HLT, 5)]);
     whole.merge(&profile(&[(vcpu(2, 0), HLT, 6)]));

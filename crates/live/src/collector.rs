@@ -175,7 +175,7 @@ impl Collector {
     fn keep_after(&mut self, time: Duration) -> Result<(), Error> {
         if self.taken.elapsed() >= time {
             let counted = self.take_counted()?;
-            self.kept.merge(&counted);
+            self.kept.absorb(counted);
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl Collector {
     /// Merges the kept counts with these.
     fn with_kept(&mut self, counted: Profile) -> Profile {
         let mut all = std::mem::take(&mut self.kept);
-        all.merge(&counted);
+        all.absorb(counted);
         all
     }
 

@@ -447,10 +447,27 @@ mod tests {
             bytes += number("memlock").unwrap_or(0);
         }
         drop(attached);
-        // docs/stat.md, for this machine's number of CPUs.
-        let more = other_cells(aya::util::nr_cpus().unwrap()) - 2_048 + hashed_cells(processors()) - 65_536;
-        let most = 54 + u64::from(more) / 128 / 28;
+        let most = mebibytes(aya::util::nr_cpus().unwrap(), processors());
         assert!((40..=most).contains(&(bytes >> 20)), "{} MiB", bytes >> 20);
+    }
+
+    /// The most memory that the maps take with these numbers of CPUs, in MiB (docs/stat.md).
+    fn mebibytes(possible: usize, online: usize) -> u64 {
+        let more = other_cells(possible) - 2_048 + hashed_cells(online) - 65_536;
+        54 + u64::from(more) / 128 / 28
+    }
+
+    #[test]
+    fn units_have_room_for_the_maps_of_large_hosts() {
+        let exporter = include_str!("../../../../packaging/systemd/exitless-exporter.service");
+        let agent = include_str!("../../../../packaging/fleet/exitless-fleet-agent.service");
+        // The agent's `stat` and `verify` may run at the same time.
+        for (unit, collectors) in [(exporter, 1), (agent, 2)] {
+            let limit = unit.lines().find_map(|line| line.strip_prefix("MemoryMax=")).unwrap();
+            let gibibytes: u64 = limit.strip_suffix('G').expect(limit).parse().unwrap();
+            // The rest is for profiles of thousands of vCPUs, descriptions of their VMs, and BTF.
+            assert!((gibibytes << 10) - 1_024 >= collectors * mebibytes(512, 512), "{limit}");
+        }
     }
 
     #[test]
