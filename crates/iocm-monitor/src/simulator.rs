@@ -11,10 +11,6 @@ mod made;
 mod replay;
 mod trace;
 
-#[cfg(test)]
-#[path = "simulator_tests.rs"]
-mod tests;
-
 pub use arrangement::{Served, StaticChoice, best_static};
 pub use file::{NoTrace, TRACE_FORMAT, TraceDamage, TraceWriter};
 pub use made::{Kind, made};

@@ -2,6 +2,7 @@
 
 #[path = "../../../iocm/tests/blkio_disk/mod.rs"]
 mod blkio_disk;
+mod simulator;
 
 use blkio::ReqFlags;
 use blkio_disk::{BLOCK, DISK, Disk};

@@ -1,6 +1,9 @@
 //! The policy on machines of all sizes, compared with the best number of cores.
 
-use super::*;
+use iocm_monitor::Layout;
+use iocm_monitor::simulator::{
+    Group, Kind, Load, Machine, Phase, Replay, Replayed, Trace, best_static, made, replay,
+};
 
 const MACHINES: [(u32, u32, u32); 5] = [(2, 1, 1), (4, 1, 8), (8, 1, 16), (16, 2, 64), (64, 2, 500)];
 
@@ -44,7 +47,7 @@ fn a_load_that_stays_is_left_alone() {
     let long = Trace { phases: vec![Phase { seconds: 200.0, ..trace.phases[0].clone() }], ..trace };
     let mut last_change = 0.0;
     let outcome = replay(&long, &Replay::default(), &mut |period| {
-        if crate::Layout::of(period.view) != period.decision.layout {
+        if Layout::of(period.view) != period.decision.layout {
             last_change = period.time;
         }
     });
