@@ -89,6 +89,7 @@ fn the_last_exits_of_a_thread_that_ended_are_not_freed_before_they_are_read() {
     waiting::wait_for_programs();
     go.send(()).unwrap();
     caller.join().unwrap();
+    collector.cells.read(epoch, &BTreeSet::new(), &mut Profile::new()).unwrap();
     collector.cells.free(epoch, |_| false).unwrap();
     let profile = collector.finish().unwrap();
     let counted = profile.reasons().get(&GETPPID).map_or(0, |exits| exits.count);

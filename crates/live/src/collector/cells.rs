@@ -78,8 +78,9 @@ pub(super) struct Cells {
 /// The cells in use at the last reading.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    direct: usize,
-    hashed: usize,
+    /// The elements of the array, and their keys.
+    direct: Vec<(u32, CellKey)>,
+    hashed: Vec<CellKey>,
     threads: HashSet<u32>,
     /// Cells for exits that were not used in the last [`IDLE`] epochs.
     idle: HashSet<CellKey>,
@@ -87,7 +88,7 @@ pub(super) struct Seen {
 
 impl Seen {
     fn is_crowded(&self, most_hashed: u32) -> bool {
-        self.direct > DIRECT_CELLS as usize / 2 || self.hashed > most_hashed as usize / 2
+        self.direct.len() > DIRECT_CELLS as usize / 2 || self.hashed.len() > most_hashed as usize / 2
     }
 
     /// Tests whether some of the cells can be freed.
@@ -118,19 +119,17 @@ impl Cells {
         let mut seen = Seen::default();
         let mut direct = Vec::new();
         self.direct_taken.each(|at, key| {
-            seen.direct += 1;
             seen.threads.insert(key.thread);
-            if wanted(&key) {
-                direct.push((at, key));
-            }
+            direct.push((at, key));
         })?;
-        for (at, key) in &direct {
+        for (at, key) in direct.iter().filter(|(_, key)| wanted(key)) {
             let cell = self.direct.get(at, 0)?;
             seen.note(key, &cell, epoch);
             self.add(key, &cell, epoch, profile);
         }
+        seen.direct = direct;
         self.hashed.each(|key, cell| {
-            seen.hashed += 1;
+            seen.hashed.push(key);
             seen.threads.insert(key.thread);
             if wanted(&key) {
                 seen.note(&key, &cell, epoch);
@@ -195,21 +194,18 @@ impl Cells {
 
     /// Frees cells that were last read with `epoch`: those of ended threads, and idle ones. No program uses cells of this
     /// turn before the next reading; those of the other turn may have counts of the next epoch, which were not read yet.
+    /// Goes by what that reading saw: reading the maps takes long if there are many cells.
     pub(super) fn free(&mut self, epoch: u64, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
-        let idle = std::mem::take(&mut self.seen.idle);
+        let Seen { direct, hashed, idle, .. } = std::mem::take(&mut self.seen);
         let is_over =
             |key: &CellKey| key.turn == turn_of(epoch) && (!alive(key.thread) || idle.contains(key));
-        let mut taken: Vec<(u32, CellKey)> = Vec::new();
-        self.direct_taken.each(|at, key| taken.push((at, key)))?;
-        for (at, _) in taken.iter().filter(|(_, key)| is_over(key)) {
+        for (at, _) in direct.iter().filter(|(_, key)| is_over(key)) {
             // Clear it before others can take it.
             self.direct.set(*at, Cell::default(), 0)?;
             self.direct_taken.map.remove(at)?;
         }
-        let mut hashed: Vec<CellKey> = Vec::new();
-        self.hashed.each(|key, _| hashed.push(key))?;
         hashed.iter().filter(|key| is_over(key)).try_for_each(|key| self.hashed.map.remove(key))?;
-        let left = taken.iter().map(|(_, key)| key).chain(&hashed).filter(|key| !is_over(key));
+        let left = direct.iter().map(|(_, key)| key).chain(&hashed).filter(|key| !is_over(key));
         let of_accesses = left.filter(|key| !matches!(key.kind, REASON | OTHER_ACCESS)).count();
         self.of_accesses.set(0, of_accesses as u64, 0)
     }
@@ -256,14 +252,19 @@ mod tests {
 
     #[test]
     fn maps_are_crowded_from_half_of_their_room_on() {
-        let seen = |direct, hashed| Seen { direct, hashed, ..Seen::default() };
-        for (seen, most_hashed, crowded) in [
-            (seen(16_384, 32_768), 65_536, false),
-            (seen(16_385, 0), 65_536, true),
-            (seen(0, 32_769), 65_536, true),
-            (seen(0, 32_769), 131_072, false),
+        let seen = |direct, hashed| Seen {
+            direct: vec![(0, CellKey::default()); direct],
+            hashed: vec![CellKey::default(); hashed],
+            ..Seen::default()
+        };
+        for (direct, hashed, most_hashed, crowded) in [
+            (16_384, 32_768, 65_536, false),
+            (16_385, 0, 65_536, true),
+            (0, 32_769, 65_536, true),
+            (0, 32_769, 131_072, false),
         ] {
-            assert_eq!(seen.is_crowded(most_hashed), crowded, "{seen:?} of {most_hashed}");
+            let is_crowded = seen(direct, hashed).is_crowded(most_hashed);
+            assert_eq!(is_crowded, crowded, "{direct}, {hashed} of {most_hashed}");
         }
     }
 
@@ -293,15 +294,15 @@ mod tests {
         keys.len()
     }
 
-    /// Makes calls, and tests whether this thread has cells for them after a reading. On a busy machine, all calls of a round
-    /// may be made while the kernel has preempted a thread within a program.
-    fn is_used(collector: &mut Collector) -> bool {
+    /// Makes calls, and tests whether this thread has cells for them after `then`. On a busy machine, all calls of a round may
+    /// be made while the kernel has preempted a thread within a program.
+    fn is_used_after(collector: &mut Collector, then: fn(&mut Collector)) -> bool {
         (0..50).any(|_| {
             for _ in 0..100 {
                 // SAFETY: takes nothing and changes nothing.
                 unsafe { libc::syscall(libc::SYS_getppid) };
             }
-            take_and_free(collector);
+            then(collector);
             own_cells(collector) > 0
         })
     }
@@ -314,18 +315,29 @@ mod tests {
     }
 
     #[test]
+    fn cells_that_were_not_read_are_not_freed() {
+        let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
+        let mut collector = match Collector::attach_to_system_calls(&watch) {
+            Ok(collector) => collector,
+            Err(error) => return eprintln!("not tested: {error}"),
+        };
+        let free = |collector: &mut Collector| collector.cells.free(collector.epoch, |_| false).unwrap();
+        assert!(is_used_after(&mut collector, free));
+    }
+
+    #[test]
     fn a_living_thread_gives_back_cells_that_it_no_longer_uses() {
         let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
         let mut collector = match Collector::attach_to_system_calls(&watch) {
             Ok(collector) => collector,
             Err(error) => return eprintln!("not tested: {error}"),
         };
-        assert!(is_used(&mut collector), "cells in use stay");
+        assert!(is_used_after(&mut collector, take_and_free), "cells in use stay");
         // As many epochs later. Each reading frees cells of its turn.
         collector.epoch += 2 * IDLE;
         collector.epoch_map.set(0, collector.epoch, 0).unwrap();
         (0..2).for_each(|_| take_and_free(&mut collector));
         assert_eq!(own_cells(&collector), 0);
-        assert!(is_used(&mut collector), "they are taken again");
+        assert!(is_used_after(&mut collector, take_and_free), "they are taken again");
     }
 }
