@@ -21,6 +21,8 @@ use live::pause;
 
 /// The number of samples of KVM's state, evenly spaced over the duration; one if the duration is zero.
 const SAMPLES: u32 = 11;
+/// The longest time between two readings of the events of changes. Their buffers are small.
+const KEPT_EACH: Duration = Duration::from_secs(1);
 /// The evidence from KVM's events, as missing.
 const CHANGES: &str = "changes of inhibit reasons";
 
@@ -120,7 +122,10 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
 /// The changes by process, also of those that made none.
 fn changes_of(observed: &[&Vm], mut seen: HostChanges, missing: &mut Vec<Missing>) -> BTreeMap<i32, Changes> {
     if seen.lost > 0 {
-        let why = format!("{} were lost, because a buffer was full", seen.lost);
+        let why = format!(
+            "{} of the whole host were lost, because a buffer was full; they may be those of other VMs",
+            seen.lost
+        );
         missing.push(Missing { what: CHANGES, pid: None, why });
     }
     observed.iter().map(|vm| (vm.pid, seen.processes.remove(&vm.pid).unwrap_or_default())).collect()
@@ -165,8 +170,8 @@ fn watch_for(
     samples: &mut BTreeMap<VmKey, Vec<VmState>>,
     missing: &mut Vec<Missing>,
 ) {
-    at_samples(wanted.duration, stop, || {
-        changes.iter_mut().for_each(ChangesWatch::keep);
+    let keep = || changes.iter_mut().for_each(ChangesWatch::keep);
+    at_samples(wanted.duration, KEPT_EACH, stop, keep, || {
         if let Some(Some(state)) = reader {
             match note(missing, "KVM's own state", None, state.read()) {
                 Some(read) => {
@@ -179,13 +184,27 @@ fn watch_for(
 }
 
 /// Calls `sample` [`SAMPLES`] times, evenly spaced over `duration`; once if `duration` is zero. When `stop` is set, it
-/// calls it a last time.
-fn at_samples(duration: Duration, stop: &AtomicBool, mut sample: impl FnMut()) {
+/// calls it a last time. Calls `keep` after each pause, the longest of which is `each`.
+fn at_samples(
+    duration: Duration,
+    each: Duration,
+    stop: &AtomicBool,
+    mut keep: impl FnMut(),
+    mut sample: impl FnMut(),
+) {
     let start = Instant::now();
     sample();
     let further = if duration.is_zero() { 0 } else { SAMPLES - 1 };
     for number in 1..=further {
-        let goes_on = pause(start + duration * number / further, stop);
+        let end = start + duration * number / further;
+        let goes_on = loop {
+            let next = end.min(Instant::now() + each);
+            let goes_on = pause(next, stop);
+            keep();
+            if !goes_on || next == end {
+                break goes_on;
+            }
+        };
         sample();
         if !goes_on {
             break;
@@ -243,7 +262,7 @@ pub(super) mod tests {
     fn the_present_state_is_one_sample() {
         let count = |duration| {
             let mut samples = 0;
-            at_samples(duration, &AtomicBool::new(false), || samples += 1);
+            at_samples(duration, KEPT_EACH, &AtomicBool::new(false), || (), || samples += 1);
             samples
         };
         assert_eq!([Duration::ZERO, Duration::from_millis(1)].map(count), [1, SAMPLES]);
@@ -253,11 +272,25 @@ pub(super) mod tests {
     fn a_stop_ends_with_the_state_at_that_time() {
         let stop = AtomicBool::new(false);
         let mut samples = 0;
-        at_samples(Duration::from_secs(20), &stop, || {
+        let sample = || {
             samples += 1;
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        });
+        };
+        at_samples(Duration::from_secs(20), KEPT_EACH, &stop, || (), sample);
         assert_eq!(samples, 2);
+    }
+
+    #[test]
+    fn events_are_also_read_between_samples_that_are_far_apart() {
+        let stop = AtomicBool::new(false);
+        let (mut kept, mut samples) = (0, 0);
+        let keep = || {
+            kept += 1;
+            stop.store(kept >= 3, std::sync::atomic::Ordering::Relaxed);
+        };
+        // The second sample would come after six minutes.
+        at_samples(Duration::from_secs(3_600), Duration::from_millis(1), &stop, keep, || samples += 1);
+        assert_eq!((kept, samples), (4, 2));
     }
 
     #[test]
@@ -315,7 +348,8 @@ pub(super) mod tests {
         assert!(missing.is_empty());
         changes_of(&observed, seen(3), &mut missing);
         assert_eq!((missing.len(), missing[0].what), (1, CHANGES));
-        assert!(missing[0].why.contains("3 were lost"), "{}", missing[0].why);
+        let why = &missing[0].why;
+        assert!(why.contains("3 of the whole host were lost") && why.contains("other VMs"), "{why}");
     }
 
     #[test]
