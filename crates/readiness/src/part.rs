@@ -6,7 +6,7 @@ use exits::with_causes_in_brackets;
 use host::Root;
 use host::vms::Vms;
 use hotspots::KernelSymbols;
-use live::{Collector, Profiler, Sampling, Tracefs, TracepointSampler, Watch};
+use live::{Collector, Profiler, Sampling, Watch};
 use probe::MicroVm;
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ pub enum Part {
     Exits,
     /// The kernel's type information (BTF); without it the stable tracepoints are used.
     Types,
-    /// perf's events of tracepoints, with tracefs.
+    /// perf's events of tracepoints on all CPUs, with tracefs.
     PerfEvents,
     /// Stacks can be sampled on all CPUs.
     Sampling,
@@ -109,7 +109,7 @@ impl Part {
             Self::Programs => taken(Collector::attach_to_system_calls(&Watch::default())),
             Self::Exits => taken(Collector::attach(host, &Watch { accesses: true, ..Watch::default() })),
             Self::Types => live::type_information(host),
-            Self::PerfEvents => perf_events(host).map_err(|error| with_causes_in_brackets(&error)),
+            Self::PerfEvents => taken(live::trace::try_all_cpus(host)),
             Self::Sampling => {
                 taken(Profiler::attach_to_system_calls(&Watch::default(), &Sampling::default()))
             }
@@ -132,13 +132,6 @@ impl Part {
 
 fn taken<T>(outcome: Result<T, live::Error>) -> Result<(), String> {
     outcome.map(drop).map_err(|error| with_causes_in_brackets(&error))
-}
-
-/// Opens an event that every kernel has, on this process's main thread.
-fn perf_events(host: &Path) -> Result<(), live::Error> {
-    let event = Tracefs::find(host)?.format("sched", "sched_switch")?;
-    let own = i32::try_from(std::process::id()).unwrap_or_default();
-    TracepointSampler::open(&[&event], &[own], 1).map(drop)
 }
 
 fn symbols(host: &Path) -> Result<(), String> {
