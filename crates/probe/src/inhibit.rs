@@ -35,7 +35,7 @@ pub enum InhibitMechanism {
     /// KVM_GUESTDBG_BLOCKIRQ on the parked vCPU: APICV_INHIBIT_REASON_BLOCKIRQ, Linux >= 5.16.
     BlockIrq,
     /// A Hyper-V synthetic interrupt source with AutoEOI on the parked vCPU: APICV_INHIBIT_REASON_HYPERV,
-    /// reversible since Linux 5.15.
+    /// reversible since Linux 5.15 (0f250a646382).
     AutoEoi,
 }
 
@@ -121,11 +121,20 @@ fn other_implementations(modules: &Path) -> Vec<String> {
 /// Tests whether AVIC is "hybrid" in x2APIC mode. On an AMD CPU without x2AVIC, KVM virtualizes the delivery of
 /// interrupts, but register accesses exit (arch/x86/kvm/svm/avic.c, Linux >= 6.0, and earlier ones of vendors).
 pub(crate) fn x2apic_is_hybrid(root: &Path) -> bool {
-    let ported = || {
-        let types = KernelTypes::read(&Root::directory(root));
-        types.get().and_then(|types| types.answer(TypeQuestion::X2AVIC)) == Some(true)
-    };
-    cpu_has(root, "svm") && !cpu_has(root, "x2avic") && (kernel_is_at_least(root, (6, 0)) || ported())
+    let is_new = || kernel_is_at_least(root, (6, 0)) || types_have(root, TypeQuestion::X2AVIC);
+    cpu_has(root, "svm") && !cpu_has(root, "x2avic") && is_new()
+}
+
+/// Tests whether uses of AutoEOI are counted (Linux >= 5.15, and earlier ones of vendors). Before, enabling the SynIC inhibits
+/// for the VM's lifetime.
+fn auto_eoi_is_counted(root: &Path) -> bool {
+    kernel_is_at_least(root, (5, 15)) || types_have(root, TypeQuestion::AUTO_EOI_COUNTED)
+}
+
+/// Tests whether the kernel's type information has something, which vendors may have ported to an earlier release.
+fn types_have(root: &Path, question: TypeQuestion) -> bool {
+    let types = KernelTypes::read(&Root::directory(root));
+    types.get().and_then(|types| types.answer(question)) == Some(true)
 }
 
 /// Tests whether the CPU has this flag in /proc/cpuinfo.
@@ -143,9 +152,8 @@ pub(crate) fn candidates(kvm: &Kvm, root: &Path) -> Vec<InhibitMechanism> {
     if flags & KVM_GUESTDBG_BLOCKIRQ != 0 {
         found.push(InhibitMechanism::BlockIrq);
     }
-    // Before 5.15 enabling the SynIC inhibits for the VM's lifetime. A trial would spoil the VM, so decide by
-    // the version.
-    if kvm.check_extension(kvm_ioctls::Cap::HypervSynic2) && kernel_is_at_least(root, (5, 15)) {
+    // A trial would spoil the VM.
+    if kvm.check_extension(kvm_ioctls::Cap::HypervSynic2) && auto_eoi_is_counted(root) {
         found.push(InhibitMechanism::AutoEoi);
     }
     found
@@ -276,6 +284,16 @@ mod tests {
         fs::write(red_hat.path().join("exitless/types"), "vcpu_svm.x2avic_msrs_intercepted: yes\n").unwrap();
         assert!(x2apic_is_hybrid(red_hat.path()));
         assert!(!x2apic_is_hybrid(tree(&[]).path()));
+    }
+
+    #[test]
+    fn auto_eoi_is_counted_by_kernels_that_have_the_counter() {
+        let red_hat = tree(&[("proc/sys/kernel/osrelease", "5.14.0-503.11.1.el9_5.x86_64")]);
+        assert!(!auto_eoi_is_counted(red_hat.path()));
+        fs::create_dir(red_hat.path().join("exitless")).unwrap();
+        fs::write(red_hat.path().join("exitless/types"), "kvm_hv.synic_auto_eoi_used: yes\n").unwrap();
+        assert!(auto_eoi_is_counted(red_hat.path()));
+        assert!(auto_eoi_is_counted(tree(&[("proc/sys/kernel/osrelease", "5.15.0")]).path()));
     }
 
     #[test]
