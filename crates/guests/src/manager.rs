@@ -12,8 +12,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// The most bytes of a command's output.
 const LARGEST_ANSWER: usize = 1 << 20;
 
-/// Runs a command and returns its output. Messages show it as `line`; `lacking` is the advice if the program is
-/// missing.
+/// Runs a command and returns its output without the empty lines around it; names of domains may begin and end with
+/// spaces. Messages show it as `line`; `lacking` is the advice if the program is missing.
 ///
 /// # Errors
 /// The program's message, or the reason why it could not be run.
@@ -28,12 +28,21 @@ pub(super) fn ask(line: &str, command: &mut Command, lacking: &str) -> Result<St
             true => format!("Could not run `{line}`: {error}; {lacking}"),
             false => format!("`{line}`: {error}; try it by hand"),
         })?;
-    answer.text().map_err(|said| format!("`{line}` failed: {said}"))
+    let output = answer.output().map_err(|said| format!("`{line}` failed: {said}"))?;
+    Ok(String::from_utf8_lossy(&output).trim_matches('\n').to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_keeps_its_spaces() {
+        assert_eq!(
+            ask("sh", Command::new("sh").args(["-c", "printf ' 2 \\n\\n'"]), "").as_deref(),
+            Ok(" 2 ")
+        );
+    }
 
     #[test]
     fn a_signal_of_the_terminal_does_not_reach_a_program_of_root() {

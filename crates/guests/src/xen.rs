@@ -45,7 +45,7 @@ impl XenGuest {
         let channel = channel.inspect_err(|_| {
             if created {
                 // Ignore errors: the first one is reported.
-                let _ = xl.ask(&["destroy", &domain]);
+                let _ = xl.tell("destroy", &domain);
             }
         })?;
         Ok(Self { xl, domain, created, channel })
@@ -120,9 +120,9 @@ impl XenGuest {
     /// Shuts the domain down, and destroys it if that takes too long or is refused: xl refuses to shut down an HVM
     /// domain without PV drivers.
     fn end(&self) -> Result<(), String> {
-        if let Err(why) = self.xl.ask(&["shutdown", &self.domain]) {
+        if let Err(why) = self.xl.tell("shutdown", &self.domain) {
             tracing::warn!("{} is destroyed: {why}", self.domain);
-            return self.xl.ask(&["destroy", &self.domain]).map(drop);
+            return self.xl.tell("destroy", &self.domain).map(drop);
         }
         self.xl.see_off(&self.domain, SHUT_DOWN)
     }

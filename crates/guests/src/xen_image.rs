@@ -109,7 +109,7 @@ impl XenImageGuest {
             connection,
             hello: Hello::default(),
         };
-        guest.domain.xl.ask(&["unpause", &guest.domain.name])?;
+        guest.domain.xl.tell("unpause", &guest.domain.name)?;
         guest.hello = guest.greeting(patience)?;
         Ok(guest)
     }
@@ -137,7 +137,7 @@ fn destroy_orphans(xl: &Xl, processes: &Path) {
     for name in names.filter(|name| is_orphan(name, processes)) {
         tracing::warn!("Destroying the domain {name} of a study that was killed");
         // If this fails, the domain keeps its memory and its addresses; xl create reports conflicts.
-        let _ = xl.ask(&["destroy", name]);
+        let _ = xl.tell("destroy", name);
     }
 }
 
@@ -253,7 +253,7 @@ impl Guest for XenImageGuest {
         let (xl, domain) = (self.domain.xl.clone(), self.domain.name.clone());
         Some(Box::new(move || {
             // Fails if the domain has ended already.
-            let _ = xl.ask(&["destroy", &domain]);
+            let _ = xl.tell("destroy", &domain);
         }))
     }
 
@@ -277,7 +277,7 @@ impl Drop for Domain {
     fn drop(&mut self) {
         if !self.ended {
             // Fails if the domain has ended already.
-            let _ = self.xl.ask(&["destroy", &self.name]);
+            let _ = self.xl.tell("destroy", &self.name);
         }
     }
 }

@@ -28,6 +28,19 @@ impl Xl {
         manager::ask(&line, Command::new(&self.0).args(words), "this must be dom0 with xen-utils")
     }
 
+    /// Runs a command of xl for the domain of this name. xl takes a number for the ID of a domain
+    /// (`libxl_domain_qualifier_to_domid`, tools/libs/light/libxl_utils.c), which may be that of another one, but `xl domid`
+    /// does not (`main_domid`, tools/xl/xl_info.c).
+    ///
+    /// # Errors
+    /// Those of [`Self::ask`].
+    pub(super) fn tell(&self, command: &str, domain: &str) -> Result<String, String> {
+        if domain.bytes().all(|byte| byte.is_ascii_digit()) {
+            return self.ask(&[command, &self.ask(&["domid", domain])?]);
+        }
+        self.ask(&[command, domain])
+    }
+
     /// Tests whether a domain of this name exists.
     ///
     /// # Errors
@@ -50,7 +63,7 @@ impl Xl {
         while self.has(domain) != Ok(false) {
             if begun.elapsed() > patience {
                 tracing::warn!("{domain} did not shut down within {} s and is destroyed", patience.as_secs());
-                return self.ask(&["destroy", domain]).map(drop);
+                return self.tell("destroy", domain).map(drop);
             }
             std::thread::sleep(LOOK);
         }
@@ -64,6 +77,20 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_domain_whose_name_is_a_number_is_not_taken_for_an_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let xl = Xl(folder.path().join("xl"));
+        let fake = "#!/bin/sh\n[ $1 = domid ] || { echo \"$*\"; exit; }\ncase $2 in\n2) echo 5 ;;\nvm) echo 2 ;;\n\
+                    *) echo 'no such domain' >&2; exit 1 ;;\nesac\n";
+        fs::write(&xl.0, fake).unwrap();
+        fs::set_permissions(&xl.0, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(xl.tell("destroy", "2").as_deref(), Ok("destroy 5"));
+        assert_eq!(xl.tell("destroy", "vm").as_deref(), Ok("destroy vm"));
+        let refused = xl.tell("destroy", "5").unwrap_err();
+        assert!(refused.ends_with(" failed: no such domain"), "{refused}");
+    }
 
     #[test]
     fn a_domain_that_xl_cannot_ask_about_is_not_taken_for_gone() {
