@@ -108,8 +108,8 @@ impl Session {
                 // Requests in flight may use it.
                 (0..self.vrings.len()).for_each(|index| self.pause(index));
                 let changed = self.use_memory(memory);
-                self.start_all();
-                changed
+                let started = self.start_all();
+                changed.and(started)
             }
             Request::SetLogFd(_) => Ok(()),
             Request::SetInflightFd(description, file) => {
@@ -252,8 +252,7 @@ impl Session {
             let used = self.pool.with(key, move |queue| queue.use_memory(&memory));
             used.map_err(|error| pool_error(&error))?;
         }
-        self.start_all();
-        Ok(())
+        self.start_all()
     }
 
     /// A queue that is not served: its ring cannot change while a worker uses it.

@@ -565,6 +565,21 @@ fn a_ring_is_served_again_when_its_memory_is_back() {
 }
 
 #[test]
+fn a_queue_that_no_memory_can_start_ends_the_connection() {
+    let (backend, pool) = (null(1), pool());
+    let driver = BlockDriver::new(64, FEATURES);
+    let (mut front, outcome) = connect(&backend, &pool);
+    front.negotiate(&driver.driver, 0).unwrap();
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+    assert!(!front.tell(2, &u64::MAX.to_ne_bytes(), &[]).unwrap(), "features that were not offered");
+    let size = driver.driver.file.metadata().unwrap().len();
+    let region: Vec<u8> =
+        [0, 0, size, crate::testing::USER, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
+    assert!(front.tell(38, &region, &[]).is_err(), "its ring would stay dead");
+    assert!(matches!(outcome.join().unwrap(), Err(ConnectionError::Unusable(_))));
+}
+
+#[test]
 fn a_disk_that_others_write_is_served_when_they_have_ended() {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(1 << 20).unwrap();

@@ -187,12 +187,21 @@ impl Session {
     }
 
     /// Starts all queues whose memory is there. The change of the memory has not failed because of one that lacks some.
-    pub(super) fn start_all(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Unusable`]: no later change of the memory would start the queue.
+    pub(super) fn start_all(&mut self) -> Result<(), RequestError> {
         for index in 0..self.vrings.len() {
-            if let Err(error) = self.start(index) {
-                self.backend.log.warn(|| format!("With the guest's memory as it is now, {error}"));
+            match self.start(index) {
+                Ok(()) => {}
+                Err(error @ RequestError::Unusable(_)) => return Err(error),
+                Err(error) => {
+                    self.backend.log.warn(|| format!("With the guest's memory as it is now, {error}"));
+                }
             }
         }
+        Ok(())
     }
 
     /// Stops all queues, calls `change`, and starts them again.
