@@ -2,7 +2,8 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -23,7 +24,7 @@ use crate::write;
 
 /// A command is ended if it runs this much longer than it should watch.
 const GRACE: Duration = Duration::from_secs(60);
-/// A command is killed if it has not ended this long after SIGTERM: `stat` gives xentrace 5 s, twice.
+/// Commands are killed if they have not ended this long after SIGTERM: `stat` gives xentrace 5 s, twice.
 const ENDING: Duration = Duration::from_secs(12);
 /// The time limit of delivery in a tick, so that collecting goes on.
 const DELIVERY: Duration = Duration::from_secs(30);
@@ -40,7 +41,7 @@ pub struct Agent {
     /// The time from one collection to the next: 60s, 5min.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub interval: Duration,
-    /// How long exits are counted, and VMs watched, in each.
+    /// How long VMs are watched in each, and then exits counted: together twice this time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub watch: Duration,
     /// The time from one examination of the host by doctor to the next.
@@ -78,6 +79,9 @@ pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
     let mut spool =
         opened.with_context(|| format!("Opening the spool {} failed", settings.spool.display()))?;
     let collector = Collector::new(settings.exitless.as_deref(), settings.host.clone(), settings.watch);
+    if let Some(warning) = too_long(settings.watch, settings.interval) {
+        say(&warning);
+    }
     let work = async {
         let mut examined: Option<Instant> = None;
         let mut clock = Clock::new();
@@ -104,7 +108,7 @@ pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
             }
         }
     };
-    // Dropping the future ends the child processes that it waits for.
+    // Dropping the future asks the commands that it waits for to end; dropping the collector then waits for them.
     tokio::select! {
         () = work => Ok(()),
         ended = ended() => Ok(ended?),
@@ -124,8 +128,20 @@ pub async fn ended() -> std::io::Result<()> {
     Ok(())
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     eprintln!("exitless-fleet: {}", printable(line));
+}
+
+/// A message if collections take longer than the time from one to the next.
+pub(crate) fn too_long(watch: Duration, interval: Duration) -> Option<String> {
+    let takes = watch.saturating_mul(2);
+    (takes > interval).then(|| {
+        format!(
+            "A collection takes twice --watch, {}, which is longer than --interval, {}: collections begin later",
+            humantime::format_duration(takes),
+            humantime::format_duration(interval)
+        )
+    })
 }
 
 /// The wall clock, compared with the time since the boot.
@@ -213,6 +229,7 @@ pub(crate) struct Collector {
     /// The name of this host.
     pub(crate) host: String,
     watch: Duration,
+    ending: Ending,
 }
 
 impl Collector {
@@ -228,7 +245,7 @@ impl Collector {
         let program =
             program.map(Path::to_owned).or_else(beside).unwrap_or_else(|| PathBuf::from("exitless"));
         let own = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Self { program, host: host.unwrap_or_else(own), watch }
+        Self { program, host: host.unwrap_or_else(own), watch, ending: Ending::default() }
     }
 
     /// The outputs of the commands, validated like any other input. Reports commands that fail, and leaves
@@ -261,7 +278,7 @@ impl Collector {
     }
 
     async fn checked(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let text = output(&self.program, arguments, self.watch + GRACE).await?;
+        let text = output(&self.ending, &self.program, arguments, self.watch + GRACE).await?;
         let text = compact(&text).context("its output is not JSON")?;
         let origin =
             Origin { file: "its output".to_owned(), host: Some(self.host.clone()), time: Utc::now() };
@@ -286,43 +303,87 @@ fn compact(output: &str) -> serde_json::Result<String> {
     Ok(compact)
 }
 
+/// Commands that were asked to end, and for which nobody waits any more. Dropping it waits for all of them together, and
+/// kills those that do not end.
+#[derive(Default)]
+struct Ending(Mutex<Vec<Child>>);
+
+impl Ending {
+    fn add(&self, child: Child) {
+        let mut children = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        children.retain_mut(is_running);
+        children.push(child);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let children = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // This blocks the thread, but a command that still runs here is one that the end of the agent interrupted. What
+        // has not ended after this is killed when the child is dropped.
+        let begun = Instant::now();
+        children.retain_mut(is_running);
+        while !children.is_empty() && begun.elapsed() < ENDING {
+            std::thread::sleep(Duration::from_millis(10));
+            children.retain_mut(is_running);
+        }
+    }
+}
+
+fn is_running(child: &mut Child) -> bool {
+    matches!(child.try_wait(), Ok(None))
+}
+
+fn ask_to_end(child: &Child) {
+    let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+    if let Some(pid) = pid {
+        // If it has already ended, waiting for it says so.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
 /// A command that runs. Dropping it ends it by SIGTERM, so that it undoes what it did to the host, such as switching on Xen's
 /// tracing.
-struct Running(Child);
+struct Running<'a> {
+    /// Taken when this is dropped.
+    child: Option<Child>,
+    ending: &'a Ending,
+}
 
-impl Running {
-    fn ask_to_end(&self) {
-        let pid = self.0.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
-        if let Some(pid) = pid {
-            // If it has already ended, waiting for it says so.
-            let _ = kill_process(pid, Signal::TERM);
+impl Running<'_> {
+    async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        match &mut self.child {
+            Some(child) => child.wait().await,
+            None => Err(ErrorKind::NotFound.into()),
         }
     }
 
     /// Asks it to end, and kills it if it does not.
     async fn end(&mut self) {
-        self.ask_to_end();
-        if tokio::time::timeout(ENDING, self.0.wait()).await.is_err() {
-            let _ = self.0.start_kill();
+        self.child.iter().for_each(ask_to_end);
+        if tokio::time::timeout(ENDING, self.wait()).await.is_err() {
+            let _ = self.child.as_mut().map(Child::start_kill);
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.ask_to_end();
-        // This blocks the thread, but a command that still runs here is one that the end of the agent interrupted. What
-        // has not ended after this is killed when the child is dropped.
-        let asked = Instant::now();
-        while matches!(self.0.try_wait(), Ok(None)) && asked.elapsed() < ENDING {
-            std::thread::sleep(Duration::from_millis(10));
+        if let Some(child) = self.child.take_if(is_running) {
+            ask_to_end(&child);
+            self.ending.add(child);
         }
     }
 }
 
 /// The standard output of a program, limited in time and size.
-async fn output(program: &Path, arguments: &[&str], time: Duration) -> anyhow::Result<String> {
-    let child = Command::new(program)
+async fn output(
+    ending: &Ending,
+    program: &Path,
+    arguments: &[&str],
+    time: Duration,
+) -> anyhow::Result<String> {
+    let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -330,13 +391,13 @@ async fn output(program: &Path, arguments: &[&str], time: Duration) -> anyhow::R
         .kill_on_drop(true)
         .spawn()
         .with_context(|| format!("{} cannot be run", program.display()))?;
-    let mut running = Running(child);
-    let (stdout, stderr) = (running.0.stdout.take(), running.0.stderr.take());
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut running = Running { child: Some(child), ending };
     let all = async {
         let (text, complaint) = tokio::join!(bounded(stdout, LARGEST_OUTPUT + 1), bounded(stderr, COMPLAINT));
         let text = text?;
         anyhow::ensure!(text.len() as u64 <= LARGEST_OUTPUT, "it printed more than {LARGEST_OUTPUT} bytes");
-        let status = running.0.wait().await?;
+        let status = running.wait().await?;
         anyhow::ensure!(
             !text.is_empty(),
             "{status}: {}",
@@ -344,11 +405,11 @@ async fn output(program: &Path, arguments: &[&str], time: Duration) -> anyhow::R
         );
         Ok(String::from_utf8(text)?)
     };
-    if let Ok(done) = tokio::time::timeout(time, all).await {
-        return done;
+    let done = tokio::time::timeout(time, all).await;
+    if !matches!(done, Ok(Ok(_))) {
+        running.end().await;
     }
-    running.end().await;
-    anyhow::bail!("it took more than {} s and was ended", time.as_secs())
+    done.unwrap_or_else(|_| Err(anyhow::anyhow!("it took more than {} s and was ended", time.as_secs())))
 }
 
 async fn bounded(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<Vec<u8>> {
@@ -380,7 +441,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // On a busy machine a short limit may pass before the script has begun.
         for limit in [100, 1_000, 10_000].map(Duration::from_millis) {
-            let error = output(Path::new("sh"), &["-c", &endless(folder.path())], limit).await.unwrap_err();
+            let (ending, script) = (Ending::default(), endless(folder.path()));
+            let error = output(&ending, Path::new("sh"), &["-c", &script], limit).await.unwrap_err();
             assert!(error.to_string().ends_with("s and was ended"), "{error}");
             if folder.path().join("begun").exists() {
                 break;
@@ -390,21 +452,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_can_clean_up_when_the_agent_ends() {
+    async fn commands_can_clean_up_together_when_the_agent_ends() {
         let folder = tempfile::tempdir().unwrap();
+        let is_there = |file: &str| folder.path().join(file).exists();
         let begun = async {
-            while !folder.path().join("begun").exists() {
+            while !(is_there("begun-1") && is_there("begun-2")) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let script = endless(folder.path());
-        let arguments = ["-c", script.as_str()];
-        let done = output(Path::new("sh"), &arguments, LONG);
+        // One that has been asked to end waits until the other has been, too.
+        let script = |own: u8, other: u8| {
+            format!(
+                "cd {}; trap 'touch asked-{own}; until [ -e asked-{other} ]; do sleep 0.01; done; touch ended-{own}; exit' \
+                 TERM; touch begun-{own}; while :; do sleep 0.01; done",
+                folder.path().display()
+            )
+        };
+        let (first, second, ending) = (script(1, 2), script(2, 1), Ending::default());
+        let arguments = [["-c", first.as_str()], ["-c", second.as_str()]];
+        let done = futures::future::join_all(
+            arguments.iter().map(|arguments| output(&ending, Path::new("sh"), arguments, LONG)),
+        );
         tokio::select! {
             done = done => panic!("{done:?}"),
             () = begun => {}
         }
-        assert!(folder.path().join("ended").exists());
+        drop(ending);
+        assert!(is_there("ended-1") && is_there("ended-2"));
+    }
+
+    #[test]
+    fn collections_that_take_longer_than_their_interval_are_reported() {
+        let told = |watch, interval| too_long(Duration::from_secs(watch), Duration::from_secs(interval));
+        assert_eq!(told(30, 60), None);
+        let told = told(31, 60).unwrap();
+        assert!(told.contains("twice --watch, 1m 2s,"), "{told}");
     }
 
     #[test]

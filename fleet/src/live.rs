@@ -23,7 +23,7 @@ pub struct Collecting {
     /// With --live, the time from one collection to the next.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = agent::duration, requires = "live")]
     pub interval: Duration,
-    /// With --live, how long exits are counted, and VMs watched, in each.
+    /// With --live, how long VMs are watched in each, and then exits counted: together twice this time.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = agent::duration, requires = "live")]
     pub watch: Duration,
     /// With --live, the exitless program [default: the one beside this, else of the PATH]
@@ -37,6 +37,9 @@ pub struct Collecting {
 /// The store failed.
 pub async fn collect(store: &Store, settings: &Collecting) -> anyhow::Result<()> {
     let collector = Collector::new(settings.exitless.as_deref(), None, settings.watch);
+    if let Some(warning) = agent::too_long(settings.watch, settings.interval) {
+        agent::say(&warning);
+    }
     let mut examined: Option<Instant> = None;
     let mut ticks = tokio::time::interval(settings.interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
