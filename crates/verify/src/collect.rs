@@ -10,9 +10,7 @@ use exits::Isa;
 use host::posting;
 use host::vms::{AS_ROOT, Vm, Vms};
 use host::{Cpu, Fingerprint, Root, XenControl, kvm};
-use live::{
-    Changes, ChangesWatch, Collector, HostChanges, StateReader, VcpuPlace, VmKey, Watch, monotonic_ns,
-};
+use live::{ChangesWatch, Collector, HostChanges, StateReader, VcpuPlace, VmKey, Watch, monotonic_ns};
 
 use super::result::FORMAT;
 use super::seen::Seen;
@@ -63,7 +61,10 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
 
     // The slow part of the setup is done; start observing.
     let began_ns = monotonic_ns();
-    let watch = if observed.is_empty() { Ok(None) } else { ChangesWatch::attach(root).map(Some) };
+    let watch = match observed {
+        [] => Ok(None),
+        vms => ChangesWatch::attach(root, vms.iter().map(|vm| vm.pid)).map(Some),
+    };
     let mut watch = note(&mut missing, CHANGES, None, watch).flatten();
     if let Some(collector) = &mut collector {
         // Discard the events from the setup: they precede the reported time.
@@ -77,7 +78,8 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     let profile = collector.as_mut().map(Collector::take).transpose();
     let profile = note(&mut missing, "exits", None, profile).flatten();
     let interrupts = posting::device_interrupts(root);
-    let changes = watch.map(|watch| changes_of(observed, watch.finish(), &mut missing)).unwrap_or_default();
+    let HostChanges { processes: changes, lost } = watch.map(ChangesWatch::finish).unwrap_or_default();
+    missing.extend(lost_changes(lost));
     let numbering = live::inhibit_numbering(root);
     let seen = Seen {
         host: &host,
@@ -119,16 +121,11 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     verification
 }
 
-/// The changes by process, also of those that made none.
-fn changes_of(observed: &[&Vm], mut seen: HostChanges, missing: &mut Vec<Missing>) -> BTreeMap<i32, Changes> {
-    if seen.lost > 0 {
-        let why = format!(
-            "{} of the whole host were lost, because a buffer was full; they may be those of other VMs",
-            seen.lost
-        );
-        missing.push(Missing { what: CHANGES, pid: None, why });
-    }
-    observed.iter().map(|vm| (vm.pid, seen.processes.remove(&vm.pid).unwrap_or_default())).collect()
+fn lost_changes(lost: u64) -> Option<Missing> {
+    let why = format!(
+        "{lost} of the whole host were lost, because a buffer was full; they may be those of other VMs"
+    );
+    (lost > 0).then_some(Missing { what: CHANGES, pid: None, why })
 }
 
 fn counted_processes(number: u32) -> String {
@@ -335,20 +332,10 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_vm_without_changes_was_observed_and_lost_changes_are_missing() {
-        let vms = [vm(), Vm { pid: 8, ..vm() }];
-        let observed: Vec<&Vm> = vms.iter().collect();
-        let posting = vec![live::PostingChange { host_irq: 5, posted: true }];
-        let changes = Changes { posting, ..Changes::default() };
-        let seen =
-            |lost| HostChanges { processes: [(8, changes.clone()), (9, changes.clone())].into(), lost };
-        let mut missing = Vec::new();
-        let found = changes_of(&observed, seen(0), &mut missing);
-        assert_eq!(found, BTreeMap::from([(vm().pid, Changes::default()), (8, changes.clone())]));
-        assert!(missing.is_empty());
-        changes_of(&observed, seen(3), &mut missing);
-        assert_eq!((missing.len(), missing[0].what), (1, CHANGES));
-        let why = &missing[0].why;
+    fn lost_changes_are_missing() {
+        assert!(lost_changes(0).is_none());
+        let Missing { what, why, .. } = lost_changes(3).unwrap();
+        assert_eq!(what, CHANGES);
         assert!(why.contains("3 of the whole host were lost") && why.contains("other VMs"), "{why}");
     }
 
