@@ -20,7 +20,7 @@ use report::top::{Action, Look, Observation, Top};
 
 use self::counting::Counting;
 use self::io_cores::IoLook;
-use self::terminal::{Screen, Signals};
+use self::terminal::{Continued, Screen};
 use super::quantity;
 use super::watching::WatchArguments;
 use crate::status::Usage;
@@ -55,11 +55,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let _measuring = arguments.self_cost.then(Cost::measure).transpose()?;
     // Before taking over the terminal, so that errors stay readable.
     let Some(counting) = Counting::begin(arguments, false, &stop)? else { return Ok(ExitCode::SUCCESS) };
-    let signals = Signals::catch()?;
+    let continued = Continued::catch()?;
     let screen = Screen::take_over()?;
     let top = Top::new(counting.source(), arguments.interval);
     let io = IoLook::at(Path::new(SOCKET));
-    Session { arguments, counting, io, top, screen, look, stop: &stop, signals }.run()?;
+    Session { arguments, counting, io, top, screen, look, stop: &stop, continued }.run()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -90,7 +90,7 @@ struct Session<'a> {
     screen: Screen,
     look: Look,
     stop: &'a AtomicBool,
-    signals: Signals,
+    continued: Continued,
 }
 
 impl Session<'_> {
@@ -134,11 +134,8 @@ impl Session<'_> {
                 return Ok(changed);
             }
             self.counting.keep()?;
-            if self.signals.is_to_stop() {
-                self.screen.stop(&self.signals)?;
-                return Ok(true);
-            }
-            if self.signals.goes_on() {
+            // Another process stopped this one.
+            if self.continued.take() {
                 self.screen.take_over_again()?;
                 return Ok(true);
             }
@@ -162,7 +159,7 @@ impl Session<'_> {
     /// Returns whether the page must be redrawn.
     fn handle(&mut self, event: &Event) -> anyhow::Result<bool> {
         match event {
-            Event::Key(key) if keys::is_stop(key) => self.screen.stop(&self.signals)?,
+            Event::Key(key) if keys::is_stop(key) => self.screen.stop(&self.continued)?,
             Event::Key(key) => match keys::action(key) {
                 Some(action) => {
                     self.top.act(action);

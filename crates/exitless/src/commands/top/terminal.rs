@@ -2,7 +2,6 @@
 
 use std::io::{Stdout, stdout};
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -18,7 +17,7 @@ use ratatui_crossterm::crossterm::terminal::{
 use report::top::{Look, Top, draw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_current_process_group};
-use signal_hook::consts::{SIGCONT, SIGSTOP, SIGTSTP};
+use signal_hook::consts::SIGCONT;
 
 /// The interval at which to check for the terminal's hang-up.
 const LOOK: Duration = Duration::from_millis(500);
@@ -26,30 +25,20 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Set while the terminal is taken over and must be restored.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
-/// The signals of job control.
-pub(super) struct Signals {
-    stop: Arc<AtomicBool>,
-    go_on: Arc<AtomicBool>,
-}
+/// Set when the process is continued.
+pub(super) struct Continued(Arc<AtomicBool>);
 
-impl Signals {
-    /// Catches the signals.
+impl Continued {
+    /// Catches SIGCONT.
     pub(super) fn catch() -> anyhow::Result<Self> {
-        let signals = Self { stop: Arc::default(), go_on: Arc::default() };
-        for (signal, flag) in [(SIGTSTP, &signals.stop), (SIGCONT, &signals.go_on)] {
-            signal_hook::flag::register(signal, Arc::clone(flag)).context("Could not catch signals")?;
-        }
-        Ok(signals)
+        let continued = Self(Arc::default());
+        signal_hook::flag::register(SIGCONT, Arc::clone(&continued.0)).context("Could not catch signals")?;
+        Ok(continued)
     }
 
-    /// Tests whether SIGTSTP arrived since the last call.
-    pub(super) fn is_to_stop(&self) -> bool {
-        self.stop.swap(false, Ordering::Relaxed)
-    }
-
-    /// Tests whether SIGCONT arrived since the last call: something else stopped and continued the process.
-    pub(super) fn goes_on(&self) -> bool {
-        self.go_on.swap(false, Ordering::Relaxed)
+    /// Tests whether SIGCONT arrived since the last call.
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -75,21 +64,12 @@ impl Screen {
         Ok(())
     }
 
-    /// Restores the terminal, and stops the process until the shell continues it. Does nothing if there is no shell that
+    /// Restores the terminal, and stops the process until the shell continues it. Goes on at once if there is no shell that
     /// could.
-    pub(super) fn stop(&mut self, signals: &Signals) -> anyhow::Result<()> {
-        // The kernel then ignores SIGTSTP, but SIGSTOP stops any process.
-        if !is_under_job_control(Path::new("/proc"), std::process::id()) {
-            return Ok(());
-        }
+    pub(super) fn stop(&mut self, continued: &Continued) -> anyhow::Result<()> {
         give_back()?;
-        // Stop the whole job, as the terminal does: otherwise a shell that waits for this process would wait
-        // forever.
-        kill_current_process_group(Signal::TSTP).context("Could not stop the job")?;
-        signal_hook::low_level::raise(SIGSTOP).context("Could not stop")?;
-        // The process has been continued.
-        signals.stop.store(false, Ordering::Relaxed);
-        signals.go_on.store(false, Ordering::Relaxed);
+        stop_job()?;
+        continued.take();
         self.take()
     }
 
@@ -129,30 +109,12 @@ fn give_back() -> anyhow::Result<()> {
     screen.context("Could not restore the terminal")
 }
 
-/// Tests whether another process has job control over this one: whether its group is not orphaned (setpgid(2)). It is if
-/// this is the only command of `ssh -t`, or was started by a container's engine or a terminal emulator.
-fn is_under_job_control(proc: &Path, process: u32) -> bool {
-    let Some([mut parent, group, session]) = place(proc, process) else { return false };
-    while let Some([above, of_group, of_session]) = place(proc, parent) {
-        if of_session != session {
-            return false;
-        }
-        if of_group != group {
-            return true;
-        }
-        // Such as sudo, or a shell that runs a script.
-        parent = above;
-    }
-    false
-}
-
-/// The IDs of a process's parent, group and session. `None` if there is no such process in this container.
-fn place(proc: &Path, process: u32) -> Option<[u32; 3]> {
-    let stat = std::fs::read(proc.join(process.to_string()).join("stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // The name before them may contain anything (proc_pid_stat(5)).
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(1).map(|field| field.parse().ok());
-    Some([fields.next()??, fields.next()??, fields.next()??])
+/// Stops the whole job, as the terminal does: otherwise a shell that waits for this process would wait forever. SIGTSTP must
+/// keep its default action, which the kernel omits where nobody could continue the job (setpgid(2), orphaned process groups):
+/// in a container, or if this is the only command of `ssh -t`. SIGSTOP would stop it there, too. sudo stops its own job with
+/// the signal that stopped its command, so this also holds below sudo.
+fn stop_job() -> anyhow::Result<()> {
+    kill_current_process_group(Signal::TSTP).context("Could not stop the job")
 }
 
 /// Ends the process soon after the terminal hangs up. Reads of the terminal then return no bytes, and crossterm repeats
@@ -188,33 +150,44 @@ fn give_back_before_a_panic_is_told() {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
     use rustix::fs::{Mode, OFlags, open};
+    use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process, setsid, waitid};
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use signal_hook::consts::SIGTSTP;
 
     use super::*;
 
-    /// Tests whether process 9 of session 7 would be continued. Each other process is `[ID, parent, group, session]`.
-    fn is_continued(parent: u32, group: u32, others: &[[u32; 4]]) -> bool {
-        let proc = tempfile::tempdir().unwrap();
-        for [id, parent, group, session] in [&[[9, parent, group, 7]][..], others].concat() {
-            let folder = proc.path().join(id.to_string());
-            std::fs::create_dir(&folder).unwrap();
-            let stat = format!("{id} (a) b) S {parent} {group} {session} 34816 {group} 4194304\n");
-            std::fs::write(folder.join("stat"), stat).unwrap();
-        }
-        is_under_job_control(proc.path(), 9)
-    }
+    /// Set in a process that this test runs, to where it is stopped.
+    const PLACE: &str = "TEST_OF_STOP_JOB_IN";
 
     #[test]
-    fn only_a_process_that_a_shell_would_continue_is_stopped() {
-        // A job of a shell; the same below sudo.
-        assert!(is_continued(7, 9, &[[7, 5, 7, 7], [5, 1, 5, 5]]));
-        assert!(is_continued(8, 8, &[[8, 7, 8, 7], [7, 5, 7, 7], [5, 1, 5, 5]]));
-        // The session's only command, below the server of ssh; the same below a shell without job control.
-        assert!(!is_continued(5, 9, &[[5, 1, 5, 5]]));
-        assert!(!is_continued(7, 7, &[[7, 5, 7, 7], [5, 1, 5, 5]]));
-        // In a container, whose engine is outside.
-        assert!(!is_continued(0, 9, &[]));
+    fn a_job_is_stopped_as_by_a_terminal_and_goes_on_where_nobody_could_continue_it() {
+        if let Ok(place) = std::env::var(PLACE) {
+            if place == "session" {
+                setsid().unwrap();
+            }
+            let _continued = Continued::catch().unwrap();
+            return stop_job().unwrap();
+        }
+        let name = "commands::top::terminal::tests::\
+                    a_job_is_stopped_as_by_a_terminal_and_goes_on_where_nobody_could_continue_it";
+        for (place, expected) in [("group", Some(SIGTSTP)), ("session", None)] {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", name]).env(PLACE, place).stdout(Stdio::null());
+            if place == "group" {
+                command.process_group(0);
+            }
+            let mut process = command.spawn().unwrap();
+            let pid = Pid::from_child(&process);
+            let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+            let status = waitid(WaitId::Pid(pid), options).unwrap().unwrap();
+            kill_process(pid, Signal::CONT).unwrap();
+            assert!(process.wait().unwrap().success(), "{place}");
+            assert_eq!(status.stopping_signal(), expected, "{place}");
+        }
     }
 
     #[test]
