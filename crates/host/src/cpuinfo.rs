@@ -22,7 +22,7 @@ pub struct Cpu {
     pub hypervisor: Option<bool>,
     /// The flags of the `flags` line that concern virtualization and interrupts, in the kernel's order.
     pub flags: Vec<String>,
-    /// The `vmx flags` line (Linux 5.7 and later on Intel).
+    /// The `vmx flags` line (Linux 5.6 and later on Intel).
     pub vmx_flags: Option<String>,
 }
 

@@ -378,7 +378,10 @@ impl Root {
             // A missing file is not recorded.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                let number = error.raw_os_error().unwrap_or(EIO);
+                let number = error.raw_os_error().unwrap_or(match error.kind() {
+                    io::ErrorKind::FileTooLarge => TOO_LARGE,
+                    _ => EIO,
+                });
                 self.keep(path, |node| node.error = Some(number));
             }
         }
@@ -449,6 +452,8 @@ pub(crate) const NO_DEVICE: i32 = 19;
 const NOT_THERE: i32 = 2;
 /// `EIO`, for errors without a number.
 const EIO: i32 = 5;
+/// `EFBIG`.
+const TOO_LARGE: i32 = 27;
 
 /// A text, parsed.
 pub(crate) fn understood<T>(
@@ -546,11 +551,13 @@ mod tests {
     fn a_file_that_is_too_long_is_refused_and_not_cut() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("proc")).unwrap();
-        let root = Root::directory(folder.path());
+        let root = Root::directory(folder.path()).recording();
         fs::File::create(root.place("/proc/cpuinfo")).unwrap().set_len(LONGEST_FILE + 1).unwrap();
         let error = root.read("/proc/cpuinfo").unwrap_err();
         assert_eq!(error.to_string(), "it has more than 64 MiB");
         assert_eq!(root.line("/proc/cpuinfo", "processors").value.unwrap_err().kind, AbsenceKind::Unreadable);
+        let again = Root::kept(root.into_record()).read("/proc/cpuinfo").unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::FileTooLarge, "a record says the same");
     }
 
     #[test]

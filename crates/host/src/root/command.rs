@@ -87,15 +87,13 @@ fn run(line: &str, patience: Duration) -> io::Result<String> {
         Some(Ok(_)) => super::EIO,
         Some(Err(programs::Error::Start(error) | programs::Error::Wait(error))) => return Err(error),
         Some(Err(programs::Error::TimedOut(_))) => TIMED_OUT,
-        Some(Err(_)) => TOO_LARGE,
+        Some(Err(_)) => super::TOO_LARGE,
     };
     Err(io::Error::from_raw_os_error(number))
 }
 
 /// `EACCES`.
 const EACCES: i32 = 13;
-/// `EFBIG`.
-const TOO_LARGE: i32 = 27;
 /// `ETIMEDOUT`.
 const TIMED_OUT: i32 = 110;
 
