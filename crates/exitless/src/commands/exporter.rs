@@ -193,10 +193,8 @@ fn needed(
 /// Facts that take longer to find than a scrape may take; a thread of their own finds them.
 #[derive(Debug, Default)]
 struct Judged {
-    /// When the states were found; `None` before the first time.
-    at: Option<Instant>,
-    /// By process ID and start time in clock ticks since boot.
-    states: BTreeMap<(i32, u64), State>,
+    /// The states, and when each was found, by process ID and start time in clock ticks since boot.
+    states: BTreeMap<(i32, u64), (Instant, State)>,
     /// The findings, and when they were found.
     findings: Option<(Instant, Tally)>,
 }
@@ -204,8 +202,8 @@ struct Judged {
 impl Judged {
     /// The state of a VM, unless it is too old.
     fn state(&self, vm: &Vm) -> Option<State> {
-        self.at.filter(|at| at.elapsed() < OLD_STATES)?;
-        self.states.get(&(vm.pid, vm.start_ticks)).cloned()
+        let (at, state) = self.states.get(&(vm.pid, vm.start_ticks))?;
+        (at.elapsed() < OLD_STATES).then(|| state.clone())
     }
 
     /// The findings, unless they are too old.
@@ -224,8 +222,6 @@ impl Judged {
             let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
             let states = seen.iter().flat_map(|seen| &seen.vms).map(|vm| (vm.pid, state(vm)));
             judged.take(found.as_ref(), states);
-            // If VMs could not be looked for, the states are the last ones.
-            judged.at = found.is_some().then(Instant::now).or(judged.at);
             judged.findings = findings.map(|findings| (Instant::now(), findings)).or(judged.findings);
             drop(judged);
             round += 1;
@@ -251,7 +247,8 @@ impl Judged {
                 Entry::Occupied(mut taken) => join(taken.get_mut(), state),
             }
         }
-        self.states.extend(by_process);
+        let now = Instant::now();
+        self.states.extend(by_process.into_iter().map(|(process, state)| (process, (now, state))));
     }
 }
 
@@ -682,13 +679,16 @@ mod tests {
 
     #[test]
     fn states_and_findings_that_nobody_renews_are_not_exported() {
-        let vm = vm(7, 1);
-        let state = State { status: Status::Active, reasons: Vec::new() };
+        let state = || State { status: Status::Active, reasons: Vec::new() };
         let known = |age: Duration| {
-            let at = Instant::now().checked_sub(age);
-            let states = [((7, 1), state.clone())].into();
-            let judged = Judged { at, states, findings: at.map(|at| (at, Tally::default())) };
-            (judged.state(&vm).is_some(), judged.findings().is_some())
+            let at = Instant::now().checked_sub(age).unwrap();
+            let states = [((7, 1), (at, state()))].into();
+            let mut judged = Judged { states, findings: Some((at, Tally::default())) };
+            // Another VM is seen, but this one blocks inspection.
+            let [.., held, _] = looks();
+            judged.take(held.as_ref(), [(8, state())].into_iter());
+            assert!(judged.state(&vm(8, 1)).is_some());
+            (judged.state(&vm(7, 1)).is_some(), judged.findings().is_some())
         };
         assert_eq!(known(STATES), (true, true));
         assert_eq!(known(OLD_STATES), (false, true));
@@ -719,7 +719,8 @@ mod tests {
         let [found, ..] = looks();
         let mut judged = Judged::default();
         judged.take(found.as_ref(), states.into_iter());
-        assert_eq!(judged.states[&(7, 1)], state(Status::Inhibited, &["hyperv", "pit_reinj"]));
-        assert_eq!(judged.states[&(8, 1)], state(Status::Unknown, &[]));
+        let of = |pid| judged.state(&vm(pid, 1)).unwrap();
+        assert_eq!(of(7), state(Status::Inhibited, &["hyperv", "pit_reinj"]));
+        assert_eq!(of(8), state(Status::Unknown, &[]));
     }
 }
