@@ -47,6 +47,9 @@ const OLD_STATES: Duration = STATES.saturating_mul(3).saturating_add(Duration::f
 const OLD_FINDINGS: Duration = OLD_STATES.saturating_mul(EXAMINATIONS);
 /// The interval at which the daemon of the I/O workers is queried.
 const IO_WORKERS: Duration = Duration::from_secs(5);
+/// The most memory for each of the daemon's answers, of which the exporter has four at a time. A device takes some 5 KiB, and
+/// a host can have tens of thousands. The daemon has fewer rights, and must not be able to exceed the exporter's limit.
+const MOST_MEMORY: usize = 192 << 20;
 /// The age above which the daemon's last answer is not exported.
 const TOO_OLD: Duration = Duration::from_secs(15);
 /// The longest wait, when the exporter ends, for an examination in progress.
@@ -266,13 +269,12 @@ type Daemon = Mutex<Option<(Instant, IoWorkers)>>;
 
 /// Asks a daemon for its counters until `stop` is set.
 fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
-    let connect = || Client::connect_within(socket, IO_WORKERS);
     let mut client = None;
     let mut warned = false;
     let mut counters = IoWorkers::default();
     loop {
         let next = Instant::now() + IO_WORKERS;
-        let asked = client.take().map_or_else(connect, Ok);
+        let asked = client.take().map_or_else(|| connect(socket), Ok);
         let answered = asked.and_then(|mut client| Ok((read_parts(&mut client)?, client)));
         match answered {
             Ok((tree, again)) => {
@@ -292,6 +294,10 @@ fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
             return;
         }
     }
+}
+
+fn connect(socket: &Path) -> Result<Client, ClientError> {
+    Client::connect_within(socket, IO_WORKERS).map(|client| client.with_memory(MOST_MEMORY))
 }
 
 /// The parts of a daemon's control tree that have metrics: not the queues, which are most of it. The sums of removed workers
@@ -627,13 +633,12 @@ mod tests {
     fn a_daemon_that_refuses_is_no_absent_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control");
-        let connect = || Client::connect_within(&path, Duration::from_secs(5));
-        assert!(is_absence(&connect().unwrap_err()), "there is no socket");
+        assert!(is_absence(&connect(&path).unwrap_err()), "there is no socket");
         let listener = UnixListener::bind(&path).unwrap();
-        let mut client = connect().unwrap();
+        let mut client = connect(&path).unwrap();
         drop(listener);
         assert!(is_absence(&client.get("").unwrap_err()), "it has ended");
-        assert!(is_absence(&connect().unwrap_err()), "nobody listens");
+        assert!(is_absence(&connect(&path).unwrap_err()), "nobody listens");
         let source = io::ErrorKind::PermissionDenied.into();
         assert!(!is_absence(&ClientError::Unreachable { path, source }));
     }
@@ -654,11 +659,28 @@ mod tests {
             }
             asked
         });
-        let mut client = Client::connect_within(&path, Duration::from_secs(5)).unwrap();
+        let mut client = connect(&path).unwrap();
         let tree = read_parts(&mut client).unwrap();
         drop(client);
         assert_eq!(daemon.join().unwrap(), ["ticks_per_second", "removed_workers", "workers", "devices"]);
         assert!(tree["removed_workers"] == 2 && tree["workers"] == 3, "{tree}");
+    }
+
+    #[test]
+    fn an_answer_that_would_take_much_of_the_exporters_memory_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let listener = UnixListener::bind(&path).unwrap();
+        let daemon = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            let objects = vec![r#"{"":0}"#; 300_000].join(",");
+            writeln!(&stream, r#"{{"ok":true,"value":[{objects}]}}"#).unwrap();
+        });
+        let error = read_parts(&mut connect(&path).unwrap()).unwrap_err();
+        daemon.join().unwrap();
+        let why = std::error::Error::source(&error).unwrap().to_string();
+        assert!(why.contains("more than 192 MiB of memory"), "{why}");
     }
 
     #[test]

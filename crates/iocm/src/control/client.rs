@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 /// The longest answer. A served queue takes 0.7 to 1.7 KiB of a tree, and a host can have tens of thousands.
 const LONGEST: usize = 64 << 20;
-/// The most memory for the values of an answer: an object takes hundreds of bytes, even if its text has just a few.
+/// The most memory for the values of an answer, if the caller does not say: an object takes hundreds of bytes, even if its
+/// text has just a few.
 const MOST_MEMORY: usize = 768 << 20;
-/// The message about more.
-const TOO_LONG: &str = "it is longer than 64 MiB, or takes more than 768 MiB of memory; ask for a part of the tree, such as devices/d.0";
 const OF_OBJECT: usize = 640;
 const OF_VALUE: usize = 128;
 
@@ -25,6 +24,7 @@ pub struct Client {
     stream: BufReader<UnixStream>,
     /// The time limit for an answer.
     limit: Option<Duration>,
+    most_memory: usize,
 }
 
 /// A request that failed.
@@ -73,7 +73,7 @@ impl Client {
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let stream = UnixStream::connect(path)
             .map_err(|source| ClientError::Unreachable { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), limit: None })
+        Ok(Self::over(stream, path, None))
     }
 
     /// Connects to a daemon. The time limits the connection attempt, and later each answer, in however many parts it
@@ -92,7 +92,17 @@ impl Client {
         };
         let stream =
             connect().map_err(|source| ClientError::Unreachable { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), limit: Some(time) })
+        Ok(Self::over(stream, path, Some(time)))
+    }
+
+    fn over(stream: UnixStream, path: &Path, limit: Option<Duration>) -> Self {
+        Self { path: path.to_owned(), stream: BufReader::new(stream), limit, most_memory: MOST_MEMORY }
+    }
+
+    /// Limits the memory in bytes that the values of an answer may take; 768 MiB otherwise.
+    #[must_use]
+    pub fn with_memory(self, most: usize) -> Self {
+        Self { most_memory: most, ..self }
     }
 
     /// Sends a request, and waits for its answer.
@@ -201,8 +211,8 @@ impl Client {
                 source: io::ErrorKind::UnexpectedEof.into(),
             });
         }
-        if line.len() >= LONGEST || memory(&line) > MOST_MEMORY {
-            return Err(self.no_answer(TOO_LONG));
+        if line.len() >= LONGEST || memory(&line) > self.most_memory {
+            return Err(self.no_answer(too_long(self.most_memory)));
         }
         let answer: Json = serde_json::from_slice(&line).map_err(|_| self.no_answer("it is not JSON"))?;
         if answer["ok"].as_bool() == Some(true) {
@@ -243,10 +253,18 @@ impl Client {
         }
     }
 
-    fn no_answer(&self, why: &'static str) -> ClientError {
-        let source = io::Error::new(io::ErrorKind::InvalidData, why);
+    fn no_answer(&self, why: impl Into<String>) -> ClientError {
+        let source = io::Error::new(io::ErrorKind::InvalidData, Into::<String>::into(why));
         ClientError::NoAnswer { path: self.path.clone(), source }
     }
+}
+
+fn too_long(most_memory: usize) -> String {
+    format!(
+        "it is longer than {} MiB, or takes more than {} MiB of memory; ask for a part of the tree, such as devices/d.0",
+        LONGEST >> 20,
+        most_memory >> 20
+    )
 }
 
 /// An upper bound of the memory for the values of a JSON text.
@@ -298,15 +316,19 @@ mod tests {
     use crate::testing::{MadeUpDaemon, queue_facts};
     use serde_json::json;
 
-    /// The error of a client whose daemon sends this answer and nothing else.
     fn error_of_answer(value: &str) -> String {
+        error_of_answer_within(MOST_MEMORY, value)
+    }
+
+    /// The error of a client whose daemon sends this answer and nothing else.
+    fn error_of_answer_within(most_memory: usize, value: &str) -> String {
         let (ours, mut daemons) = UnixStream::pair().unwrap();
         let answer = format!("{{\"ok\":true,\"value\":{value}}}\n");
         let writer = std::thread::spawn(move || {
             // The client may close the connection before it has read everything.
             let _ = daemons.write_all(answer.as_bytes());
         });
-        let mut client = Client { path: "/daemon".into(), stream: BufReader::new(ours), limit: None };
+        let mut client = Client::over(ours, Path::new("/daemon"), None).with_memory(most_memory);
         let outcome = client.get("");
         drop(client);
         writer.join().unwrap();
@@ -320,8 +342,10 @@ mod tests {
     fn an_answer_that_would_take_much_memory_is_refused() {
         let objects = |number: usize| format!("[{}]", vec![r#"{"":0}"#; number].join(","));
         assert_eq!(error_of_answer(&objects(100_000)), "");
-        assert_eq!(error_of_answer(&objects(1_200_000)), TOO_LONG);
-        assert_eq!(error_of_answer(&format!("\"{}\"", "x".repeat(LONGEST))), TOO_LONG);
+        assert_eq!(error_of_answer(&objects(1_200_000)), too_long(MOST_MEMORY));
+        assert_eq!(error_of_answer(&format!("\"{}\"", "x".repeat(LONGEST))), too_long(MOST_MEMORY));
+        let error = error_of_answer_within(1 << 20, &objects(2_000));
+        assert!(error.contains("more than 1 MiB of memory"), "{error}");
     }
 
     /// A daemon whose queues have counted much.
