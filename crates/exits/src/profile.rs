@@ -188,23 +188,26 @@ impl Profile {
     pub fn absorb(&mut self, mut other: Self) {
         for theirs in std::mem::take(&mut other.vcpus) {
             let vcpu = self.same_vcpu(theirs.vcpu);
-            let ours = self.vcpu(vcpu);
-            if ours.reasons.is_empty() && ours.accesses.is_empty() {
-                *ours = VcpuExits { vcpu, ..theirs };
-            } else {
-                merge_maps(&mut ours.reasons, &theirs.reasons);
-                merge_maps(&mut ours.accesses, &theirs.accesses);
-            }
+            self.take_in(vcpu, theirs);
         }
         self.merge(&other);
+    }
+
+    /// Adds exits to those of `vcpu`, without a copy if it has none.
+    fn take_in(&mut self, vcpu: Vcpu, theirs: VcpuExits) {
+        let ours = self.vcpu(vcpu);
+        if ours.reasons.is_empty() && ours.accesses.is_empty() {
+            *ours = VcpuExits { vcpu, ..theirs };
+        } else {
+            merge_maps(&mut ours.reasons, &theirs.reasons);
+            merge_maps(&mut ours.accesses, &theirs.accesses);
+        }
     }
 
     /// Adds up the exits of the vCPUs that `key` maps to the same, also over time. Names remain of VMs that have vCPUs.
     pub fn regroup(&mut self, key: impl Fn(Vcpu) -> Vcpu) {
         for theirs in std::mem::take(&mut self.vcpus) {
-            let ours = self.vcpu(key(theirs.vcpu));
-            merge_maps(&mut ours.reasons, &theirs.reasons);
-            merge_maps(&mut ours.accesses, &theirs.accesses);
+            self.take_in(key(theirs.vcpu), theirs);
         }
         self.timeline.regroup(|vm| key(Vcpu { vm, ..Vcpu::default() }).vm);
         let vms: BTreeSet<_> = self.vcpus.iter().map(|exits| exits.vcpu.vm).collect();
@@ -237,10 +240,8 @@ impl Profile {
         if theirs.number.is_none() {
             return self.vcpus[at].vcpu;
         }
-        let renamed = VcpuExits { vcpu: theirs, ..self.vcpus.remove(at) };
-        let ours = self.vcpu(theirs);
-        merge_maps(&mut ours.reasons, &renamed.reasons);
-        merge_maps(&mut ours.accesses, &renamed.accesses);
+        let known = self.vcpus.remove(at);
+        self.take_in(theirs, known);
         theirs
     }
 
