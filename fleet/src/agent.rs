@@ -319,8 +319,8 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let children = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // This blocks the thread, but a command that still runs here is one that the end of the agent interrupted. What
-        // has not ended after this is killed when the child is dropped.
+        // This blocks the thread, but only at the end of the agent. What has not ended after this is killed when the child
+        // is dropped.
         let begun = Instant::now();
         children.retain_mut(is_running);
         while !children.is_empty() && begun.elapsed() < ENDING {
