@@ -93,6 +93,16 @@ fn a_pit_that_reinjects_is_told_to_discard_before_the_irqchip_is_split() {
 }
 
 #[test]
+fn a_pit_that_libvirt_does_not_remove_is_told_to_discard() {
+    let xml = XML.replace("name='pit' ", "name='pit' present='no' ");
+    let host = HostSide::of_vendor(exits::Isa::Svm);
+    let fixed = fix(&Text::new("web.xml", xml), Form::Libvirt, &NoFiles, &host, &Chosen::Safe).unwrap();
+    assert!(fixed.plan.rules.iter().any(|rule| rule.rule == "pit-lost-ticks"), "{:?}", fixed.plan);
+    let text = String::from_utf8(fixed.bytes).unwrap();
+    assert!(text.contains("<timer name='pit' present='no' tickpolicy='discard'/>"), "{text}");
+}
+
+#[test]
 fn a_guest_from_which_kvm_is_hidden_by_any_feature_sees_it_again() {
     let hidden = "<cpu mode='host-passthrough'>\n    <feature policy='disable' name='hypervisor'/>\n  </cpu>";
     let xml = XML

@@ -54,7 +54,7 @@ pub struct Machine {
     pub accelerator: Option<Set<Accelerator>>,
     /// Its irqchip mode.
     pub irqchip: Option<Set<Irqchip>>,
-    /// The PIT is present (`-machine pit=`, microvm), or libvirt's `<timer name='pit' present=>`.
+    /// The PIT is present (`-machine pit=`, microvm). libvirt's `<timer name='pit' present=>` has no effect.
     pub pit: Option<Set<bool>>,
     /// The PIC is present (`-machine pic=`, microvm; libvirt's `<pic>` is something else).
     pub pic: Option<Set<bool>>,

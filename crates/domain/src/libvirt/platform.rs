@@ -97,10 +97,8 @@ impl<'t> Reading<'t> {
             let present = timer.attribute("present").and_then(|_| self.switch(timer, "@present"));
             let policy = timer.value("@tickpolicy").and_then(|value| self.one_of(&value, &POLICIES));
             match name.text {
-                "pit" => {
-                    self.definition.timers.pit = policy;
-                    self.definition.machine.pit = present;
-                }
+                // libvirt cannot remove the PIT: it ignores `present` (`qemuBuildClockCommandLine`).
+                "pit" => self.definition.timers.pit = policy,
                 "rtc" => self.definition.timers.rtc = policy,
                 "hpet" => self.definition.timers.hpet = present,
                 "kvmclock" => {

@@ -68,6 +68,18 @@ fn timers_say_what_becomes_of_lost_ticks() {
 }
 
 #[test]
+fn a_pit_is_there_even_if_the_timer_denies_it() {
+    let pit = |policy: &str| {
+        domain(&format!("<clock><timer name='pit' present='no' tickpolicy='{policy}'/></clock>"))
+    };
+    for (policy, known) in [("delay", TickPolicy::Delay), ("discard", TickPolicy::Discard)] {
+        let definition = pit(policy);
+        assert!(definition.machine.pit.is_none() && definition.doubts.is_empty(), "{definition:?}");
+        assert_eq!(definition.kernel_pit_in_force(), Some(known));
+    }
+}
+
+#[test]
 fn enlightenments_have_qemus_names() {
     let definition = domain(
         "<features><hyperv mode='custom'><synic state='on'/><stimer state='on'><direct state='on'/></stimer>\
