@@ -115,9 +115,17 @@ fn memory_and_devices_of_libvirt_are_read_as_those_of_qemu() {
     let disk = |driver: &str| {
         format!("<devices><disk><driver {driver}/><target dev='vda' bus='virtio'/></disk></devices>")
     };
-    let memory = "<memoryBacking><hugepages/><nosharepages/><locked/></memoryBacking>";
+    let memory = "<memoryBacking><hugepages/><nosharepages/><locked/></memoryBacking>\
+                  <features><pmu state='off'/></features>";
     let tuned = facts_of(&format!("{memory}{}", disk("packed='on' ioeventfd='off'")));
-    let wanted = [Fact::HugePages, Fact::NoMerge, Fact::MemoryLocked, Fact::PackedRings, Fact::IoeventfdOff];
+    let wanted = [
+        Fact::HugePages,
+        Fact::NoMerge,
+        Fact::MemoryLocked,
+        Fact::NoPmu,
+        Fact::PackedRings,
+        Fact::IoeventfdOff,
+    ];
     assert!(tuned.all(&wanted), "{tuned:?}");
     let plain = facts_of(&disk("name='qemu'"));
     assert!(wanted.iter().all(|&fact| !plain.has(fact)), "{plain:?}");

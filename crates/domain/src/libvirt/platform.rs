@@ -62,8 +62,8 @@ impl<'t> Reading<'t> {
             let property = ("smm".to_owned(), value.to_owned());
             self.definition.machine.properties.push(Set::new(property, state.place));
         }
-        // KVM features that QEMU has as properties of the CPU.
-        let named = [("pvspinlock@state", "kvm-pv-unhalt"), ("apic@eoi", "kvm-pv-eoi")];
+        // What QEMU has as properties of the CPU.
+        let named = [("pvspinlock@state", "kvm-pv-unhalt"), ("apic@eoi", "kvm-pv-eoi"), ("pmu@state", "pmu")];
         for (path, name) in named {
             if features.value(path).is_some() {
                 let state = self.switch(features, path);

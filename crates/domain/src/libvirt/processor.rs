@@ -14,7 +14,7 @@ const POLICIES: [(&str, FeatureState); 5] = [
 
 /// QEMU's name of a feature or an enlightenment; libvirt writes some with underscores.
 pub(super) fn qemu_name(name: &str) -> String {
-    name.replace('_', "-")
+    if name == "pclmuldq" { "pclmulqdq".to_owned() } else { name.replace('_', "-") }
 }
 
 /// libvirt's name of a feature, some of which have underscores (`cpu_map/x86_features.xml`).
@@ -31,7 +31,11 @@ pub(crate) fn libvirt_name(name: &str) -> String {
         "perfctr-nb",
         "tsc-adjust",
     ];
-    if UNDERSCORES.contains(&name) { name.replace('-', "_") } else { name.to_owned() }
+    match name {
+        "pclmulqdq" => "pclmuldq".to_owned(),
+        _ if UNDERSCORES.contains(&name) => name.replace('-', "_"),
+        _ => name.to_owned(),
+    }
 }
 
 impl<'t> Reading<'t> {

@@ -74,14 +74,7 @@ fn in_xml(change: &DefinitionChange) -> String {
         DefinitionChange::CpuModel(CpuModel::Named(name)) => {
             format!("<cpu mode='custom'><model>{name}</model></cpu>")
         }
-        DefinitionChange::CpuFeature(name, state) => {
-            let policy = match state {
-                FeatureState::On => "require",
-                FeatureState::Optional => "optional",
-                FeatureState::Off => "disable",
-            };
-            format!("<cpu><feature policy='{policy}' name='{name}'/></cpu>")
-        }
+        DefinitionChange::CpuFeature(name, state) => feature_in_xml(name, *state),
         DefinitionChange::HyperV(name, on) => {
             // libvirt nests `direct` in `stimer`, and has `time` among the clock's timers.
             match name.as_str() {
@@ -111,6 +104,27 @@ fn in_xml(change: &DefinitionChange) -> String {
             "<source ...><reconnect enabled='yes' timeout='1'/></source>".to_owned()
         }
         other => unknown(other),
+    }
+}
+
+/// KVM's features and the PMU are no CPU features for libvirt.
+fn feature_in_xml(name: &str, state: FeatureState) -> String {
+    let on = state != FeatureState::Off;
+    let switch = on_off(on);
+    match name {
+        "kvm" => format!("<features><kvm><hidden state='{}'/></kvm></features>", on_off(!on)),
+        "kvm-pv-eoi" => format!("<features><apic eoi='{switch}'/></features>"),
+        "kvm-pv-unhalt" => format!("<features><pvspinlock state='{switch}'/></features>"),
+        "pmu" => format!("<features><pmu state='{switch}'/></features>"),
+        "kvmclock" => format!("<clock><timer name='kvmclock' present='{}'/></clock>", yes_no(on)),
+        _ => {
+            let policy = match state {
+                FeatureState::On => "require",
+                FeatureState::Optional => "optional",
+                FeatureState::Off => "disable",
+            };
+            format!("<cpu><feature policy='{policy}' name='{name}'/></cpu>")
+        }
     }
 }
 

@@ -140,6 +140,19 @@ fn each_change_reads_as_its_form_writes_it() {
 }
 
 #[test]
+fn what_libvirt_has_apart_from_features_of_the_cpu_is_said_so() {
+    for (name, said) in [
+        ("kvm", "<features><kvm><hidden state='off'/></kvm></features>"),
+        ("kvm-pv-eoi", "<features><apic eoi='on'/></features>"),
+        ("kvmclock", "<clock><timer name='kvmclock' present='yes'/></clock>"),
+        ("pmu", "<features><pmu state='on'/></features>"),
+    ] {
+        let change = DefinitionChange::CpuFeature(name.to_owned(), FeatureState::On);
+        assert_eq!(change_in_words(&change, Form::Libvirt), said);
+    }
+}
+
+#[test]
 fn a_change_for_an_inhibit_reason_is_the_cure_that_verify_names() {
     let feature = |name: &str| DefinitionChange::CpuFeature(name.to_owned(), FeatureState::Off);
     let rows = [

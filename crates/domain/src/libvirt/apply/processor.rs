@@ -25,6 +25,27 @@ const ENLIGHTENMENTS: [&str; 15] = [
     "avic",
 ];
 
+/// Properties of QEMU's CPU that are switched like features, but are none of CPUID (`x86_cpu_properties` and
+/// `max_x86_cpu_initfn` in QEMU's `target/i386/cpu.c`). libvirt starts no domain with a feature that is not in its CPU map
+/// (`virCPUx86ValidateFeatures`).
+const NO_FEATURES: [&str; 15] = [
+    "check",
+    "cpuid-0xb",
+    "enforce",
+    "fill-mtrr-mask",
+    "full-cpuid-auto-level",
+    "host-cache-info",
+    "host-phys-bits",
+    "l3-cache",
+    "legacy-cache",
+    "legacy-multi-node",
+    "lmce",
+    "migratable",
+    "tcg-cpuid",
+    "vmware-cpuid-freq",
+    "xen-vapic",
+];
+
 /// Enlightenments that libvirt supports only since the given version.
 const LATER: [(&str, &str); 2] = [("emsr-bitmap", "10.7"), ("xmm-input", "10.7")];
 
@@ -81,10 +102,18 @@ impl Step<'_> {
             }
             "kvm-pv-unhalt" => return Ok(Made::of(self.switch("pvspinlock", "state", switch))),
             "kvm-pv-eoi" => return Ok(Made::of(self.switch("apic", "eoi", switch))),
+            "pmu" => return Ok(Made::of(self.switch("pmu", "state", switch))),
             "kvmclock" => return Ok(self.timer("kvmclock", "present", if on { "yes" } else { "no" })),
+            "kvmclock-stable-bit" => return Ok(self.property(name, switch)),
             _ if name.starts_with("kvm-") => return Ok(self.property(name, switch)),
             _ if name.starts_with("hv-") => {
                 return Err(format!("{name} is an enlightenment, and libvirt has it in <hyperv>."));
+            }
+            _ if NO_FEATURES.contains(&name) || name.starts_with("x-") => {
+                return Err(format!(
+                    "libvirt has no CPU feature {name}, which is a property of QEMU's CPU. Set it by hand, if libvirt \
+                     has an element for it, such as <cache> or <maxphysaddr> in <cpu>."
+                ));
             }
             _ => {}
         }

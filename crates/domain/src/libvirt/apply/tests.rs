@@ -91,6 +91,22 @@ fn a_cpu_changes_its_model_and_features() {
 }
 
 #[test]
+fn only_features_of_libvirts_cpu_map_become_features() {
+    let named = domain("  <cpu mode='custom' match='exact'>\n    <model>EPYC</model>\n  </cpu>");
+    let on = |name: &str| DefinitionChange::CpuFeature(name.into(), FeatureState::On);
+    let off = DefinitionChange::CpuFeature("pmu".into(), FeatureState::Off);
+    assert_eq!(difference(&named, off), "+<features>\n+<pmu state='off'/>\n+</features>");
+    for name in ["l3-cache", "migratable", "x-force-features"] {
+        let reason = refused(&named, on(name));
+        assert!(reason.contains(name) && reason.contains("no CPU feature"), "{reason}");
+    }
+    let stable = applied(&named, &[on("kvmclock-stable-bit")]);
+    assert!(String::from_utf8(stable.bytes).unwrap().contains("x86_64-cpu.kvmclock-stable-bit=on"));
+    let said = "+<feature policy='require' name='pclmuldq'/>";
+    assert_eq!(difference(&named, on("pclmulqdq")), said);
+}
+
+#[test]
 fn enlightenments_are_put_in_libvirts_order() {
     let text = domain(
         "  <features>\n    <hyperv mode='custom'>\n      <relaxed state='on'/>\n      <stimer state='on'/>\n    \
@@ -326,6 +342,8 @@ fn any_change() -> impl Strategy<Value = DefinitionChange> {
         "kvmclock",
         "invtsc",
         "kvm-hint-dedicated",
+        "pmu",
+        "l3-cache",
     ]);
     let enlightenment = prop::sample::select(vec![
         "synic",
