@@ -129,6 +129,9 @@ fn memory_and_devices_of_libvirt_are_read_as_those_of_qemu() {
     assert!(tuned.all(&wanted), "{tuned:?}");
     let plain = facts_of(&disk("name='qemu'"));
     assert!(wanted.iter().all(|&fact| !plain.has(fact)), "{plain:?}");
+    let ipis = "<features><kvm><pv-ipi state='on'/></kvm></features>";
+    assert!(!facts_of(&format!("{ipis}<cpu mode='host-model'/>")).has(Fact::PvIpi));
+    assert!(facts_of(&format!("{ipis}<cpu mode='host-passthrough'/>")).has(Fact::PvIpi));
     // The cure's own line.
     let cured = facts("-accel kvm -object memory-backend-memfd,id=m,size=1G,hugetlb=on -M memory-backend=m");
     assert!(cured.has(Fact::HugePages));

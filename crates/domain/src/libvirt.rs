@@ -34,9 +34,9 @@ pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
 fn read_domain(domain: Node<'_>, files: &dyn Files) -> Definition {
     let mut reading = reading::Reading::of(domain);
     reading.machine();
-    reading.features();
     reading.resources();
     reading.processor();
+    reading.features();
     reading.hyperv();
     reading.clock();
     reading.devices();

@@ -46,6 +46,7 @@ impl<'t> Reading<'t> {
         said("devices/emulator", other_than_x86).or_else(|| said("os/type@machine", architecture_of_machine))
     }
 
+    /// Reads `<features>`, after the CPU's model.
     pub(super) fn features(&mut self) {
         let Some(features) = self.domain.child("features") else { return };
         if let Some(driver) = features.value("ioapic@driver") {
@@ -71,6 +72,7 @@ impl<'t> Reading<'t> {
             }
         }
         let Some(kvm) = features.child("kvm") else { return };
+        let host = self.definition.passes_host_cpu();
         for child in kvm.children() {
             let (name, inverted) = match child.name() {
                 "hidden" => ("kvm", true),
@@ -79,7 +81,13 @@ impl<'t> Reading<'t> {
                 "pv-ipi" => ("kvm-pv-ipi", false),
                 _ => continue,
             };
-            let state = self.state(child);
+            // Of these two libvirt passes on only one state (`qemuBuildCpuCommandLine`). With the other one the guest
+            // has what its CPU model has: both features if it is the host's, else neither.
+            let state = self.state(child).filter(|state| match name {
+                "kvm-poll-control" => state.value || !host,
+                "kvm-pv-ipi" => !state.value || host,
+                _ => true,
+            });
             self.feature(name, state, inverted);
         }
     }

@@ -99,6 +99,28 @@ fn enlightenments_have_qemus_names() {
 }
 
 #[test]
+fn states_that_libvirt_does_not_pass_on_are_those_of_the_cpu_model() {
+    let read = |cpu: &str, kvm: &str| {
+        let cpu = domain(&format!("<features><kvm><{kvm}/></kvm></features><cpu {cpu}</cpu>")).cpu;
+        (cpu.feature("kvm-pv-ipi"), cpu.feature("kvm-poll-control"))
+    };
+    let (named, host) = ("mode='custom'><model>EPYC</model>", "mode='host-passthrough'>");
+    let (on, off) = (Some(FeatureState::On), Some(FeatureState::Off));
+    for (cpu, kvm, wanted) in [
+        (named, "pv-ipi state='on'", (None, None)),
+        (named, "pv-ipi state='off'", (off, None)),
+        (host, "pv-ipi state='on'", (on, None)),
+        (host, "pv-ipi state='off'", (off, None)),
+        (named, "poll-control state='on'", (None, on)),
+        (named, "poll-control state='off'", (None, off)),
+        (host, "poll-control state='on'", (None, on)),
+        (host, "poll-control state='off'", (None, None)),
+    ] {
+        assert_eq!(read(cpu, kvm), wanted, "{cpu} {kvm}");
+    }
+}
+
+#[test]
 fn the_processor_has_a_model_features_and_a_topology() {
     let definition = domain(
         "<cpu mode='custom' match='exact'><model fallback='forbid'>EPYC-Genoa</model>\

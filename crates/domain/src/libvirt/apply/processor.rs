@@ -97,6 +97,17 @@ impl Step<'_> {
                 let hidden = if on { "off" } else { "on" };
                 return Ok(self.kvm("hidden", hidden));
             }
+            "kvm-hint-dedicated" if on && !self.has_model(&CpuModel::Host) => {
+                return Err("libvirt offers kvm-hint-dedicated only with the host's CPU. Choose \
+                            <cpu mode='host-passthrough'/> first."
+                    .into());
+            }
+            "kvm-poll-control" if !on && self.definition.passes_host_cpu() => {
+                return Ok(self.past_libvirt(name, switch));
+            }
+            "kvm-pv-ipi" if on && !self.definition.passes_host_cpu() => {
+                return Ok(self.past_libvirt(name, switch));
+            }
             "kvm-hint-dedicated" | "kvm-poll-control" | "kvm-pv-ipi" => {
                 return Ok(self.kvm(name.trim_start_matches("kvm-"), switch));
             }
@@ -160,6 +171,19 @@ impl Step<'_> {
         })
     }
 
+    /// Sets a feature of KVM to the state that its element has without effect.
+    fn past_libvirt(&self, name: &str, state: &str) -> Made {
+        let kvm = self.domain.child("features/kvm");
+        let said = kvm.and_then(|kvm| kvm.child(name.trim_start_matches("kvm-")));
+        // The other state would be an argument of -cpu, which wins over -global.
+        let edits = said.map_or_else(Vec::new, |said| self.style.set_attribute(said, "state", state));
+        self.property(name, state).and(edits)
+    }
+
+    fn has_model(&self, model: &CpuModel) -> bool {
+        self.definition.cpu.model.as_ref().is_some_and(|set| set.value == *model)
+    }
+
     /// Sets a child of `<features>` with one attribute.
     fn switch(&self, name: &str, attribute: &str, value: &str) -> Vec<Replacement> {
         match self.domain.child(&format!("features/{name}")) {
@@ -168,14 +192,13 @@ impl Step<'_> {
         }
     }
 
-    /// Sets a CPU property for which libvirt has no element, by QEMU's `-global` for the parent type of all
-    /// x86 CPUs.
+    /// Sets a CPU property that libvirt cannot set, by QEMU's `-global` for the parent type of all x86 CPUs.
     fn property(&self, name: &str, value: &str) -> Made {
         const NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
         let property = format!("x86_64-cpu.{name}={value}");
         let argument = |prefix: &str, value: &str| New::named(format!("{prefix}arg")).with("value", value);
         let note = format!(
-            "libvirt has no element for {name}, so it is given as QEMU's own argument; libvirt marks the domain as \
+            "libvirt cannot set {name}={value}, so it is given as QEMU's own argument; libvirt marks the domain as \
              tainted by that. It still asks for an IOMMU with eim where there are more than 255 vCPUs."
         );
         if let Some(commandline) = super::super::overrides::element(self.domain, "commandline") {

@@ -91,6 +91,46 @@ fn a_cpu_changes_its_model_and_features() {
 }
 
 #[test]
+fn states_that_libvirt_does_not_pass_on_are_qemus_own_arguments() {
+    let text = |mode: &str, kvm: &str| {
+        domain(&format!(
+            "  <features>\n    <kvm>\n      {kvm}\n    </kvm>\n  </features>\n  <cpu mode='{mode}'/>"
+        ))
+    };
+    let feature = |name: &str, state| DefinitionChange::CpuFeature(name.into(), state);
+    let (on, off) = (FeatureState::On, FeatureState::Off);
+    // (CPU, element before, change, element after, QEMU's own argument)
+    for (mode, before, change, after, argument) in [
+        ("host-model", "pv-ipi state='off'", feature("kvm-pv-ipi", on), "pv-ipi state='on'", "kvm-pv-ipi=on"),
+        ("host-passthrough", "pv-ipi state='off'", feature("kvm-pv-ipi", on), "pv-ipi state='on'", ""),
+        ("host-model", "pv-ipi state='on'", feature("kvm-pv-ipi", off), "pv-ipi state='off'", ""),
+        (
+            "host-passthrough",
+            "poll-control state='on'",
+            feature("kvm-poll-control", off),
+            "poll-control state='off'",
+            "kvm-poll-control=off",
+        ),
+        (
+            "host-model",
+            "poll-control state='on'",
+            feature("kvm-poll-control", off),
+            "poll-control state='off'",
+            "",
+        ),
+    ] {
+        let edited = applied(&text(mode, &format!("<{before}/>")), std::slice::from_ref(&change));
+        assert_eq!(edited.refused, [], "{mode}: {change:?}");
+        let new = String::from_utf8(edited.bytes).unwrap();
+        assert!(new.contains(&format!("<{after}/>")), "{new}");
+        assert_eq!(new.contains("qemu:commandline"), !argument.is_empty(), "{new}");
+        assert!(argument.is_empty() || new.contains(&format!("'x86_64-cpu.{argument}'")), "{new}");
+    }
+    let dedicated = feature("kvm-hint-dedicated", on);
+    assert!(refused(&text("host-model", "<hidden/>"), dedicated).contains("host-passthrough"));
+}
+
+#[test]
 fn only_features_of_libvirts_cpu_map_become_features() {
     let named = domain("  <cpu mode='custom' match='exact'>\n    <model>EPYC</model>\n  </cpu>");
     let on = |name: &str| DefinitionChange::CpuFeature(name.into(), FeatureState::On);
@@ -342,6 +382,8 @@ fn any_change() -> impl Strategy<Value = DefinitionChange> {
         "kvmclock",
         "invtsc",
         "kvm-hint-dedicated",
+        "kvm-poll-control",
+        "kvm-pv-ipi",
         "pmu",
         "l3-cache",
     ]);
