@@ -46,8 +46,8 @@ const NO_FEATURES: [&str; 15] = [
     "xen-vapic",
 ];
 
-/// Enlightenments that libvirt supports only since the given version.
-const LATER: [(&str, &str); 2] = [("emsr-bitmap", "10.7"), ("xmm-input", "10.7")];
+/// Enlightenments that libvirt supports only since the given version. Before, it refuses the definition.
+const LATER: [(&str, &str); 3] = [("avic", "8.10"), ("emsr-bitmap", "10.7"), ("xmm-input", "10.7")];
 
 impl Step<'_> {
     pub(super) fn cpu_model(&self, model: &CpuModel) -> Result<Made, String> {
@@ -295,7 +295,10 @@ impl Step<'_> {
         }
         let mut made = Made::of(edits);
         if let Some((_, version)) = later.filter(|_| on) {
-            made = made.noting(format!("libvirt knows the enlightenment {name} from version {version} on."));
+            made = made.noting(format!(
+                "libvirt knows the enlightenment {name} from version {version} on; an older one refuses the whole \
+                 definition."
+            ));
         }
         Ok(made)
     }

@@ -176,7 +176,12 @@ pub(super) fn domain(
         Change::File { path: after.clone(), content: Content(new) },
         Change::Command { run: define(&after), undo: define(&before) },
     ];
-    journal()?.make_together_from(&old.bytes, steps, Lasting::UntilRestored)?;
+    journal()?.make_together_from(&old.bytes, steps, Lasting::UntilRestored).with_context(|| {
+        format!(
+            "Giving libvirt the new definition of {name} failed. If libvirt is too old for a part of it: `exitless vm fix \
+             libvirt:{name}` notes the versions that parts need, and `--rule NAME` makes the changes of one rule alone"
+        )
+    })?;
     Ok(Written::Journalled)
 }
 
