@@ -115,6 +115,18 @@ fn users_of_incus_and_lxd_get_commands_of_their_client_without_strange_names() {
 }
 
 #[test]
+fn for_programs_whose_setting_is_new_something_else_is_said_to_help() {
+    for manager in [Manager::CloudHypervisor, Manager::Crosvm] {
+        let nested = of_reason(InhibitReason::Nested, "web", &vm(manager));
+        let said = &nested[0].changes[0];
+        assert!(
+            said.starts_with("--") && said.contains("older") && said.contains("kvm_amd.nested=0"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn who_has_no_setting_is_told_so_and_what_else_helps() {
     let mut findings = vec![finding(vec![Fix::Definition(vec![DefinitionChange::Irqchip(Irqchip::Split)])])];
     translate(&mut findings, None, "web", &vm(Manager::KubeVirt));

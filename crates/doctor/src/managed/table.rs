@@ -558,7 +558,15 @@ pub const ROWS: &[Row] = &[
         Nothing("--cpus features= takes no such feature: the guest gets what KVM has"),
         CH,
     ),
-    row(Nested, CloudHypervisor, Change("--cpus ...,nested=off"), CH),
+    row(
+        Nested,
+        CloudHypervisor,
+        Change(
+            "--cpus ...,nested=off (cloud-hypervisor 52 or newer; with an older one SVM stays on: kvm_amd.nested=0 on \
+             the host)",
+        ),
+        "cloud-hypervisor docs/cpu.md; arch: x86_64: Correctly disable nested virtualization on AMD (#7783, v52.0)",
+    ),
     row(
         HyperV,
         CloudHypervisor,
@@ -575,7 +583,12 @@ pub const ROWS: &[Row] = &[
         "crosvm devices/src/irqchip/kvm/x86_64.rs",
     ),
     row(CpuFeature, Crosvm, Nothing("no option changes that feature"), CROSVM),
-    row(Nested, Crosvm, Change("--nested mode=off"), CROSVM),
+    row(
+        Nested,
+        Crosvm,
+        Change("--nested=off (only a recent crosvm has it; with an older one kvm_amd.nested=0 on the host)"),
+        CROSVM,
+    ),
     row(HyperV, Crosvm, Nothing("it offers no SynIC"), CROSVM),
     row(FewerVcpus, Crosvm, Change("--cpus num-cores=NUMBER"), CROSVM),
     // firecracker
