@@ -210,7 +210,12 @@ fn vhost_user_devices_get_shared_memory_and_connect_again() {
     let arguments = "qemu-system-x86_64 -M pc-q35-9.2 -accel kvm -m 512 -cpu host -smp 2 -nodefaults \
                      -chardev socket,id=b,path=/run/b -device vhost-user-blk-pci,chardev=b \
                      -chardev socket,id=n,path=/run/n -netdev vhost-user,id=n,chardev=n -device virtio-net-pci,netdev=n";
-    for (text, form) in [(xml.as_str(), Form::Libvirt), (arguments, Form::Qemu)] {
+    // libvirt refuses such a disk without <access mode='shared'/>.
+    let memfd =
+        xml.replace("<os>", "<memoryBacking>\n    <source type='memfd'/>\n  </memoryBacking>\n  <os>");
+    for (text, form) in
+        [(xml.as_str(), Form::Libvirt), (memfd.as_str(), Form::Libvirt), (arguments, Form::Qemu)]
+    {
         let text = Text::new("vm", text);
         let fixed = fix(&text, form, &NoFiles, &HostSide::default(), &Chosen::Safe).unwrap();
         let new = String::from_utf8(fixed.bytes.clone()).unwrap();

@@ -1,6 +1,6 @@
 //! Devices that another process serves over vhost-user.
 
-use domain::{Backend, DefinitionChange, Device, DeviceKind};
+use domain::{Backend, DefinitionChange, Device, DeviceKind, Form};
 
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
@@ -70,6 +70,9 @@ fn memory(subject: &Subject<'_>) -> Verdict {
             let verdict = with_places(subject, verdict, &devices);
             let verdict = match shared {
                 Some(set) => verdict.said(subject.form(), &set.place),
+                None if subject.form() == Form::Libvirt => {
+                    verdict.unsaid("<access mode='shared'/>", "libvirt's default is private memory")
+                }
                 None => verdict.unsaid("a shared memory backend", "private memory is the default"),
             };
             verdict.fix(vec![DefinitionChange::SharedMemory])

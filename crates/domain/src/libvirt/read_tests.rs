@@ -248,6 +248,18 @@ fn shared_memory_is_read_from_its_access_and_its_source() {
     let shared = |text: &str| domain(text).shared_memory.map(|set| set.value);
     assert_eq!(shared("<memoryBacking><access mode='shared'/></memoryBacking>"), Some(true));
     assert_eq!(shared("<memoryBacking><source type='memfd'/></memoryBacking>"), Some(true));
+    for device in [
+        "<disk type='vhostuser'/>",
+        "<disk type='vhostvdpa'/>",
+        "<filesystem><driver type='virtiofs'/></filesystem>",
+    ] {
+        let with = |access: &str| {
+            let backing = format!("<memoryBacking><source type='memfd'/>{access}</memoryBacking>");
+            shared(&format!("{backing}<devices>{device}</devices>"))
+        };
+        assert_eq!(with(""), None, "libvirt refuses {device}");
+        assert_eq!(with("<access mode='shared'/>"), Some(true));
+    }
     let private = "<memoryBacking><source type='memfd'/><access mode='private'/></memoryBacking>";
     assert_eq!(shared(private), Some(false));
     assert_eq!(shared("<memoryBacking><source type='file'/><hugepages/></memoryBacking>"), None);

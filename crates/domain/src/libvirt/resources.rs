@@ -23,11 +23,21 @@ impl<'t> Reading<'t> {
     }
 
     /// Tests whether other processes can map the memory (libvirt `qemuBuildMemoryBackendProps`), all of it: each NUMA cell
-    /// without an access mode has that of the domain, and `memfd` without one is shared.
+    /// without an access mode has that of the domain, and `memfd` without one is shared. That is not enough for libvirt if
+    /// it checks the access for a device (`qemuValidateDomainDefVhostUserRequireSharedMemory`): it refuses the domain.
     fn shared_memory(&self) -> Option<Set<bool>> {
         let is_shared = |access: Value<'_>| access.set(access.text == "shared");
         let access = self.domain.value("memoryBacking/access@mode").map(is_shared);
         let source = self.domain.value("memoryBacking/source@type").filter(|source| source.text == "memfd");
+        let checks = |device: Node<'_>| match device.name() {
+            "disk" => matches!(device.get("type"), Some("vhostuser" | "vhostvdpa")),
+            "filesystem" => device.find("driver@type") == Some("virtiofs"),
+            _ => false,
+        };
+        let source = source.filter(|_| {
+            let devices = self.domain.child("devices");
+            !devices.is_some_and(|devices| devices.children().any(checks))
+        });
         let of_domain = access.or_else(|| source.map(|source| source.set(true)));
         let cells = self.domain.child("cpu/numa").into_iter().flat_map(|numa| numa.all("cell"));
         let cells = cells.map(|cell| cell.value("@memAccess").map(is_shared).or_else(|| of_domain.clone()));
