@@ -30,7 +30,9 @@ pub use kernels::{
     Asked, Build, Has, Judgement, Kind, ROWS as KERNELS, Row as KernelRow, keeps_cr8_intercept,
     passes_served_msrs, without_cr8_intercept,
 };
-pub(crate) use kernels::{WITHOUT_ERRATUM_1235, is_hit_by_erratum_1235};
+pub(crate) use kernels::{
+    BARRED_BY_SNP, WITHOUT_ERRATUM_1235, WITHOUT_SNP, is_barred_by_snp, is_hit_by_erratum_1235,
+};
 pub use node_features::node_features;
 pub use release::{Release, Tree, Vendor};
 pub use rule::{Category, Rule};

@@ -19,14 +19,20 @@ const APICV_OFF: &str = "== /sys/module/kvm_intel/parameters/enable_apicv\nN\n\
 /// A host whose CPU has erratum 1235, and whose kernel does not handle it.
 const ON_AT_THE_NEXT_LOAD: &str = "== /etc/modprobe.d/kvm.conf\noptions kvm_amd avic=1\n";
 
+/// A host with SEV-SNP, beside which its kernel does not know that AVIC has to stay off.
+const ON_BESIDE_SNP: &str = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : AuthenticAMD\ncpu family : 25\n\
+    model : 17\nflags : svm npt avic x2avic sev_snp\n== /sys/module/kvm_amd/parameters/avic\nN\n\
+    == /proc/sys/kernel/osrelease\n6.12.9\n== /proc/sys/kernel/version\n#1 SMP\n";
+
 /// Hosts with such cures that no case has.
-fn more() -> [Made; 6] {
+fn more() -> [Made; 7] {
     [
         off(""),
         off_and_idle(),
         off(ZEN3_ON),
         with("zen2", HYGON),
         with("zen2", ON_AT_THE_NEXT_LOAD),
+        with("zen4", ON_BESIDE_SNP),
         with("sapphire-rapids", APICV_OFF),
     ]
 }

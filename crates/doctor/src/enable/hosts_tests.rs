@@ -428,6 +428,21 @@ fn avic_is_not_enabled_where_it_could_hang_guests() {
 }
 
 #[test]
+fn avic_is_not_enabled_where_sev_snp_rules_it_out() {
+    let host = Host::amd(&[("/proc/cpuinfo", &machine::AMD.replace(" avic", " avic sev_snp"))]);
+    // This kernel leaves AVIC off by itself if it has to, and CPUID was not read.
+    assert_eq!(refusal(&host, ALL), None);
+    host.write("/proc/sys/kernel/osrelease", "6.12.9\n");
+    assert_eq!(refusal(&host, ALL).as_deref(), Some("snp"));
+    // KVM offers no such guests, and the host enforces SNP all the same.
+    host.module("kvm_amd", &[("sev_snp", "N")]);
+    assert_eq!(refusal(&host, ALL).as_deref(), Some("snp"));
+    assert_eq!(refusal(&host, OFF), None);
+    host.write("/proc/cpuinfo", machine::AMD);
+    assert_eq!(refusal(&host, ALL), None);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_blocks_what_it_may_overrule() {
     let host = Host::amd(&[]);
     std::fs::create_dir_all(host.path("/etc/modprobe.d")).unwrap();

@@ -3,7 +3,9 @@
 use super::files::Files;
 use super::plan::{Arm, Refusal};
 use super::target::Target;
-use crate::examination::{WITHOUT_ERRATUM_1235, is_hit_by_erratum_1235};
+use crate::examination::{
+    BARRED_BY_SNP, WITHOUT_ERRATUM_1235, WITHOUT_SNP, is_barred_by_snp, is_hit_by_erratum_1235,
+};
 use host::{CONTAINER_MARKS, Inspection, Lack, kvm, switch};
 
 pub(super) fn all(files: &Files, inspection: &Inspection, target: &Target) -> Vec<Refusal> {
@@ -37,6 +39,13 @@ pub(super) fn all(files: &Files, inspection: &Inspection, target: &Target) -> Ve
             let first =
                 if target.loaded { "" } else { "load kvm_amd first, whose parameters can show it; or " };
             refuse("erratum", why.to_owned(), &format!("{first}{WITHOUT_ERRATUM_1235}"));
+        }
+        None if is_barred_by_snp(inspection) => {
+            let why = format!(
+                "{BARRED_BY_SNP}: KVM leaves AVIC off, or, before Linux 6.13 and 6.12.26, the first interrupt of a guest is \
+                 a page fault of the host"
+            );
+            refuse("snp", why, WITHOUT_SNP);
         }
         None => {}
     }

@@ -1,6 +1,6 @@
 //! The conclusion of an examination: one sentence, and the next command.
 
-use super::kernels::is_hit_by_erratum_1235;
+use super::kernels::{BARRED_BY_SNP, is_barred_by_snp, is_hit_by_erratum_1235};
 use super::rule::Category;
 use super::running;
 use super::subject::Subject;
@@ -91,6 +91,10 @@ pub(super) fn conclude(
         }
         (Some(false), _) if is_hit_by_erratum_1235(subject.host) => {
             let sentence = "AVIC is rightly off: this kernel does not handle the CPU's erratum 1235.";
+            Conclusion::new(HostState::SwitchedOff, sentence, None)
+        }
+        (Some(false), _) if is_barred_by_snp(subject.host) => {
+            let sentence = format!("AVIC is rightly off: {BARRED_BY_SNP}.");
             Conclusion::new(HostState::SwitchedOff, sentence, None)
         }
         (Some(false), _) => {

@@ -1,6 +1,6 @@
 //! Contradictions between two sources.
 
-use super::kernels::is_hit_by_erratum_1235;
+use super::kernels::{is_barred_by_snp, is_hit_by_erratum_1235};
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
 use exits::Isa;
@@ -251,8 +251,9 @@ fn configured(subject: &Subject<'_>) -> Option<Verdict> {
     let verdict = Verdict::warn(format!("{name} is {value} now, and configured to be {word}"))
         .seen(path, value)
         .seen(place, text);
-    Some(match wanted && is_hit_by_erratum_1235(subject.host) {
-        // Guests could hang from the next load on.
+    let must_stay_off = is_hit_by_erratum_1235(subject.host) || is_barred_by_snp(subject.host);
+    Some(match wanted && must_stay_off {
+        // Guests could hang from the next load on, or stop the host.
         true => verdict.command("exitless disable --persist --apply"),
         false => verdict.advice(format!(
             "when no VM runs: modprobe -r {module} && modprobe {module}; if it comes back, rebuild the initramfs"

@@ -6,7 +6,7 @@ use super::*;
 use crate::Fix;
 use conclusions::activation::{IpiVirtualization, Mode, NoIpiVirtualization};
 use exits::Isa;
-use host::inspection::{Arguments, BuiltIn};
+use host::inspection::{Arguments, BuiltIn, CpuidLeaf, LogLine};
 use host::{AbsenceKind, Fact};
 use std::collections::BTreeSet;
 
@@ -109,6 +109,16 @@ fn a_host_is_told_of_no_row_of_the_kernels_that_cannot_concern_it() {
         let off = ("sev_snp".to_owned(), Some("N".to_owned()));
         host.kernel.parameters.get_mut("kvm_amd").unwrap().extend([off]);
     }
+    fn with_snp_refused(host: &mut Inspection) {
+        with_snp(host);
+        let text = "AMD-Vi: SNP: IOMMU SNP feature not enabled, SNP cannot be supported.".to_owned();
+        host.log.lines.value.as_mut().unwrap().push(LogLine { microseconds: 0, text });
+    }
+    fn with_snp_and_writes(host: &mut Inspection) {
+        with_snp(host);
+        let leaf = CpuidLeaf { leaf: 0x8000_001f, subleaf: 0, registers: [1 << 30, 0, 0, 0] };
+        host.processor.cpuid.value.as_mut().unwrap().push(leaf);
+    }
     let (amd, intel) = (on("zen4"), on("sapphire-rapids"));
     let erratum = |host: &mut Inspection| {
         host.processor.erratum_1235 = Fact::known(true, "/proc/cpuinfo", "cpu family : 23");
@@ -125,10 +135,12 @@ fn a_host_is_told_of_no_row_of_the_kernels_that_cannot_concern_it() {
         ),
         (amd, without("zen4", &["/sys/class/iommu"]), OF_POSTING),
         (amd, with("zen4", "== /sys/class/iommu/ivhd3/amd-iommu/features\n25bf732fa2295a7e\n"), OF_POSTING),
-        // The module's parameter counts, and without one the CPU's flag.
+        // KVM's parameter can be off although the host enforces SNP: the CPU's flag and the IOMMU decide.
         (with("zen4", "== /sys/module/kvm_amd/parameters/sev_snp\nY\n"), amd, "bug-avic-snp"),
         (changed("zen4", with_snp), amd, "bug-avic-snp"),
-        (changed("zen4", with_snp), changed("zen4", with_snp_off), "bug-avic-snp"),
+        (changed("zen4", with_snp_off), amd, "bug-avic-snp"),
+        (changed("zen4", with_snp), changed("zen4", with_snp_refused), "bug-avic-snp"),
+        (changed("zen4", with_snp), changed("zen4", with_snp_and_writes), "bug-avic-snp"),
         (
             intel,
             with("sapphire-rapids", "== /sys/module/kvm_intel/parameters/nested\nN\n"),
@@ -696,6 +708,51 @@ fn on_cpus_with_erratum_1235_avic_is_only_to_be_enabled_with_ipis_left_out() {
     let at_the_next_load = "== /etc/modprobe.d/kvm.conf\noptions kvm_amd avic=1\n";
     let disable = Fix::Command("exitless disable --persist --apply".to_owned());
     assert_eq!(fixes(at_the_next_load, "contradiction-configured"), [disable]);
+}
+
+#[test]
+fn avic_that_sev_snp_rules_out_is_not_to_be_enabled() {
+    const OFF: &str = "== /sys/module/kvm_amd/parameters/avic\nN\n== /proc/sys/kernel/version\n#1 SMP\n";
+    const CPUID: &str = "== /exitless/cpuid\n\
+        0x00000000 0x00: eax=0x00000010 ebx=0x68747541 ecx=0x444d4163 edx=0x69746e65\n\
+        0x80000000 0x00: eax=0x80000028 ebx=0x68747541 ecx=0x444d4163 edx=0x69746e65\n\
+        0x80000001 0x00: eax=0x00a10f11 ebx=0x40000000 ecx=0x75c237ff edx=0x2fd3fbff\n\
+        0x8000000a 0x00: eax=0x00000001 ebx=0x00008000 ecx=0x00000000 edx=0x1ebfbcff\n";
+    const LOG: &str = "== /exitless/dmesg\n6,0,0,-;\n\
+        4,700,1200000,-;kvm_amd: AVIC disabled: missing HvInUseWrAllowed on SNP-enabled system\n";
+    let may_write = |eax: u32| {
+        format!("{CPUID}0x8000001f 0x00: eax={eax:#010x} ebx=0x00000000 ecx=0x00000000 edx=0x00000000\n")
+    };
+    let (forbids, allows) = (may_write(0x10), may_write(0x4000_0010));
+    // A release, further files, and whether AVIC must stay off.
+    let table = [
+        ("6.12.9", "", true),
+        ("6.12.9", forbids.as_str(), true),
+        ("6.12.9", allows.as_str(), false),
+        ("6.14.2", "", false),
+        ("6.14.2", forbids.as_str(), true),
+        ("6.14.2", allows.as_str(), false),
+        ("6.14.2", LOG, true),
+    ];
+    let (_, text) = host::fake::HOSTS.iter().find(|(name, _)| *name == "zen4").unwrap();
+    for (release, more, stays_off) in table {
+        let files = format!("{text}\n{OFF}== /proc/sys/kernel/osrelease\n{release}\n{more}");
+        let mut host = Inspection::read(&host::fake::root(&files)).unwrap();
+        host.processor.flags.value.as_mut().unwrap().insert("sev_snp".to_owned());
+        let examination = examine(&host, &[], &[]);
+        let found = said(&examination, "kvm-interrupt-virtualization")[0];
+        let state = if stays_off { State::Warn } else { State::Fail };
+        assert_eq!(found.state, state, "{release} {more}: {found:?}");
+        let enables = format!("{:?}", found.fixes).contains("exitless enable");
+        assert_eq!(enables, !stays_off, "{release} {more}: {found:?}");
+        // The Zen 4 host has avic=1 in a file.
+        let configured = said(&examination, "contradiction-configured")[0];
+        let disables = configured.fixes == [Fix::Command("exitless disable --persist --apply".to_owned())];
+        assert_eq!(disables, stays_off, "{release} {more}: {configured:?}");
+        assert_eq!(examination.conclusion.next.is_none(), stays_off, "{:?}", examination.conclusion);
+        let quotes = found.evidence.iter().any(|one| one.value.contains("missing HvInUseWrAllowed"));
+        assert_eq!(quotes, more == LOG, "{found:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The kernel: its configuration, its restrictions, and the features and faults of its version.
 
-use super::kernels::{AVIC_IPIV, Has, IRTE_CACHING, Kind, ROWS, Row, TPR_THRESHOLD};
+use super::kernels::{AVIC_IPIV, AVIC_SNP, Has, IRTE_CACHING, Kind, ROWS, Row, TPR_THRESHOLD, enforces_snp};
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
 use crate::{Finding, State};
@@ -217,7 +217,6 @@ fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
     // Nested virtualization is on by default.
     let nested = || subject.is_on(subject.module(), "nested") != Some(false);
     let posts = || subject.iommus_post() != Some(false) && !subject.host.iommus.units.is_empty();
-    let flag = |name: &str| subject.host.processor.flags.get().is_none_or(|flags| flags.contains(name));
     let sends_ipis =
         || subject.host.processor.vmx.get().is_none_or(|vmx| vmx.ipi_virtualization != Some(false));
     match row.rule {
@@ -240,8 +239,9 @@ fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
         "kernel-bug-avic-host-ids" => {
             subject.host.processor.largest_apic_id.get().is_none_or(|&largest| largest > 255)
         }
-        // Without this parameter in KVM, the flag shows whether the kernel left SEV-SNP on.
-        "kernel-bug-avic-snp" => subject.is_on("kvm_amd", "sev_snp").unwrap_or_else(|| flag("sev_snp")),
+        AVIC_SNP => {
+            enforces_snp(subject.host) && subject.host.processor.may_write_pages_in_use() != Some(true)
+        }
         "kernel-bug-ipi-virtualization-busy" => sends_ipis(),
         "kernel-bug-posted-msi" | "kernel-bug-posted-msi-affinity" | "kernel-bug-posted-msi-retrigger" => {
             subject.has_word("intremap", "posted_msi")

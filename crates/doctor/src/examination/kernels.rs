@@ -3,7 +3,7 @@
 use super::release::{Release, Tree};
 use exits::Isa;
 use host::inspection::{Kernel, OptionState, TypeQuestion};
-use host::{Inspection, parameter_path};
+use host::{Inspection, parameter_path, switch};
 use std::cmp::Ordering;
 
 /// A build of a vendor's tree: the version, and the numbers after the dash.
@@ -516,7 +516,7 @@ pub const ROWS: &[Row] = &[
         with: "KVM leaves AVIC off on a host with SEV-SNP whose CPU has no HvInUseWrAllowed",
         why: "injecting an interrupt is then a page fault of the host (RMP violation), which stops the VM or the host",
         source: "Linux arch/x86/kvm/svm/avic.c, d81cadbe1642 (6.13-rc4); of SEV-SNP on hosts, 216d106c7ff7 (6.9)",
-        ..fault("kernel-bug-avic-snp", "AVIC on a host with SEV-SNP", (6, 9), (6, 13))
+        ..fault(AVIC_SNP, "AVIC on a host with SEV-SNP", (6, 9), (6, 13))
     },
     Row {
         stable: &[((5, 10), 110), ((5, 15), 33), ((5, 16), 19), ((5, 17), 2)],
@@ -718,6 +718,9 @@ pub(super) const IRTE_CACHING: &str = "kernel-irte-caching";
 /// The rule of the change by which KVM can use AVIC without its IPIs.
 pub(super) const AVIC_IPIV: &str = "kernel-avic-ipiv";
 
+/// The rule about AVIC on hosts with SEV-SNP.
+pub(super) const AVIC_SNP: &str = "kernel-bug-avic-snp";
+
 /// Tests a kernel, by its release and its build (`uname -r` and `-v`, the latter if known), for the fault that leaves
 /// writes of CR8 intercepted while AVIC is active. `None` if they do not show it.
 #[must_use]
@@ -754,11 +757,41 @@ pub(crate) const WITHOUT_ERRATUM_1235: &str = "Linux 6.17 or later, which leaves
 /// Tests whether AVIC could hang guests on this host: the CPU has erratum 1235, and nothing shows that the kernel can leave IPIs
 /// out of AVIC.
 pub(crate) fn is_hit_by_erratum_1235(host: &Inspection) -> bool {
-    let leaves_ipis_out = || {
-        let release = Release::of(&host.kernel)?;
-        Some(row_of(AVIC_IPIV)?.judge_running(&release, &host.kernel).has == Has::Yes)
-    };
-    host.processor.erratum_1235.get() == Some(&true) && leaves_ipis_out() != Some(true)
+    host.processor.erratum_1235.get() == Some(&true) && !is_there(AVIC_IPIV, host)
+}
+
+/// The reason why AVIC has to stay off on a host that [`is_barred_by_snp`], for people.
+pub(crate) const BARRED_BY_SNP: &str = "SEV-SNP is on, and nothing shows that this CPU then lets the host write to the pages of \
+     AVIC in use (HvInUseWrAllowed)";
+
+/// The next step on such a host.
+pub(crate) const WITHOUT_SNP: &str = "if no guest needs SEV-SNP: sev=nosnp among the kernel's arguments (Linux 6.13 or later), or \
+     SNP off in the firmware setup";
+
+/// The words of KVM's message that it leaves AVIC off because of SEV-SNP.
+pub(super) const AVIC_LEFT_OFF: &str = "missing HvInUseWrAllowed";
+
+/// Tests whether the host enforces SEV-SNP, for which KVM need not offer SEV-SNP guests: without SEV-ES, for instance, it
+/// clears its parameter.
+pub(super) fn enforces_snp(host: &Inspection) -> bool {
+    let offered = host.kernel.parameters.get("kvm_amd").and_then(|all| all.get("sev_snp"));
+    // The kernel clears the flag if it leaves SNP off, except if that is because of the IOMMU.
+    let has_flag = host.processor.flags.get().is_some_and(|flags| flags.contains("sev_snp"));
+    offered.and_then(Option::as_deref).and_then(switch) == Some(true)
+        || (has_flag && host.log.line_with("SNP cannot be supported").is_none())
+}
+
+/// Tests whether SEV-SNP rules AVIC out on this host. KVM then leaves AVIC off by itself, or does not yet know that it must
+/// ([`AVIC_SNP`]). If CPUID was not read, a KVM that knows it decides.
+pub(crate) fn is_barred_by_snp(host: &Inspection) -> bool {
+    let may_write = || host.processor.may_write_pages_in_use().unwrap_or_else(|| is_there(AVIC_SNP, host));
+    host.log.line_with(AVIC_LEFT_OFF).is_some() || (enforces_snp(host) && !may_write())
+}
+
+/// Tests whether the running kernel is known to have the feature of a row, or the fix.
+fn is_there(rule: &str, host: &Inspection) -> bool {
+    let judged = |release: Release| Some(row_of(rule)?.judge_running(&release, &host.kernel).has);
+    Release::of(&host.kernel).and_then(judged) == Some(Has::Yes)
 }
 
 fn row_of(rule: &str) -> Option<&'static Row> {

@@ -1,7 +1,9 @@
 //! KVM, its modules and their parameters.
 
 use super::contradictions::{CMDLINE, on_again, said};
-use super::kernels::{WITHOUT_ERRATUM_1235, is_hit_by_erratum_1235};
+use super::kernels::{
+    AVIC_LEFT_OFF, BARRED_BY_SNP, WITHOUT_ERRATUM_1235, WITHOUT_SNP, is_barred_by_snp, is_hit_by_erratum_1235,
+};
 use super::kvm_features;
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
@@ -225,6 +227,15 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
                 .resting_on(&subject.host.processor.erratum_1235)
                 .advice(WITHOUT_ERRATUM_1235),
         );
+    }
+    if is_barred_by_snp(subject.host) {
+        let verdict = Verdict::warn(format!("AVIC is rightly off: {BARRED_BY_SNP}"))
+            .seen(path, value)
+            .advice(WITHOUT_SNP);
+        return Some(match subject.host.log.evidence(AVIC_LEFT_OFF) {
+            Some(line) => verdict.seen(line.place, line.text),
+            None => verdict.resting_on(&subject.host.processor.flags),
+        });
     }
     let verdict = Verdict::fail(format!("{technology} is off in {module}")).seen(path, value);
     let verdict = match needless(subject) {

@@ -23,8 +23,8 @@ pub struct Processor {
     pub possible: Fact<CpuSet>,
     /// The largest `apicid` of `/proc/cpuinfo`.
     pub largest_apic_id: Fact<u32>,
-    /// Leaves of CPUID of one processor: 0, 1h, 40000000h, 80000000h, 80000001h, 8000000Ah, as far as they
-    /// exist.
+    /// Leaves of CPUID of one processor: 0, 1h, 40000000h, 80000000h, 80000001h, 8000000Ah, 8000001Fh, as far
+    /// as they exist.
     pub cpuid: Fact<Vec<CpuidLeaf>>,
     /// The signature of the hypervisor that CPUID announces (`KVMKVMKVM`, `XenVMMXenVMM`, `Microsoft Hv`);
     /// the inner value is `None` on bare metal, and an empty text for a hypervisor without a name.
@@ -100,6 +100,8 @@ pub struct FeatureControl {
 
 /// CPUID Fn8000_000A.
 const SVM_LEAF: u32 = 0x8000_000a;
+/// CPUID Fn8000_001F.
+const ENCRYPTION_LEAF: u32 = 0x8000_001f;
 const VM_CR: u32 = 0xc001_0114;
 const FEATURE_CONTROL: u32 = 0x3a;
 
@@ -149,6 +151,14 @@ impl Processor {
             flags,
             cpuid,
         }
+    }
+
+    /// Tests whether with SEV-SNP the host may still write to the pages that the CPU uses for a running VM, such
+    /// as those of AVIC: HvInUseWrAllowed, CPUID Fn8000_001F EAX bit 30, which `/proc/cpuinfo` does not show.
+    /// `None` if CPUID was not read.
+    #[must_use]
+    pub fn may_write_pages_in_use(&self) -> Option<bool> {
+        leaf(&self.cpuid, ENCRYPTION_LEAF).map(|[eax, ..]| eax & 1 << 30 != 0)
     }
 
     /// The feature that the CPU lacks for APICv or AVIC; `None` if nothing is missing, or if it is not known.
@@ -247,7 +257,8 @@ fn leaves(root: &Root) -> Fact<Vec<CpuidLeaf>> {
     let last = extended.map_or(0, |leaf| leaf.registers[0]);
     found.extend(extended);
     // On Intel an unknown leaf returns the values of the last basic leaf.
-    found.extend([0x8000_0001, SVM_LEAF].into_iter().filter(|&leaf| leaf <= last).filter_map(ask));
+    let wanted = [0x8000_0001, SVM_LEAF, ENCRYPTION_LEAF];
+    found.extend(wanted.into_iter().filter(|&leaf| leaf <= last).filter_map(ask));
     Fact { value: Ok(found), evidence: Vec::new() }
 }
 
