@@ -7,6 +7,7 @@ use super::subject::Subject;
 use super::vm_side::VmSide;
 use crate::{Finding, Section, State};
 use conclusions::activation::Status;
+use exits::InhibitReason;
 use host::vms::Vmm;
 use serde::{Deserialize, Serialize};
 
@@ -182,12 +183,13 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
         .iter()
         .filter(|one| matches!(status(one.vm.pid), Status::Inhibited | Status::Partly))
         .collect();
-    if let Some(first) = inhibited.first() {
-        let reasons: Vec<&str> = sides
-            .iter()
-            .filter(|side| side.pid == first.vm.pid)
-            .flat_map(|side| side.reasons().map(exits::InhibitReason::name))
-            .collect();
+    let reasons = |pid: i32| sides.iter().filter(move |side| side.pid == pid).flat_map(VmSide::reasons);
+    // Nothing in its definition gives AVIC to a VM whose memory is encrypted.
+    let is_incurable =
+        |pid: i32| reasons(pid).next().is_some() && reasons(pid).all(|reason| reason == InhibitReason::Sev);
+    let curable = inhibited.iter().find(|one| !is_incurable(one.vm.pid));
+    if let Some(first) = curable.or(inhibited.first()) {
+        let reasons: Vec<&str> = reasons(first.vm.pid).map(InhibitReason::name).collect();
         let by = if reasons.is_empty() { String::new() } else { format!(" by {}", reasons.join(", ")) };
         let sentence = if running.len() == 1 {
             format!("{name} is on, and inhibited for VM {}{by}.", running::name(first))
@@ -200,6 +202,7 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
             )
         };
         let next = match &first.libvirt {
+            _ if curable.is_none() => format!("exitless verify --vm {}", first.vm.pid),
             Some(libvirt) => format!("exitless vm fix libvirt:{}", libvirt.name),
             None if first.vm.vmm == Vmm::Qemu => format!("exitless vm fix {}", first.vm.pid),
             // `vm fix` changes definitions of QEMU only.

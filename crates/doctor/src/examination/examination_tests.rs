@@ -5,7 +5,7 @@ use super::cases::{
 use super::*;
 use crate::Fix;
 use conclusions::activation::{IpiVirtualization, Mode, NoIpiVirtualization};
-use exits::Isa;
+use exits::{InhibitReason, Isa};
 use host::inspection::{Arguments, BuiltIn, CpuidLeaf, LogLine};
 use host::{AbsenceKind, Fact};
 use std::collections::BTreeSet;
@@ -394,6 +394,21 @@ fn each_host_comes_to_its_conclusion() {
         !fixes.iter().any(|fix| matches!(fix, Fix::Advice(text) if text.starts_with("libvirt"))),
         "{fixes:?}"
     );
+}
+
+#[test]
+fn no_fix_of_the_definition_is_promised_to_a_vm_with_encrypted_memory() {
+    let mut host = on("zen4").inspect();
+    let mut side = inhibited().remove(0);
+    side.activation.reasons[0].reason = Some(InhibitReason::Sev);
+    let next = |host: &Inspection, sides: &[VmSide]| examine(host, sides, &[]).conclusion.next.unwrap();
+    assert_eq!(next(&host, std::slice::from_ref(&side)), "exitless verify --vm 5000");
+    let vms = host.running.vms.value.as_mut().unwrap();
+    let mut other = vms[0].clone();
+    other.vm.pid = 5001;
+    vms.push(other);
+    let other = VmSide { pid: 5001, ..inhibited().remove(0) };
+    assert_eq!(next(&host, &[side, other]), "exitless vm fix 5001");
 }
 
 #[test]
