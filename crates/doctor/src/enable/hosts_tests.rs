@@ -720,6 +720,16 @@ fn a_boot_loader_that_is_not_known_leaves_it_to_people() {
 }
 
 #[test]
+fn it_is_said_that_tdx_goes_with_apicv() {
+    let host = Host::intel(&[]);
+    let tells = |wish| plan(&host, wish).notes.iter().any(|note| note.contains("TDX"));
+    host.module("kvm_intel", &[("enable_apicv", "Y"), ("tdx", "N")]);
+    assert!(!tells(OFF));
+    host.module("kvm_intel", &[("tdx", "Y")]);
+    assert!(tells(OFF) && !tells(ALL));
+}
+
+#[test]
 fn old_kernels_are_named_where_nesting_costs_avic() {
     let host = Host::amd(&[("/proc/sys/kernel/osrelease", "5.15.0\n")]);
     assert!(plan(&host, ALL).notes[0].contains("Linux 5.6 to 5.18"));

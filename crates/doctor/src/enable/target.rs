@@ -152,6 +152,13 @@ impl Target {
                     .to_owned(),
             );
         }
+        let tdx = now(inspection.kernel.parameters.get(self.module), "tdx");
+        // arch/x86/kvm/vmx/tdx.c, `tdx_bringup`.
+        if self.arm == Arm::Off && tdx.as_deref().and_then(switch) == Some(true) {
+            notes.push(
+                "KVM offers TDX only with APICv: no trust domain can start while APICv is off.".to_owned(),
+            );
+        }
         if inspection.kernel.lockdown.get().is_some_and(|mode| mode != "none") {
             notes.push(
                 "The kernel is locked down: it loads signed modules only, such as the distribution's."
