@@ -242,6 +242,19 @@ fn nested_page_faults_without_an_address_may_be_notifications_on_amd_alone() {
 }
 
 #[test]
+fn huge_pages_are_not_advised_to_a_guest_whose_memory_kvm_takes_elsewhere() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let of = profile(&[(ExitReason::vmx(48), exits(9, 1000))], &[]);
+    let open = |facts: &[Fact]| -> Vec<String> {
+        let facts = BTreeMap::from([(7, facts.iter().copied().collect())]);
+        let advice = advise(&table, &of, SECOND, &facts);
+        advice.vms[0].rows[0].open().map(|cure| cure.id.clone()).collect()
+    };
+    assert_eq!(open(&[Fact::NoMerge]), ["huge-pages"]);
+    assert!(open(&[Fact::NoMerge, Fact::PrivateMemory]).is_empty());
+}
+
+#[test]
 fn a_notification_with_its_address_is_of_its_device() {
     let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let notification = Access::FastMmio { address: 0xfe00_3000 };

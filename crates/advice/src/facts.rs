@@ -62,6 +62,9 @@ pub enum Fact {
     HugePages,
     /// Memory is not merged with that of other VMs.
     NoMerge,
+    /// Most of the memory is private to the guest (TDX, SEV-SNP), and comes from KVM's guest_memfd, not from the VMM's
+    /// backend.
+    PrivateMemory,
     /// Memory is not swapped.
     MemoryLocked,
     /// An e1000 or e1000e.
@@ -172,6 +175,8 @@ fn machine(definition: &Definition) -> Vec<Fact> {
         let (name, value) = &set.value;
         name == "mem-merge" && matches!(value.as_str(), "off" | "no")
     });
+    let is_private = |set: &domain::Set<String>| set.value.contains("tdx") || set.value.contains("snp");
+    let has_private_memory = machine.encryption.as_ref().is_some_and(is_private);
     let huge = definition.huge_pages.as_ref().is_some_and(|set| set.value);
     let locked = option("overcommit", "mem-lock=on")
         || option("overcommit", "mem-lock=yes")
@@ -188,7 +193,9 @@ fn machine(definition: &Definition) -> Vec<Fact> {
         (is_off(&machine.vmport) || definition.is_microvm(), Fact::NoVmport),
         (option("overcommit", "cpu-pm=on") || option("overcommit", "cpu-pm=yes"), Fact::CpuPm),
         (huge, Fact::HugePages),
-        (is_not_merged, Fact::NoMerge),
+        // QEMU switches merging off if memory is encrypted: machine_run_board_init in hw/core/machine.c.
+        (is_not_merged || machine.encryption.is_some(), Fact::NoMerge),
+        (has_private_memory, Fact::PrivateMemory),
         (locked, Fact::MemoryLocked),
     ])
 }

@@ -30,6 +30,20 @@ fn a_trust_domain_has_a_split_irqchip_and_no_pic() {
 }
 
 #[test]
+fn encrypted_memory_is_not_merged_and_that_of_tdx_and_snp_is_private() {
+    let of = |object: &str| {
+        let facts = facts(&format!("-accel kvm -M q35,confidential-guest-support=c -object {object},id=c"));
+        (facts.has(Fact::NoMerge), facts.has(Fact::PrivateMemory))
+    };
+    assert_eq!(
+        ["tdx-guest", "sev-snp-guest", "sev-guest"].map(of),
+        [(true, true), (true, true), (true, false)]
+    );
+    let plain = facts("-accel kvm -M q35");
+    assert!(!plain.has(Fact::NoMerge) && !plain.has(Fact::PrivateMemory));
+}
+
+#[test]
 fn devices_are_those_of_the_arguments() {
     let old = facts("-accel kvm -M pc -usb -device usb-tablet -device e1000 -device rtl8139 -vga std");
     assert!(old.all(&[Fact::UsbPolled, Fact::NicE1000, Fact::NicRtl8139, Fact::Display]));
