@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 /// VMX: bits 15:0 of the exit reason are the basic reason (Intel SDM volume 3, 25.9.1).
 const VMX_BASIC: u32 = 0xffff;
+/// VMX: no reason of the processor, see [`vmx::NAMES`]. All bits are set, and none of them is a flag.
+const SEAMCALL_BUSY: u32 = u32::MAX;
 /// VMX: bit 31 marks a VM entry that failed.
 const VMX_FAILED_ENTRY: u32 = 1 << 31;
 const FAILED_ENTRY_WORD: &str = "FAILED_VMENTRY";
@@ -43,6 +45,7 @@ impl ExitReason {
     #[must_use]
     pub const fn basic(self) -> Self {
         match self.isa {
+            Isa::Vmx if self.code == SEAMCALL_BUSY => self,
             Isa::Vmx => Self::vmx(self.code & VMX_BASIC),
             Isa::Svm => self,
         }
@@ -56,11 +59,12 @@ impl ExitReason {
 
     /// Tests whether this exit reports a failed VM entry.
     ///
-    /// VMX: bit 31. SVM: `VMEXIT_INVALID`, -1.
+    /// VMX: bit 31, except in `SEAMCALL_BUSY`: KVM enters the trust domain again (`tdx_failed_vmentry` in
+    /// `arch/x86/kvm/vmx/tdx.c`). SVM: `VMEXIT_INVALID`, -1.
     #[must_use]
     pub const fn failed_entry(self) -> bool {
         match self.isa {
-            Isa::Vmx => self.code & VMX_FAILED_ENTRY != 0,
+            Isa::Vmx => self.flags() & VMX_FAILED_ENTRY != 0,
             Isa::Svm => self.code == u32::MAX,
         }
     }
@@ -77,7 +81,7 @@ impl ExitReason {
         }
     }
 
-    /// The kernel's name of the basic reason; `None` if it is not in our tables.
+    /// The kernel's name of the basic reason, or ours for `SEAMCALL_BUSY`; `None` if it is not in our tables.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         let table = match self.isa {

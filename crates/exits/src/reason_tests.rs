@@ -42,6 +42,19 @@ fn vmx_flags_are_kept() {
 }
 
 #[test]
+fn a_trust_domain_that_is_entered_again_is_no_failed_entry() {
+    let busy = ExitReason::vmx(u32::MAX);
+    assert!(!busy.failed_entry());
+    assert_eq!((busy.basic(), busy.flags()), (busy, 0));
+    assert_eq!(busy.to_string(), "SEAMCALL_BUSY");
+    // The latter is how files of earlier versions write it.
+    for text in ["SEAMCALL_BUSY", "vmx:4294967295", "vmx:65535 FAILED_VMENTRY +0x7fff0000"] {
+        assert_eq!(text.parse(), Ok(busy), "{text}");
+    }
+    assert!("SEAMCALL_BUSY FAILED_VMENTRY".parse::<ExitReason>().is_err());
+}
+
+#[test]
 fn svm_invalid_is_minus_one() {
     assert_eq!(ExitReason::svm(u32::MAX).to_string(), "invalid_guest_state");
     assert!(ExitReason::svm(u32::MAX).failed_entry());

@@ -5,6 +5,9 @@
 /// Numbers: Intel SDM volume 3, appendix C. Names: `VMX_EXIT_REASONS` in `arch/x86/include/uapi/asm/vmx.h` up
 /// to Linux 6.12, checked against the print format of a 6.12 `kvm_exit` event. `SEAMCALL`, `TDCALL`,
 /// `MSR_READ_IMM` and `MSR_WRITE_IMM` are later additions of the same header.
+///
+/// The last one has no name in the kernel: what KVM reports if the TDX module did not enter a trust domain, most often
+/// because it was busy, so that KVM enters it again (-1 of `tdx_to_vmx_exit_reason` in `arch/x86/kvm/vmx/tdx.c`, 6.16).
 pub(crate) const NAMES: &[(u32, &str)] = &[
     (0, "EXCEPTION_NMI"),
     (1, "EXTERNAL_INTERRUPT"),
@@ -72,6 +75,7 @@ pub(crate) const NAMES: &[(u32, &str)] = &[
     (77, "TDCALL"),
     (84, "MSR_READ_IMM"),
     (85, "MSR_WRITE_IMM"),
+    (u32::MAX, "SEAMCALL_BUSY"),
 ];
 
 /// Former names of these numbers, which are only parsed.

@@ -184,6 +184,10 @@ mod tests {
         assert_eq!(reasons.find(b"EXTERNAL_INTERRUPT 0x4000000"), Some(ExitReason::vmx(0x400_0001)));
         assert_eq!(reasons.find(b"0x4d"), Some(ExitReason::vmx(0x4d)));
         assert_eq!(reasons.find(b"UNKNOWN (2147483681)"), Some(ExitReason::vmx(0x8000_0021)));
+        // A trust domain that the TDX module did not enter: -1, of which the kernel prints all bits above 15 as flags.
+        for text in ["0xffff FAILED_VMENTRY 0x7fff0000", "UNKNOWN (4294967295)"] {
+            assert_eq!(reasons.find(text.as_bytes()), Some(ExitReason::vmx(u32::MAX)), "{text}");
+        }
         assert_eq!(reasons.find(b"CPUID 0x1"), None);
         assert_eq!(reasons.find(b"DE excp"), Some(ExitReason::svm(0x40)));
         assert_eq!(reasons.find(b"0x8e"), Some(ExitReason::svm(0x8e)));
