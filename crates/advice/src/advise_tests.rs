@@ -101,6 +101,34 @@ fn a_trust_domain_is_not_told_to_have_an_irqchip_that_qemu_refuses() {
     }
 }
 
+#[test]
+fn a_vm_with_encrypted_memory_is_not_told_to_use_what_kvm_inhibits_for_it() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let msr = |number| Access::Msr { number, direction: Direction::Write };
+    let vmgexit = (ExitReason::svm(0x403), exits(1, 1000));
+    for (reason, number, cure) in [
+        (ExitReason::svm(0x7c), 0x80b, "apicv-avic"),
+        (ExitReason::svm(0x7c), 0x830, "ipi-virtualization"),
+        (ExitReason::vmx(32), 0x830, "ipi-virtualization"),
+    ] {
+        let open = |others: &[(ExitReason, Exits)], facts: &[Fact]| {
+            let reasons = [&[(reason, exits(9, 1000))], others].concat();
+            let of = profile(&reasons, &[(msr(number), exits(9, 500))]);
+            let facts = BTreeMap::from([(7, facts.iter().copied().collect())]);
+            let advice = advise(&table, &of, SECOND, &facts);
+            advice.vms[0].rows.iter().any(|row| row.open().any(|one| one.id == cure))
+        };
+        assert!(open(&[], &[]), "{cure}");
+        if reason.isa == Isa::Svm {
+            assert!(!open(&[], &[Fact::Sev]), "{cure}");
+            // Without a definition, the exits show SEV-ES and SEV-SNP.
+            assert!(!open(std::slice::from_ref(&vmgexit), &[]), "{cure}");
+        } else {
+            assert!(!open(&[], &[Fact::Tdx]), "{cure}");
+        }
+    }
+}
+
 /// An exit that `wanted` matches, with its access.
 fn like(wanted: &Match) -> (ExitReason, Option<Access>) {
     let direction = Direction::Write;

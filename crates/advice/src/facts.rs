@@ -20,6 +20,8 @@ pub enum Fact {
     Microvm,
     /// The guest is a trust domain of TDX, for which KVM and QEMU allow only a split irqchip.
     Tdx,
+    /// SEV, SEV-ES or SEV-SNP encrypts the memory. KVM inhibits AVIC for the VM.
+    Sev,
     /// KVM emulates all interrupt controllers.
     IrqchipKernel,
     /// There is no PIC.
@@ -187,6 +189,7 @@ fn machine(definition: &Definition) -> Vec<Fact> {
         (definition.is_microvm(), Fact::Microvm),
         (definition.irqchip_in_force() == Irqchip::Kernel, Fact::IrqchipKernel),
         (definition.is_tdx(), Fact::Tdx),
+        (machine.encryption.is_some() && !definition.is_tdx(), Fact::Sev),
         // Off by default with TDX: tdx_kvm_init in target/i386/kvm/tdx.c.
         (is_off(&machine.pic) || definition.is_tdx(), Fact::NoPic),
         (!definition.has_hpet(), Fact::NoHpet),

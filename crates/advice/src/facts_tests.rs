@@ -24,9 +24,10 @@ fn what_is_said_and_what_holds_without_a_word() {
 fn a_trust_domain_has_a_split_irqchip_and_no_pic() {
     let tdx =
         facts("-accel kvm -M q35,confidential-guest-support=c -object tdx-guest,id=c -cpu host -nodefaults");
-    assert!(tdx.all(&[Fact::Tdx, Fact::NoPic]) && !tdx.has(Fact::IrqchipKernel));
+    assert!(tdx.all(&[Fact::Tdx, Fact::NoPic]) && !tdx.has(Fact::IrqchipKernel) && !tdx.has(Fact::Sev));
     let sev = facts("-accel kvm -M q35,confidential-guest-support=c -object sev-guest,id=c -nodefaults");
-    assert!(!sev.has(Fact::Tdx) && !sev.has(Fact::NoPic) && sev.has(Fact::IrqchipKernel));
+    assert!(!sev.has(Fact::Tdx) && !sev.has(Fact::NoPic) && sev.all(&[Fact::IrqchipKernel, Fact::Sev]));
+    assert!(!facts("-accel kvm -M q35 -nodefaults").has(Fact::Sev));
 }
 
 #[test]
