@@ -194,7 +194,11 @@ fn accesses_of(vcpu: &VcpuExits, reason: ExitReason) -> Vec<(Access, &Exits)> {
         (Isa::Vmx, 31, Access::Msr { direction, .. }) => *direction == Direction::Read,
         (Isa::Vmx, 32, Access::Msr { direction, .. }) => *direction == Direction::Write,
         (Isa::Svm, 0x7c, _) => access.kind() == AccessKind::Msr,
-        (Isa::Svm, 0x400, _) => access.kind() == AccessKind::Mmio,
+        // A guest with SEV-ES or SEV-SNP calls KVM for each of these accesses, so its nested page faults are none of them.
+        (Isa::Svm, 0x403, _) => {
+            matches!(access.kind(), AccessKind::Port | AccessKind::Mmio | AccessKind::Msr)
+        }
+        (Isa::Svm, 0x400, _) => access.kind() == AccessKind::Mmio && !has(vcpu, ExitReason::svm(0x403)),
         // The first MMIO access to a page is an EPT violation, all others are EPT misconfigurations. The events of accesses
         // do not say which it was, so count them all as misconfigurations, which most of them are.
         (Isa::Vmx, 49, _) => access.kind() == AccessKind::Mmio,

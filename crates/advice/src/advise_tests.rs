@@ -129,6 +129,21 @@ fn a_vm_with_encrypted_memory_is_not_told_to_use_what_kvm_inhibits_for_it() {
     }
 }
 
+#[test]
+fn calls_of_an_encrypted_guest_are_of_the_devices_that_it_accesses() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let (vmgexit, npf) = (ExitReason::svm(0x403), ExitReason::svm(0x400));
+    let timer = Access::Msr { number: 0x6e0, direction: Direction::Write };
+    let hpet = Access::Mmio { address: 0xfed0_00f0, direction: Direction::Read };
+    let accesses = [(timer, exits(4, 500)), (port(0x3f8), exits(3, 500)), (hpet, exits(2, 500))];
+    let of = profile(&[(vmgexit, exits(10, 1000)), (npf, exits(5, 1000))], &accesses);
+    let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+    let vm = &advice.vms[0];
+    let found: BTreeMap<String, u64> = ids(vm).into_iter().zip(vm.rows.iter().map(|row| row.exits)).collect();
+    let wanted = [("guest-timer", 4), ("serial", 3), ("hpet", 2), ("vmgexit", 1), ("memory", 5)];
+    assert_eq!(found, BTreeMap::from(wanted.map(|(id, exits)| (id.to_owned(), exits))));
+}
+
 /// An exit that `wanted` matches, with its access.
 fn like(wanted: &Match) -> (ExitReason, Option<Access>) {
     let direction = Direction::Write;

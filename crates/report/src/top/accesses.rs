@@ -18,6 +18,9 @@ impl Accesses {
         const ADDRESSES: (&str, &[AccessKind]) =
             ("address or APIC register", &[AccessKind::Mmio, AccessKind::Apic]);
         const MSRS: (&str, &[AccessKind]) = ("MSR", &[AccessKind::Msr]);
+        // A guest with SEV-ES or SEV-SNP calls KVM for all of these.
+        const CALLS: (&str, &[AccessKind]) =
+            ("port, address or MSR", &[AccessKind::Port, AccessKind::Mmio, AccessKind::Msr]);
         const REGISTERS: (&str, &[AccessKind]) =
             ("APIC register", &[AccessKind::Apic, AccessKind::Unaccelerated]);
         const IPIS: (&str, &[AccessKind]) = ("incomplete IPI", &[AccessKind::IncompleteIpi]);
@@ -30,9 +33,8 @@ impl Accesses {
             (Isa::Vmx, 44 | 45 | 56) | (Isa::Svm, 0x402) => (REGISTERS, None),
             // If the APIC page of an xAPIC guest is not mapped, accesses to it are MMIO.
             (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => (ADDRESSES, None),
-            (Isa::Svm, 0x8000_0001) => (ADDRESSES, Some(Direction::Read)),
-            (Isa::Svm, 0x8000_0002) => (ADDRESSES, Some(Direction::Write)),
             (Isa::Svm, 0x401) => (IPIS, None),
+            (Isa::Svm, 0x403) => (CALLS, None),
             _ => return None,
         };
         Some(Self { title, kinds, direction })
@@ -83,6 +85,9 @@ mod tests {
         let both = Accesses::of(named("msr")).unwrap();
         assert!(both.include(write(0x830)) && both.include(read));
         assert!(!both.include(Access::Port { port: 0x3f8, direction: Direction::Read }));
+        let calls = Accesses::of(named("vmgexit")).unwrap();
+        assert!(calls.include(write(0x830)) && calls.include(read));
+        assert!(calls.include(Access::Port { port: 0x3f8, direction: Direction::Read }));
         assert_eq!(Accesses::of(named("CPUID")), None);
     }
 }
