@@ -121,7 +121,7 @@ const APICV_STATE: &str = "SELECT hosts.host, vm, state, mode, array_to_string(i
 /// `IN`.
 macro_rules! sleep_reasons {
     () => {
-        "('HLT', 'hlt', 'idle-halt', 'vmgexit_ap_hlt_loop')"
+        "('HLT', 'hlt', 'idle-halt')"
     };
 }
 pub(crate) use sleep_reasons;
