@@ -84,7 +84,7 @@ pub fn predict(profile: &Profile, observed_ns: u64, assumption: &Assumption) -> 
     for (vm, vcpus) in vms {
         let evidence = Evidence::new(&vcpus, profile);
         let isa = vcpus.iter().flat_map(|vcpu| vcpu.reasons.keys()).next().map(|reason| reason.isa);
-        if !isa.is_some_and(|isa| assumption.lacks_avic(isa)) {
+        if !evidence.has_sev && !isa.is_some_and(|isa| assumption.lacks_avic(isa)) {
             already.extend(Already::of(vm, &evidence));
         }
         rules::predict_vm(&vcpus, &evidence, observed_ns, assumption, &mut rows);

@@ -25,6 +25,8 @@ pub(super) struct Evidence {
     pub(super) windows: u64,
     /// Exits that only occur with interrupt virtualization.
     pub(super) by_hardware: u64,
+    /// True if the VM has SEV-ES or SEV-SNP, for which KVM inhibits AVIC. No exit shows SEV alone.
+    pub(super) has_sev: bool,
     /// Exits by accesses to the APIC page. KVM may handle an EOI in one of them without an event.
     pub(super) page_exits: u64,
     /// MSR accesses to the x2APIC, in either direction.
@@ -51,6 +53,8 @@ const PAGE_EVENTS: [&str; 3] = ["kvm:kvm_mmio", "hvm_iomem_read", "hvm_iomem_wri
 /// Reasons that only occur with interrupt virtualization: EOI_INDUCED, APIC_WRITE and AVIC's two.
 const BY_HARDWARE: [ExitReason; 4] =
     [ExitReason::vmx(45), ExitReason::vmx(56), ExitReason::svm(0x401), ExitReason::svm(0x402)];
+/// A call of a guest with SEV-ES or SEV-SNP.
+pub(super) const VMGEXIT: ExitReason = ExitReason::svm(0x403);
 const APIC_ACCESS: ExitReason = ExitReason::vmx(44);
 /// INTERRUPT_WINDOW and `vintr`.
 const WINDOWS: [ExitReason; 2] = [ExitReason::vmx(7), ExitReason::svm(0x64)];
@@ -79,6 +83,7 @@ impl Evidence {
                 add(&mut evidence.windows, WINDOWS.contains(&basic));
                 add(&mut evidence.page_exits, basic == APIC_ACCESS);
                 add(&mut evidence.by_hardware, BY_HARDWARE.contains(&basic));
+                evidence.has_sev |= basic == VMGEXIT && exits.count > 0;
             }
             for (access, exits) in accesses(vcpu) {
                 evidence.access(access, exits.count);

@@ -372,6 +372,33 @@ fn ends_of_interrupts_are_expected_in_proportion_to_the_writes_that_are_looked_a
     assert_eq!(gone(&predict(&tenth, SECOND, &without_ticks()), "MSR_WRITE"), (0.0, 100.0, 200.0));
 }
 
+#[test]
+fn nothing_goes_of_a_vm_with_encrypted_memory() {
+    let rows = [
+        ("vmgexit", 60),
+        ("EOI:W", 30),
+        ("ICR:W", 20),
+        ("interrupt", 9),
+        ("vintr", 5),
+        ("hlt", 7),
+        ("rdtsc", 3),
+    ];
+    let mut two = profile(&rows, &[]);
+    let prediction = predict(&two, SECOND, &without_ticks());
+    assert_eq!(prediction.totals.gone_exits, Range::NONE);
+    assert_eq!((prediction.record.len(), prediction.already.len()), (0, 0));
+    for row in &prediction.rows {
+        let related = !row.is_idle() && row.reason.to_string() != "rdtsc";
+        assert_eq!(row.rule == Rule::InhibitedBySev, related, "{row:?}");
+    }
+    // Timers and IPIs without EOIs are no sign of AVIC there.
+    let silent = profile(&[("vmgexit", 40), ("ICR:W", 20), ("TSC_DEADLINE:W", 20)], &[]);
+    assert!(predict(&silent, SECOND, &without_ticks()).already.is_empty());
+    // Another VM is not affected.
+    vcpu(&mut two, 2, 0, &[("vintr", 11)]);
+    assert_eq!(predict(&two, SECOND, &without_ticks()).totals.gone_exits, Range::exactly(11.0));
+}
+
 fn on_xen() -> Assumption {
     Assumption { hypervisor: Hypervisor::Xen, ..Assumption::default() }
 }

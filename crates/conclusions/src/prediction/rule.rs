@@ -64,6 +64,8 @@ pub enum Rule {
     LeftByHardware,
     /// Exits on an AMD host of Xen, which does not support AVIC.
     NoAvicInXen,
+    /// Exits of a VM with SEV-ES or SEV-SNP, for which KVM inhibits AVIC.
+    InhibitedBySev,
     /// The end of an NMI, or of what keeps it from being delivered.
     NmiWindow,
     /// Exits that are unrelated to interrupts.
@@ -232,6 +234,10 @@ impl Rule {
             Self::NoAvicInXen => (
                 "Xen uses no AVIC, in no release up to 4.22, so the exit stays",
                 "start_svm in xen/arch/x86/hvm/svm/svm.c",
+            ),
+            Self::InhibitedBySev => (
+                "KVM uses no AVIC for a guest whose memory SEV encrypts, so the exit stays",
+                "sev_guest_init in arch/x86/kvm/svm/sev.c (APICV_INHIBIT_REASON_SEV)",
             ),
             Self::NmiWindow => (
                 "the end of an NMI, of which neither APICv nor AVIC takes care",

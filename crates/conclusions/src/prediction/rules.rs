@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::already::{is_active, is_active_throughout};
-use super::evidence::{Evidence, accesses, is_msr};
+use super::evidence::{Evidence, VMGEXIT, accesses, is_msr};
 use super::kicks::{host_rate, is_interrupt, kicks};
 use super::register::{Mode, Register, other_msr};
 use super::row::Rows;
@@ -22,8 +22,17 @@ pub(super) fn predict_vm(
 ) {
     let ticks = if assumption.hypervisor == Hypervisor::Xen { 0 } else { assumption.host_tick_hz };
     let tick_hz = host_rate(vcpus, observed_ns, ticks);
-    let mut add =
-        |row: PredictedRow| rows.add(if assumption.lacks_avic(row.reason.isa) { kept(row) } else { row });
+    let mut add = |row: PredictedRow| {
+        let why = if assumption.lacks_avic(row.reason.isa) {
+            Some(Rule::NoAvicInXen)
+        } else {
+            evidence.has_sev.then_some(Rule::InhibitedBySev)
+        };
+        rows.add(match why {
+            Some(rule) => kept(row, rule),
+            None => row,
+        });
+    };
     let (mut reasons, mut by_access) = (BTreeMap::<ExitReason, Exits>::new(), BTreeMap::new());
     for vcpu in vcpus {
         let mut all = BTreeMap::<ExitReason, Exits>::new();
@@ -54,13 +63,13 @@ pub(super) fn predict_vm(
     }
 }
 
-/// The row if interrupt virtualization is not used: no exit is avoided.
-fn kept(row: PredictedRow) -> PredictedRow {
+/// The row if interrupt virtualization is not used, for the reason that `why` has: no exit is avoided.
+fn kept(row: PredictedRow, why: Rule) -> PredictedRow {
     let rule = match row.rule {
         rule @ (Rule::Idle | Rule::Nested | Rule::NotTheApicPage | Rule::OtherRegister | Rule::Unrelated) => {
             rule
         }
-        _ => Rule::NoAvicInXen,
+        _ => why,
     };
     PredictedRow { rule, gone_exits: Range::NONE, gone_time_ns: Range::NONE, becomes: None, ..row }
 }
@@ -167,6 +176,7 @@ impl Vm<'_> {
             (Isa::Vmx, 8) | (Isa::Svm, 0x74) => whole(Rule::NmiWindow, 0.0),
             _ if reason.is_sleep() => whole(Rule::Idle, 0.0),
             (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => whole(Rule::NotTheApicPage, 0.0),
+            _ if reason == VMGEXIT => whole(Rule::InhibitedBySev, 0.0),
             _ => whole(Rule::Unrelated, 0.0),
         }
     }
