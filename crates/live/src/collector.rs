@@ -101,8 +101,9 @@ impl Collector {
     /// # Errors
     /// [`Error::NoKvm`] if no vendor module of KVM is loaded; [`Error::NoEvent`] and [`Error::NoTracefs`] if its
     /// tracepoints are not accessible; [`Error::Load`] and [`Error::Rejected`] if the kernel does not accept the
-    /// programs; [`Error::Attach`] if it does not attach them. [`Error::Load`] also if processes are given in another
-    /// PID namespace than the initial one, whose PIDs the kernel does not use.
+    /// programs; [`Error::LockedDown`] if it lets none read its memory; [`Error::Attach`] if it does not attach them.
+    /// [`Error::Load`] also if processes are given in another PID namespace than the initial one, whose PIDs the kernel
+    /// does not use.
     pub fn attach(root: &Path, watch: &Watch) -> Result<Self, Error> {
         Self::attached(root, watch, &watch.wanted(Purpose::Count, isa(root)?))?.begun()
     }

@@ -101,6 +101,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The kernel is locked down in confidentiality mode.
+    #[error(
+        "The kernel is locked down (confidentiality): no eBPF program may read its memory, and tracefs is empty, also \
+         for root; boot without lockdown=confidentiality (integrity is no obstacle); `exitless doctor` says more"
+    )]
+    LockedDown,
     /// No vendor module of KVM is loaded.
     #[error("KVM is not loaded: there is neither kvm_intel nor kvm_amd; `exitless doctor` says why")]
     NoKvm,

@@ -27,6 +27,7 @@ mod decode;
 mod error;
 mod inhibit;
 mod loader;
+mod lockdown;
 mod long;
 mod perf;
 pub mod qmp;

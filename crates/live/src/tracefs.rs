@@ -1,6 +1,6 @@
 //! tracefs, the file system in which the kernel describes its tracepoints.
 
-use crate::{Error, EventFormat};
+use crate::{Error, EventFormat, lockdown};
 use exits::KernelVersion;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ impl Tracefs {
     /// Finds the tracefs of the host below `root` (`/` for this one). Does not mount it.
     ///
     /// # Errors
-    /// [`Error::NoTracefs`] if none is mounted, [`Error::TracefsDenied`] if it may not be accessed.
+    /// [`Error::NoTracefs`] if none is mounted, [`Error::TracefsDenied`] if it may not be accessed,
+    /// [`Error::LockedDown`] if it is empty.
     pub fn find(root: &Path) -> Result<Self, Error> {
         let places = [root.join("sys/kernel/tracing"), root.join("sys/kernel/debug/tracing")];
         let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease")).ok();
@@ -34,6 +35,8 @@ impl Tracefs {
                 Err(_) => {}
             }
         }
+        // A tracefs is mounted then, but has no folder of events.
+        lockdown::check(root)?;
         let [first, second] = places;
         match denied {
             Some(path) => Err(Error::TracefsDenied { path }),
@@ -118,6 +121,14 @@ mod tests {
         let error = Tracefs::find(root.path()).unwrap_err();
         assert!(matches!(error, Error::NoTracefs { .. }));
         assert!(error.to_string().contains("mount -t tracefs"));
+    }
+
+    #[test]
+    fn an_empty_tracefs_of_a_kernel_that_is_locked_down_is_not_to_be_mounted() {
+        let find = |modes| Tracefs::find(lockdown::tests::host(modes).path()).unwrap_err();
+        let error = find("none integrity [confidentiality]\n");
+        assert!(matches!(error, Error::LockedDown), "{error}");
+        assert!(matches!(find("[none] integrity confidentiality\n"), Error::NoTracefs { .. }));
     }
 
     #[test]

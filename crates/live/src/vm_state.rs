@@ -17,10 +17,10 @@ use conclusions::activation::{Controls, Irqchip, VcpuState, VmState};
 use exits::{Isa, with_causes};
 
 use self::paths::{Layout, What};
-use crate::Error;
 use crate::collector::programs::Aligned;
 use crate::collector::refusal::{not_loaded, rejected};
 use crate::collector::waiting;
+use crate::{Error, lockdown};
 
 static STATE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/state.o")));
 /// `PATHS` of the BPF program.
@@ -121,8 +121,9 @@ impl StateReader {
     ///
     /// # Errors
     /// [`Error::Load`] if the kernel has no type information, does not support such programs (Linux 5.8 is needed),
-    /// or we are not in the initial PID namespace; [`Error::Rejected`], [`Error::KernelMap`].
+    /// or we are not in the initial PID namespace; [`Error::LockedDown`], [`Error::Rejected`], [`Error::KernelMap`].
     pub fn load(root: &Path, isa: Option<Isa>, vcpus: &[VcpuPlace]) -> Result<Self, Error> {
+        lockdown::check(root)?;
         waiting::need_first_pid_namespace(root)?;
         let layout = Layout::find(root, isa).map_err(|cause| Error::Load {
             cause,
@@ -299,6 +300,13 @@ mod tests {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             self.0.next().unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
         }
+    }
+
+    #[test]
+    fn a_kernel_that_is_locked_down_shows_no_state() {
+        let root = lockdown::tests::host("none integrity [confidentiality]\n");
+        let error = StateReader::load(root.path(), None, &[]).unwrap_err();
+        assert!(matches!(error, Error::LockedDown), "{error}");
     }
 
     #[test]

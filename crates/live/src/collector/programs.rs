@@ -14,7 +14,7 @@ use super::layout::Layout;
 use super::refusal::{not_loaded, rejected};
 use super::{map_error, scheduler, waiting};
 use crate::tracefs::offset;
-use crate::{Error, EventFormat, Tracefs, monotonic_ns};
+use crate::{Error, EventFormat, Tracefs, lockdown, monotonic_ns};
 
 /// The number of elements of `direct_cells`.
 pub(super) const DIRECT_CELLS: u32 = 1 << 15;
@@ -199,6 +199,7 @@ static RECORD_PERF: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_
 
 /// Loads the programs without attaching them.
 pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> {
+    lockdown::check(root)?;
     let mut missing = Vec::new();
     match waiting::need_first_pid_namespace(root) {
         // The PIDs in the filter are not those that the kernel uses.
@@ -466,6 +467,25 @@ mod tests {
             let gibibytes: u64 = limit.strip_suffix('G').expect(limit).parse().unwrap();
             // The rest is for profiles of thousands of vCPUs, descriptions of their VMs, and BTF.
             assert!((gibibytes << 10) - 1_024 >= mebibytes(512, 512), "{limit}");
+        }
+    }
+
+    #[test]
+    fn programs_that_would_read_zeros_are_not_loaded() {
+        let root = lockdown::tests::host("none integrity [confidentiality]\n");
+        for no_raw in [None, Some("to test")] {
+            let wanted = Wanted {
+                purpose: Purpose::Count,
+                pair: Pair::SystemCalls,
+                isa: Isa::Vmx,
+                accesses: false,
+                watched: None,
+                long: None,
+                room: None,
+                no_raw,
+            };
+            let error = load(root.path(), &wanted).unwrap_err();
+            assert!(matches!(error, Error::LockedDown), "{error}");
         }
     }
 

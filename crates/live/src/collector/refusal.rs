@@ -28,6 +28,9 @@ pub(crate) fn rejected(program: &str, error: &ProgramError) -> Error {
         return Error::Load { cause, next: what_next(error, kernel()) };
     }
     let reason = reason_of_rejection(&log).to_owned();
+    if is_lockdown(&reason) {
+        return Error::LockedDown;
+    }
     let saved = save(&std::env::temp_dir(), &log);
     Error::Rejected { program: program.to_owned(), reason, log: saved.ok() }
 }
@@ -54,6 +57,13 @@ fn reason_of_rejection(log: &str) -> &str {
     lines.rfind(|line| !statistics.iter().any(|start| line.starts_with(start))).unwrap_or(log)
 }
 
+/// Tests whether the kernel forbids to read its memory, which only lockdown in confidentiality mode does. Containers do not
+/// see the mode (securityfs).
+fn is_lockdown(reason: &str) -> bool {
+    // "unknown func bpf_probe_read#4", later "program of this type cannot use helper bpf_probe_read#4".
+    reason.contains("bpf_probe_read#")
+}
+
 /// The version of the running kernel.
 fn kernel() -> Option<KernelVersion> {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?.parse().ok()
@@ -72,7 +82,7 @@ fn what_next(error: &(dyn std::error::Error + 'static), kernel: Option<KernelVer
                 }
                 Some(libc::EPERM | libc::EACCES) => {
                     "run as root (CAP_BPF and CAP_PERFMON are needed; in a container, its seccomp profile and SELinux \
-                     must allow bpf(2) too; under lockdown=confidentiality no eBPF program may read the kernel)"
+                     must allow bpf(2) too)"
                 }
                 Some(libc::ENOMEM) => {
                     "free memory, or raise the limit of the control group (in a unit of systemd, MemoryMax=)"
@@ -99,6 +109,16 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_without_the_helper_that_reads_it_is_locked_down() {
+        let log = "0: R1=ctx() R10=fp0\n9: (85) call bpf_probe_read#4\n\
+                   program of this type cannot use helper bpf_probe_read#4\nprocessed 10 insns (limit 1000000)\n";
+        assert!(is_lockdown(reason_of_rejection(log)));
+        assert!(is_lockdown("unknown func bpf_probe_read#4"));
+        let of_another = "9: (85) call bpf_probe_read#4\nR1 type=scalar expected=fp\nprocessed 10 insns\n";
+        assert!(!is_lockdown(reason_of_rejection(of_another)));
+    }
+
+    #[test]
     fn what_limits_maps_is_named_by_the_kernels_version() {
         let next = |code, kernel: &str| {
             let io_error = io::Error::from_raw_os_error(code);
@@ -108,6 +128,7 @@ mod tests {
         for (code, kernel, names, names_not) in [
             (libc::EPERM, "5.10.0-30-amd64", "LimitMEMLOCK", "lockdown"),
             (libc::EPERM, "5.11.0", "CAP_BPF", "LimitMEMLOCK"),
+            (libc::EPERM, "6.12.1", "CAP_PERFMON", "lockdown"),
             (libc::EPERM, "6.12.1", "seccomp profile", "LimitMEMLOCK"),
             (libc::EACCES, "6.12.1", "SELinux", "LimitMEMLOCK"),
             (libc::ENOMEM, "5.10.0-30-amd64", "MemoryMax", "ulimit"),
