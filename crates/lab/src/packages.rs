@@ -20,6 +20,8 @@ const MIRROR_VARIABLE: &str = "EXITLESS_DEBIAN_MIRROR";
 /// A mirror of the suites with other kernels alone: an archive of old suites does not have the laboratories'
 /// release.
 const KERNEL_MIRROR_VARIABLE: &str = "EXITLESS_KERNEL_MIRROR";
+/// By default apt only warns if it cannot reach a mirror: packages would then seem to be gone.
+const UPDATE: [&str; 4] = ["update", "-q", "-o", "APT::Update::Error-Mode=any"];
 
 /// A fetched package file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +40,12 @@ pub(crate) fn fetch(
     require_programs()?;
     let apt = Apt::prepare(cache, &cache.packages(), &own_sources("deb")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
-    apt.checked(&["update", "-q"])?;
-    let wanted = simulated(&apt.checked(&install("--simulate", names))?);
-    let total = to_download(&apt.checked(&install("--print-uris", names))?);
-    apt.download(names, total, on_progress)?;
+    let wanted = apt.with_lists(|| {
+        let wanted = simulated(&apt.checked(&install("--simulate", names))?);
+        let total = to_download(&apt.checked(&install("--print-uris", names))?);
+        apt.download(names, total, on_progress)?;
+        Ok(wanted)
+    })?;
     wanted
         .into_iter()
         .map(|(name, version, architecture)| {
@@ -65,8 +69,7 @@ pub(crate) fn fetch_alone(
     require_programs()?;
     let apt = Apt::prepare(cache, &cache.packages().join("alone"), &own_sources("deb")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
-    apt.checked(&["update", "-q"])?;
-    apt.download_alone(names)
+    apt.with_lists(|| apt.download_alone(names))
 }
 
 /// Selects packages among the names of all; `None` if it selects nothing.
@@ -99,13 +102,13 @@ fn fetch_chosen_from(
 ) -> Result<Option<Vec<Package>>, Error> {
     let apt = Apt::prepare(cache, folder, sources)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
-    // By default apt only warns if it cannot reach a mirror: packages would then seem to be gone.
-    let update = apt.command("apt-get", &["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
-    let update = child::output(update, &apt.stop)?;
+    let update = child::output(apt.command("apt-get", &UPDATE), &apt.stop)?;
     let printed = printed(&update);
     let gone = match succeeded("apt-get", &update) {
         Ok(_) => Vec::new(),
-        Err(error) => suites_not_found(&printed).ok_or(error)?,
+        Err(error) => {
+            suites_not_found(&printed).ok_or_else(|| without_lists(error, KERNEL_MIRROR_VARIABLE))?
+        }
     };
     let all = apt.run("apt-cache", &["pkgnames"])?;
     let Some(wanted) = choose(&all.lines().collect::<Vec<_>>()) else {
@@ -157,18 +160,19 @@ pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_
     let folder = cache.packages().join("source").join(name);
     let apt = Apt::prepare(cache, &folder, &own_sources("deb-src")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
-    apt.checked(&["update", "-q"])?;
-    on_progress(Progress { step: Step::Download, done: 0, total: 0 });
-    // Run this in a folder without the tarball, because apt omits files that exist.
-    let mut ask = apt.command("apt-get", &["source", "-q", "--print-uris", "--tar-only", name]);
-    ask.current_dir(folder.join("etc"));
-    let offered = succeeded("apt-get", &child::output(ask, &apt.stop)?)?;
-    let file = source_file(&offered).ok_or_else(|| Error::Damaged {
-        path: folder.clone(),
-        problem: format!("apt offers no tarball of the source package {name}"),
-    })?;
-    apt.checked(&["source", "-q", "--download-only", "--tar-only", name])?;
-    Ok(folder.join(file))
+    apt.with_lists(|| {
+        on_progress(Progress { step: Step::Download, done: 0, total: 0 });
+        // Run this in a folder without the tarball, because apt omits files that exist.
+        let mut ask = apt.command("apt-get", &["source", "-q", "--print-uris", "--tar-only", name]);
+        ask.current_dir(folder.join("etc"));
+        let offered = succeeded("apt-get", &child::output(ask, &apt.stop)?)?;
+        let file = source_file(&offered).ok_or_else(|| Error::Damaged {
+            path: folder.clone(),
+            problem: format!("apt offers no tarball of the source package {name}"),
+        })?;
+        apt.checked(&["source", "-q", "--download-only", "--tar-only", name])?;
+        Ok(folder.join(file))
+    })
 }
 
 /// The file name in a `'URI' FILE SIZE HASH` line, unless it is a path.
@@ -282,6 +286,19 @@ impl Apt {
         )
     }
 
+    /// Updates the lists of packages, and calls `get`, which may succeed without: with lists of before, and packages that
+    /// were downloaded before. If apt fails in both, the first failure is the cause of the second.
+    fn with_lists<T>(&self, get: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        match self.checked(&UPDATE) {
+            Ok(_) => get(),
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            Err(failed) => get().map_err(|error| match error {
+                Error::ProgramFailed { .. } => without_lists(failed, MIRROR_VARIABLE),
+                other => other,
+            }),
+        }
+    }
+
     fn archives(&self) -> PathBuf {
         self.folder.join("cache/archives")
     }
@@ -385,6 +402,21 @@ pub(crate) fn succeeded(program: &str, output: &Output) -> Result<String, Error>
         status: output.status.to_string(),
         output: programs::last_lines(&printed(output), 12).join("\n"),
     })
+}
+
+/// Adds the next step to the failure of updating the lists of packages. `variable` names their mirror.
+fn without_lists(error: Error, variable: &str) -> Error {
+    match error {
+        Error::ProgramFailed { program, status, output } => Error::ProgramFailed {
+            program,
+            status,
+            output: format!(
+                "{output}\nThe lists of Debian's packages could not be fetched; see this machine's network and its proxy for \
+                 apt (Acquire::http::Proxy), or name another mirror by {variable}"
+            ),
+        },
+        other => other,
+    }
 }
 
 /// A program's standard output, and then its standard error.
@@ -584,6 +616,32 @@ mod tests {
         let gone = fetch_chosen_from(&cache, &folder, &sources, &|_| None, &mut |_| ()).unwrap_err();
         let message = format!("The Debian mirror does not have bullseye; set {KERNEL_MIRROR_VARIABLE} to");
         assert!(gone.to_string().starts_with(&message), "{gone}");
+    }
+
+    #[test]
+    fn without_a_network_no_package_is_said_to_be_unknown() {
+        if !["apt-get", "apt-config", "setpriv"].iter().all(|program| on_path(program)) {
+            println!("not tested: there is no apt-get or no setpriv on PATH");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        // Nothing listens on this port.
+        let mirrors = Mirrors { main: Some("http://127.0.0.1:1/debian".to_owned()), security: None };
+        let sources = sources("deb", true, &["trixie"], "main", mirrors).unwrap();
+        let folder = root.path().join("apt");
+        let apt = Apt::prepare(&Cache::at(root.path()), &folder, &sources).unwrap();
+        // It waits before each retry.
+        let settings = fs::read_to_string(folder.join("apt.conf")).unwrap();
+        fs::write(folder.join("apt.conf"), settings + "Acquire::Retries \"0\";\n").unwrap();
+        let simulate = || apt.checked(&install("--simulate", &["linux-image-cloud-amd64"]));
+        let without = simulate().unwrap_err().to_string();
+        assert!(without.contains("Unable to locate"), "{without}");
+        let failed = apt.with_lists(simulate).unwrap_err().to_string();
+        assert!(failed.contains(MIRROR_VARIABLE) && !failed.contains("Unable to locate"), "{failed}");
+        // What is there already needs no network.
+        assert_eq!(apt.with_lists(|| Ok(7)).unwrap(), 7);
+        let other = apt.with_lists(|| Err::<(), _>(Error::Interrupted)).unwrap_err();
+        assert!(matches!(other, Error::Interrupted), "{other}");
     }
 
     #[test]
