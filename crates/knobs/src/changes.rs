@@ -109,14 +109,12 @@ impl<A: Actions> Changes<A> {
                     for entry in made.iter().rev() {
                         match self.undo_if_last(&lock, entry, false) {
                             Ok(_) => {}
-                            Err(undone @ Error::JournalUndone { .. }) => tracing::warn!("{undone}"),
+                            Err(undone @ Error::JournalUndone { .. }) => tracing::warn!("{}", undone.told()),
                             Err(failure) => left = left.or(Some(failure)),
                         }
                     }
                     return Err(match left {
-                        Some(failure) => {
-                            Error::HalfMade { failure: failure.to_string(), source: Box::new(error) }
-                        }
+                        Some(failure) => Error::HalfMade { failure: failure.told(), source: Box::new(error) },
                         None => error,
                     });
                 }
@@ -311,10 +309,10 @@ impl<A: Actions> Changes<A> {
 
     fn take_back(&mut self, entry: &Entry, error: Error) -> Error {
         if let Err(failure) = undo::undo(self.journal.root(), &mut self.actions, entry, true) {
-            return Error::HalfMade { failure: failure.to_string(), source: Box::new(error) };
+            return Error::HalfMade { failure: failure.told(), source: Box::new(error) };
         }
         if let Err(undone) = self.record_undone(entry, "failed") {
-            tracing::warn!("{undone}");
+            tracing::warn!("{}", undone.told());
         }
         error
     }

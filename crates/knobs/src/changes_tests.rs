@@ -97,6 +97,19 @@ fn a_journal_that_takes_no_line_keeps_nothing_from_being_undone() {
     assert!(matches!(again[..], [Outcome::Already { .. }]), "{again:?}");
 }
 
+#[test]
+fn a_change_that_stays_is_told_with_its_cause() {
+    let root = host();
+    let mut guard = changes(root.path());
+    guard.actions.affinity.insert(41, "0-3".to_owned());
+    guard.make(pin("1"), Lasting::WhileHeld).unwrap();
+    guard.actions.refuses = Some("0-3".to_owned());
+    let released = guard.release();
+    let [(entry, Err(error))] = &released[..] else { panic!("{released:?}") };
+    let told = entry.left_by(error);
+    assert!(told.starts_with("Change 1 is left") && told.contains("invalid input parameter"), "{told}");
+}
+
 /// What is said of each change when the process ends or, if they last, when they are restored.
 fn told_by_undoing(guard: &mut Changes<Machine>, lasting: Lasting) -> Vec<String> {
     match lasting {
@@ -213,7 +226,8 @@ fn a_change_whose_result_the_journal_does_not_take_is_taken_back_or_half_made() 
         let error = guard.make(pin("2"), Lasting::WhileHeld).unwrap_err();
         match &error {
             Error::JournalDone { .. } => assert!(refuses.is_none(), "{error}"),
-            Error::HalfMade { source, .. } => {
+            Error::HalfMade { failure, source } => {
+                assert!(failure.contains("invalid input parameter"), "{failure}");
                 assert!(refuses.is_some() && matches!(**source, Error::JournalDone { .. }), "{source}");
             }
             _ => panic!("{error}"),

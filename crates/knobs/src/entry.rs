@@ -143,8 +143,8 @@ impl Entry {
     pub fn left_by(&self, error: &Error) -> String {
         match error {
             // It says itself that the change is undone.
-            Error::JournalUndone { .. } => error.to_string(),
-            _ => format!("Change {} is left; run `exitless restore`: {error}", self.id),
+            Error::JournalUndone { .. } => error.told(),
+            _ => format!("Change {} is left; run `exitless restore`: {}", self.id, error.told()),
         }
     }
 

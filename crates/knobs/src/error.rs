@@ -222,6 +222,14 @@ impl Error {
         }
     }
 
+    /// The message with its cause, for texts that do not show the cause by themselves.
+    pub(crate) fn told(&self) -> String {
+        match std::error::Error::source(self) {
+            Some(cause) => format!("{self} ({cause})"),
+            None => self.to_string(),
+        }
+    }
+
     pub(crate) fn access(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Access { doing, path, source }

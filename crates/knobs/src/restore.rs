@@ -74,7 +74,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
                     },
                     Ok,
                 )
-                .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
+                .unwrap_or_else(|error| Outcome::Failed { why: error.told() });
             changes.push(RestoredChange { entry, outcome });
         }
         changes.retain(|one| how.concerns(&one.entry));
@@ -91,14 +91,14 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
         let outcome = settled_by_itself(root, &entry, how)
             .or_else(|| waits_for_later(&changes, &undone, &entry))
             .map_or_else(|| undo::undo_recorded(&journal, actions, &entry, how.force), Ok)
-            .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
+            .unwrap_or_else(|error| Outcome::Failed { why: error.told() });
         let settled = outcome.settled().filter(|_| undo::forget(&entry, left));
         let outcome = match settled.map_or(Ok(()), |word| journal.undone(&entry, word)) {
             Ok(()) => outcome,
             // Continue with the others. The next restore finds this change already undone.
             Err(error) => {
                 undone.push(entry.id);
-                Outcome::Failed { why: told(&error) }
+                Outcome::Failed { why: error.told() }
             }
         };
         left |= outcome.left();
@@ -135,7 +135,7 @@ fn waits_for_later(later: &[RestoredChange], undone: &[u64], entry: &Entry) -> O
     let stays = |later: &&RestoredChange| later.outcome.left() && later.entry.holds_up(entry, undone);
     let later = later.iter().find(stays)?;
     let error = Error::RestedOn { id: entry.id, later: later.entry.id };
-    Some(Outcome::Failed { why: told(&error) })
+    Some(Outcome::Failed { why: error.told() })
 }
 
 /// The state of the change's object when the later ones (the newest first) are undone, if that changes it.
@@ -147,11 +147,4 @@ fn before_later<'a>(later: &'a [RestoredChange], entry: &Entry) -> Option<&'a Be
 
 fn forced(found: Outcome, how: Restore) -> Outcome {
     if how.force && matches!(found, Outcome::ChangedSince { .. }) { Outcome::WouldUndo } else { found }
-}
-
-fn told(error: &Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error} ({cause})"),
-        None => error.to_string(),
-    }
 }

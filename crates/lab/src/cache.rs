@@ -119,7 +119,7 @@ impl Cache {
                 continue;
             }
             if let Err(error) = self.discard(&other.path()) {
-                tracing::warn!("{error}");
+                tracing::warn!("{}", error.with_causes());
             }
         }
     }

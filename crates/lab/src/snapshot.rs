@@ -266,7 +266,7 @@ fn remove_unused(folder: &Path) -> bool {
     // rest must not be taken for one.
     let _ = fs::remove_file(folder.join(SHAPE));
     if let Err(error) = remove(folder) {
-        tracing::warn!("{error}");
+        tracing::warn!("{}", error.with_causes());
         return false;
     }
     // A process that waits for this lock notices that its file is gone, and creates a new one.

@@ -16,7 +16,7 @@ use ::doctor::Tally;
 use anyhow::Context as _;
 use clap::Args;
 use conclusions::activation::InForce;
-use exits::Profile;
+use exits::{Profile, with_causes};
 use exporter::{
     HaltPolling, Highest, Host, IoWorkers, Listener, Named, Names, OwnCost, State, Totals, VmHost, VmIdentity,
 };
@@ -409,7 +409,8 @@ impl Collection {
             // The programs have begun the next interval, so that the counts of this one are not read again.
             Err(error) => {
                 tracing::warn!(
-                    "Could not read the counts of exits, so those since the last scrape are missing: {error}"
+                    "Could not read the counts of exits, so those since the last scrape are missing: {}",
+                    with_causes(&error)
                 );
                 totals.add_failed();
             }

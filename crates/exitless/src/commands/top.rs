@@ -203,7 +203,7 @@ impl Session<'_> {
             // Stay on the page before the action.
             Err(error) => {
                 self.top.act(Action::Back);
-                self.top.say(format!("{error}"));
+                self.top.say(format!("{error:#}"));
             }
         }
         Ok(())

@@ -208,8 +208,8 @@ fn left(entry: &Entry, outcome: &Result<Outcome, knobs::Error>) -> Option<String
         Ok(Outcome::Held { pid }) => format!("process {pid} holds it"),
         Ok(Outcome::Script { script }) => format!("a script undoes it: {script}"),
         Ok(Outcome::Undone | Outcome::Already { .. } | Outcome::WouldUndo) => return None,
-        Err(error @ knobs::Error::JournalUndone { .. }) => return Some(error.to_string()),
-        Err(error) => error.to_string(),
+        Err(error @ knobs::Error::JournalUndone { .. }) => return Some(with_causes(error)),
+        Err(error) => with_causes(error),
     };
     Some(not_undone(entry, &why))
 }

@@ -324,6 +324,20 @@ fn what_a_killed_study_left_is_restored() {
 }
 
 #[test]
+fn a_change_that_stays_is_told_with_its_cause() {
+    let (root, mut machine, mut levels) = host();
+    levels.apply(&[&level("kernel_settings = { \"kernel.numa_balancing\" = 0 }")]).unwrap();
+    let only_look = Restore { dry_run: true, ..Restore::default() };
+    let restored = restore(root.path(), &mut machine, only_look).unwrap();
+    // EBUSY.
+    let source = std::io::Error::from_raw_os_error(16);
+    let path = PathBuf::from("/proc/sys/kernel/numa_balancing");
+    let refused = knobs::Error::Access { doing: "write", path, source };
+    let told = left(&restored.changes[0].entry, &Err(refused)).unwrap();
+    assert!(told.starts_with("Change 1 was not undone") && told.ends_with("(os error 16)"), "{told}");
+}
+
+#[test]
 fn a_panic_takes_back_too() {
     let (root, _, mut levels) = host();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use conclusions::activation::VmState;
-use exits::{Inhibit as Seen, InhibitNumbering, InhibitReason, Isa};
+use exits::{Inhibit as Seen, InhibitNumbering, InhibitReason, Isa, with_causes};
 use host::kvm;
 use host::vms::{Vm, Vms};
 use live::{StateReader, VcpuPlace, inhibit_numbering};
@@ -137,7 +137,8 @@ fn guest_states(
     let states = match states {
         Ok(states) => states,
         Err(error) => {
-            found.unverified.push(format!("KVM's own state of the guests cannot be read: {error}"));
+            let why = with_causes(&error);
+            found.unverified.push(format!("KVM's own state of the guests cannot be read: {why}"));
             return;
         }
     };

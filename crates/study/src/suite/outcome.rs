@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use exits::with_causes;
 use serde::Serialize;
 use stats::{Contrast, Interval, Scale};
 
@@ -135,7 +136,7 @@ pub fn read(suite: &Suite, folder: &Path, allow_unlike: bool) -> SuiteFolder {
         suite.studies.iter().filter(|study| folder.join(&study.name).join(crate::store::STUDY).exists());
     let read = |study: &SuiteStudy| match StudyFolder::open(&folder.join(&study.name)) {
         Ok(read) => Ok(MadeStudy::new(read.into(), allow_unlike)),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(with_causes(&error)),
     };
     begun.map(|study| (study.name.clone(), read(study))).collect()
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use exits::with_causes;
 use iocm_monitor::{ExitsSeen, VmExits};
 use live::{Collector, Error, Watch};
 
@@ -53,12 +54,26 @@ impl Exits {
         if !matches!(error, Error::NoKvm | Error::NoEvent { .. }) {
             self.next = None;
         }
-        let why = error.to_string();
+        let why = with_causes(error);
         if self.said.as_ref() == Some(&why) {
             return None;
         }
         console::say(format_args!("VM exits are not counted: {why}"));
         self.said = Some(why.clone());
         Some(Err(why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_why_exits_are_not_counted_has_its_cause() {
+        let source = std::io::Error::from_raw_os_error(libc::EIO);
+        let refused =
+            Error::Read { path: "/sys/devices/system/cpu/online".into(), expected: "processors", source };
+        let why = Exits::new(true).refused(&refused).unwrap().unwrap_err();
+        assert!(why.contains("cpu/online") && why.ends_with("(os error 5)"), "{why}");
     }
 }

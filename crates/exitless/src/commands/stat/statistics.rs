@@ -26,7 +26,7 @@ pub(super) fn run(
     if counting.before.is_empty() {
         return Err(error);
     }
-    tracing::warn!("{error}");
+    tracing::warn!("{error:#}");
     tracing::warn!(
         "KVM's own statistics are shown instead: exits by few reasons, and no handling times; --by, --sort, --top, \
          --threshold and --self-cost have no effect"
