@@ -32,9 +32,7 @@ pub struct Client {
 #[non_exhaustive]
 pub enum ClientError {
     /// The daemon cannot be reached.
-    #[error(
-        "Cannot reach an I/O daemon at {path}: start one with `exitless iocm serve`, or say where it is with --socket"
-    )]
+    #[error("Cannot reach an I/O daemon at {path}: {}", next_step(source))]
     Unreachable {
         /// The path of its socket.
         path: PathBuf,
@@ -259,6 +257,19 @@ impl Client {
     }
 }
 
+fn next_step(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            "start one with `exitless iocm serve`, or say where it is with --socket"
+        }
+        // One may be running.
+        io::ErrorKind::PermissionDenied => {
+            "run as root, as the daemon's user, or as a member of the `group` under [control] in its configuration"
+        }
+        _ => "see the cause",
+    }
+}
+
 fn too_long(most_memory: usize) -> String {
     format!(
         "it is longer than {} MiB, or takes more than {} MiB of memory; ask for a part of the tree, such as devices/d.0",
@@ -335,6 +346,21 @@ mod tests {
         match outcome {
             Ok(_) => String::new(),
             Err(error) => std::error::Error::source(&error).unwrap().to_string(),
+        }
+    }
+
+    #[test]
+    fn only_where_no_daemon_listens_one_is_to_be_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let missing = Client::connect(&path).unwrap_err().to_string();
+        assert!(missing.contains("iocm serve"), "{missing}");
+        for (code, next) in
+            [(libc::ECONNREFUSED, "iocm serve"), (libc::EACCES, "run as root"), (libc::EAGAIN, "see")]
+        {
+            let source = io::Error::from_raw_os_error(code);
+            let told = ClientError::Unreachable { path: path.clone(), source }.to_string();
+            assert!(told.contains(next) && told.contains("iocm serve") == (next == "iocm serve"), "{told}");
         }
     }
 
