@@ -2,7 +2,7 @@
 
 use crate::FormatError;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A failure to attach to, or read from, the kernel's tracepoints.
 #[derive(Debug, thiserror::Error)]
@@ -19,10 +19,12 @@ pub enum Error {
         second: PathBuf,
     },
     /// The user may not access tracefs.
-    #[error("{path} may not be read; run as root, or give your group access with `mount -o remount,gid=...`")]
+    #[error("{path} may not be read; run as root{}", or_remount(home))]
     TracefsDenied {
         /// The path that was tried.
         path: PathBuf,
+        /// The directory of tracefs.
+        home: PathBuf,
     },
     /// The kernel does not have the tracepoint, or not at the moment.
     #[error("No tracepoint {event}: {path} is missing; {next}")]
@@ -184,7 +186,19 @@ pub enum Error {
     NothingToTrace(String),
 }
 
-fn saved(log: Option<&std::path::Path>) -> String {
+/// The command with which a group gets access. The root of tracefs has mode 0700 (fs/tracefs/inode.c), so the group alone is
+/// not enough. Below debugfs it does not help, whose root has the same mode.
+fn or_remount(home: &Path) -> String {
+    if home.ends_with("debug/tracing") {
+        return String::new();
+    }
+    format!(
+        ", or give your group access with `mount -o remount,mode=750,gid=GROUP {}` (needs root)",
+        home.display()
+    )
+}
+
+fn saved(log: Option<&Path>) -> String {
     match log {
         Some(path) => format!("its whole log is in {}", path.display()),
         None => "its log could not be saved".to_owned(),
@@ -194,6 +208,18 @@ fn saved(log: Option<&std::path::Path>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_gets_access_to_tracefs_by_its_mode_too() {
+        let told = |home: &str| {
+            let path = Path::new(home).join("events/kvm/kvm_exit/format");
+            Error::TracefsDenied { path, home: home.into() }.to_string()
+        };
+        let usual = told("/sys/kernel/tracing");
+        assert!(usual.contains("mode=750,gid=GROUP /sys/kernel/tracing`"), "{usual}");
+        let debugfs = told("/sys/kernel/debug/tracing");
+        assert!(debugfs.ends_with("run as root"), "{debugfs}");
+    }
 
     #[test]
     fn without_kvm_only_what_every_command_has_is_named() {

@@ -39,7 +39,7 @@ impl Tracefs {
         lockdown::check(root)?;
         let [first, second] = places;
         match denied {
-            Some(path) => Err(Error::TracefsDenied { path }),
+            Some(home) => Err(Error::TracefsDenied { path: home.clone(), home }),
             None => Err(Error::NoTracefs { first, second }),
         }
     }
@@ -85,7 +85,7 @@ impl Tracefs {
                 return Err(Error::NoEvent { event: format!("{system}:{name}"), path, next });
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                return Err(Error::TracefsDenied { path });
+                return Err(Error::TracefsDenied { path, home: self.home.clone() });
             }
             Err(source) => return Err(Error::Read { path, expected: "an event's format", source }),
         };
