@@ -278,38 +278,52 @@ fn libvirt(root: &Path, name: &str, which: Which) -> anyhow::Result<Subject> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(Usage(format!("No domain is called {name:?}. `virsh list --all` lists them.")).into());
     }
-    let source = Source::Libvirt(name.to_owned());
-    let files = FilesBelow::new(root, "/");
     let mut said = None;
     if root == Path::new("/") {
         match printed(name, which) {
-            Ok(xml) => return Ok(Subject::of_text(format!("libvirt domain {name}"), xml, source, files)),
+            Ok(xml) => {
+                let (source, files) = (Source::Libvirt(name.to_owned()), FilesBelow::new(root, "/"));
+                return Ok(Subject::of_text(format!("libvirt domain {name}"), xml, source, files));
+            }
             Err(why) => said = why,
         }
     }
+    file_of_libvirt(root, name, which, said)
+}
+
+/// A domain's XML from its file. `said` is the message of virsh, if it was asked.
+fn file_of_libvirt(root: &Path, name: &str, which: Which, said: Option<String>) -> anyhow::Result<Subject> {
     let kept = OF_LIBVIRT.map(|folder| root.join(folder).join(format!("{name}.xml")));
     let [defined, running] = &kept;
     let order = if which == Which::Next { [defined, running] } else { [running, defined] };
     let mut denied = None;
     for path in order {
         match File::open(path).and_then(limited) {
-            Ok(bytes) => return Ok(Subject::of_text(path.display().to_string(), bytes, source, files)),
+            Ok(bytes) => {
+                let (source, files) = (Source::Libvirt(name.to_owned()), FilesBelow::new(root, "/"));
+                return Ok(Subject::of_text(path.display().to_string(), bytes, source, files));
+            }
             Err(problem) if problem.kind() == io::ErrorKind::NotFound => {}
             Err(problem) => {
-                denied.get_or_insert_with(|| {
-                    anyhow!(problem).context(format!("Reading {} failed", path.display()))
-                });
+                denied.get_or_insert((path, problem));
             }
         }
     }
-    if let Some(denied) = denied {
-        return Err(denied);
-    }
-    let [defined, running] = kept.map(|path| path.display().to_string());
+    // virshLookupDomainInternal in tools/virsh-util.c prints the error VIR_ERR_NO_DOMAIN.
+    let is_unknown = said.as_ref().is_some_and(|said| said.contains("Domain not found"));
+    let of_files = match denied {
+        Some((path, problem)) if is_unknown => format!("{} cannot be read ({problem})", path.display()),
+        Some((path, problem)) => {
+            let reading = format!("Reading {} failed", path.display());
+            let context =
+                said.map_or_else(|| reading.clone(), |said| format!("{reading}, and virsh says: {said}"));
+            return Err(anyhow!(problem).context(context));
+        }
+        None => format!("neither {} nor {} is there", defined.display(), running.display()),
+    };
     let said = said.map(|said| format!(" virsh says: {said}.")).unwrap_or_default();
     Err(Usage(format!(
-        "libvirt has no domain {name:?} here: neither {defined} nor {running} is there.{said} `virsh list --all` lists \
-         its domains."
+        "libvirt has no domain {name:?} here: {of_files}.{said} `virsh list --all` lists its domains."
     ))
     .into())
 }

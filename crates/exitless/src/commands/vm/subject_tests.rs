@@ -36,6 +36,30 @@ fn a_domain_is_found_where_libvirt_keeps_it() {
 }
 
 #[test]
+fn what_virsh_said_is_not_lost_if_the_file_cannot_be_read() {
+    let root = root();
+    // As if this user might not look.
+    fs::create_dir(root.path().join("etc/libvirt/qemu/wbe.xml")).unwrap();
+    let failed = |said: Option<&str>| {
+        file_of_libvirt(root.path(), "wbe", Which::Next, said.map(str::to_owned)).unwrap_err()
+    };
+    let unknown =
+        "error: failed to get domain 'wbe'; error: Domain not found: no domain with matching name 'wbe'";
+    let error = failed(Some(unknown));
+    let text = error.to_string();
+    assert!(
+        error.is::<Usage>() && text.contains(unknown) && text.contains("wbe.xml cannot be read"),
+        "{text}"
+    );
+    let down = "error: failed to connect to the hypervisor";
+    let error = failed(Some(down));
+    let text = format!("{error:#}");
+    assert!(!error.is::<Usage>() && text.contains(down) && text.contains("wbe.xml failed"), "{text}");
+    let text = failed(None).to_string();
+    assert!(text.ends_with("wbe.xml failed"), "{text}");
+}
+
+#[test]
 fn a_number_is_a_process() {
     let root = root();
     fs::write(root.path().join("proc/17/cmdline"), "qemu-system-x86_64\0-name\0web\0-m\x002G\0").unwrap();
