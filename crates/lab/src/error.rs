@@ -80,14 +80,23 @@ pub enum Error {
         source: Box<Error>,
     },
     /// This machine lacks a program.
-    #[error("{program} is needed to {purpose}, and is not on PATH; install it with: {install}")]
+    #[error("{program} is needed to {purpose}, and is not on PATH; {next}")]
     MissingProgram {
         /// The program's name.
         program: &'static str,
         /// The purpose of the program.
         purpose: &'static str,
-        /// The command that installs it.
-        install: &'static str,
+        /// The next step for the user.
+        next: &'static str,
+    },
+    /// This machine lacks the keys of Debian's archive.
+    #[error(
+        "{path} is needed to check the signatures of Debian's packages, and is missing; install it with: apt-get install \
+         debian-archive-keyring"
+    )]
+    MissingKeyring {
+        /// The path of the keys.
+        path: &'static str,
     },
     /// This machine lacks tools for compiling an emulator.
     #[error(

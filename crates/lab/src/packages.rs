@@ -194,30 +194,25 @@ pub(crate) fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
+/// The programs that building needs, each with its purpose and the next step if it is missing.
+const PROGRAMS: [(&str, &str, &str); 4] = [
+    (
+        "apt-get",
+        "fetch Debian packages",
+        "make the first build on a machine with Debian or Ubuntu, or in a container of it",
+    ),
+    ("dpkg-deb", "unpack Debian packages", "install it with: apt-get install dpkg"),
+    ("unshare", "give the emulator a network of its own", "install it with: apt-get install util-linux"),
+    ("setpriv", "end the emulator when this program ends", "install it with: apt-get install util-linux"),
+];
+
 fn require_programs() -> Result<(), Error> {
-    let needed = [
-        (
-            "apt-get",
-            "fetch Debian packages",
-            "use a Debian or Ubuntu machine, or its container, for the first build",
-        ),
-        ("dpkg-deb", "unpack Debian packages", "apt-get install dpkg"),
-        ("unshare", "give the emulator a network of its own", "apt-get install util-linux"),
-        ("setpriv", "end the emulator when this program ends", "apt-get install util-linux"),
-    ];
-    for (program, purpose, install) in needed {
+    for (program, purpose, next) in PROGRAMS {
         if !on_path(program) {
-            return Err(Error::MissingProgram { program, purpose, install });
+            return Err(Error::MissingProgram { program, purpose, next });
         }
     }
-    if !Path::new(KEYRING).exists() {
-        return Err(Error::MissingProgram {
-            program: "debian-archive-keyring",
-            purpose: "check the signatures of Debian's packages",
-            install: "apt-get install debian-archive-keyring",
-        });
-    }
-    Ok(())
+    if Path::new(KEYRING).exists() { Ok(()) } else { Err(Error::MissingKeyring { path: KEYRING }) }
 }
 
 /// Parses `Inst NAME (VERSION ... [ARCHITECTURE])` lines of a simulated installation.
@@ -485,7 +480,7 @@ fn sources(
             program: "Looking for a Debian mirror in this machine's apt sources".to_owned(),
             status: "none found".to_owned(),
             output: format!(
-                "give one by the environment variable {MIRROR_VARIABLE}, e.g. the URL of a local mirror"
+                "give one by the environment variable, as in {MIRROR_VARIABLE}=http://deb.debian.org/debian"
             ),
         });
     };
@@ -542,6 +537,23 @@ mod tests {
         assert_eq!(wanted.len(), 2);
         assert_eq!(wanted[1].1, "1:10.0.13+ds-0+deb13u1");
         assert_eq!(wanted[1].2, "amd64");
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_a_step_that_can_be_taken() {
+        for (program, purpose, next) in PROGRAMS {
+            let error = Error::MissingProgram { program, purpose, next }.to_string();
+            assert!(
+                error.contains("on PATH; make the ") || error.contains("with: apt-get install "),
+                "{error}"
+            );
+        }
+        let keyring = Error::MissingKeyring { path: KEYRING }.to_string();
+        assert!(keyring.starts_with(KEYRING) && !keyring.contains("PATH"), "{keyring}");
+        // An Ubuntu has mirrors of its own alone.
+        let none = Mirrors { main: None, security: None };
+        let error = sources("deb", false, &["trixie"], "main", none).unwrap_err().to_string();
+        assert!(error.contains("EXITLESS_DEBIAN_MIRROR=http://deb.debian.org/debian"), "{error}");
     }
 
     #[test]
