@@ -145,7 +145,8 @@ impl Config {
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         Self::parse(&text).map_err(|error| match error {
             ConfigError::Syntax { why, .. } => ConfigError::Syntax { path: path.to_owned(), why },
-            error => error,
+            ConfigError::Invalid(why) => ConfigError::Invalid(format!("{}: {why}", path.display())),
+            error @ ConfigError::Read { .. } => error,
         })
     }
 
@@ -232,7 +233,9 @@ impl WorkersConfig {
 pub(crate) fn longest_nap(us: u64) -> Result<u64, ConfigError> {
     match us {
         1..=1_000_000 => Ok(us),
-        _ => Err(ConfigError::Invalid(format!("the longest nap is {us} us, expected 1 to 1000000"))),
+        _ => Err(ConfigError::Invalid(format!(
+            "the longest nap (longest-nap-us) is {us} us, expected 1 to 1000000"
+        ))),
     }
 }
 

@@ -36,6 +36,15 @@ fn everything_can_be_said() {
 }
 
 #[test]
+fn a_value_that_cannot_be_is_refused_with_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.toml");
+    std::fs::write(&path, "[workers]\nlongest-nap-us = 0\n").unwrap();
+    let refused = Config::read(&path).unwrap_err().to_string();
+    assert!(refused.starts_with(path.to_str().unwrap()) && refused.contains("longest-nap-us"), "{refused}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_by_name() {
     assert!(refused("[workers]\ncount = 0").contains("count = 0"));
     for nap in ["0", "1000001", "9000000000000000000"] {
