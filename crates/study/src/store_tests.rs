@@ -319,6 +319,13 @@ fn a_run_that_the_schedule_does_not_have_is_left_out() {
         assert_eq!(collected.runs[0].run, whole);
         assert!(collected.damage[0].contains("left out: the plan has no block"), "{:?}", collected.damage);
     }
+    let mut cell = run.cell.clone();
+    let (factor, level) = cell.arm.iter_mut().next().unwrap();
+    *level = "none".to_owned();
+    let unknown = format!("left out: the plan has no arm \"{factor}=none");
+    fs::write(&path, serde_json::to_vec(&Run { cell, ..run.clone() }).unwrap()).unwrap();
+    let collected = crate::analysis::Collected::from(StudyFolder::open(folder.path()).unwrap());
+    assert!(collected.damage[0].contains(&unknown), "{:?}", collected.damage);
     fs::remove_file(&path).unwrap();
     let failed = folder.path().join(FAILED).join("0000-anywhere");
     fs::create_dir_all(&failed).unwrap();

@@ -128,7 +128,8 @@ pub(super) fn stranger(run: &Run, plan: &Plan, asked: &Asked) -> Option<String> 
                 .is_some_and(|name| factor.levels.iter().any(|level| level.name == *name))
         });
     if !known {
-        return Some(format!("the plan has no arm {:?}", cell.arm));
+        let levels: Vec<_> = cell.arm.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
+        return Some(format!("the plan has no arm {:?}", levels.join(" ")));
     }
     let guests = || counted(u64::from(cell.guests), "guest");
     (!asked.has_cell(cell)).then(|| format!("the plan has no block {} of it with {}", cell.block, guests()))
