@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use doctor::enable::{Applied, Arm, Part, Plan, Wish, apply};
+use exits::agree;
 use host::{Inspection, Root};
 use knobs::{Changes, RunningHost};
 
@@ -79,7 +80,11 @@ fn refused(plan: &Plan) -> Option<String> {
     }
     let steps: Vec<&str> = plan.ready().map(|step| step.name.as_str()).collect();
     let needs_root = !steps.is_empty() && !rustix::process::geteuid().is_root();
-    needs_root.then(|| format!("Run it as root: {} need it", steps.join(", ")))
+    needs_root.then(|| as_root(&steps))
+}
+
+fn as_root(steps: &[&str]) -> String {
+    format!("Run it as root: {} {} it", steps.join(", "), agree(steps.len() as u64, "needs", "need"))
 }
 
 /// `None` if there is nothing to do, so that no journal is created.
@@ -124,6 +129,12 @@ fn last_words(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_step_needs_root_and_two_need_it() {
+        assert_eq!(as_root(&["Reload kvm_amd"]), "Run it as root: Reload kvm_amd needs it");
+        assert_eq!(as_root(&["Reload kvm_amd", "Save"]), "Run it as root: Reload kvm_amd, Save need it");
+    }
 
     #[test]
     fn what_is_blocked_is_not_called_nothing_to_do() {
