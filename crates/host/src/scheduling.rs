@@ -41,6 +41,13 @@ impl ThreadId {
         stat_field(&stat, 22)
     }
 
+    /// Tests whether its policy is `SCHED_FIFO`, `SCHED_RR` or `SCHED_DEADLINE` (sched(7); proc_pid_stat(5), field 41).
+    #[must_use]
+    pub fn is_real_time(self, root: &Path) -> bool {
+        let policy = self.text(root, "stat").and_then(|stat| stat_field::<u32>(&stat, 41));
+        matches!(policy, Some(1 | 2 | 6))
+    }
+
     /// The CPUs on which it may currently run (`Cpus_allowed_list`).
     #[must_use]
     pub fn allowed(self, root: &Path) -> Option<CpuSet> {

@@ -244,6 +244,26 @@ fn vms_that_others_placed_and_groups_that_forbid_cpus_are_left_alone() {
 }
 
 #[test]
+fn vms_with_real_time_threads_are_left_alone() {
+    // The policy is field 41 of a thread's stat, the start time field 22.
+    let with_policy = |pid: i32, name: &str, policy: u32| {
+        let start = 1001 + pid;
+        let stat = format!(" {start} 7{} {policy}\n", " 0".repeat(17));
+        vm(pid, name, false, "0-3").replace(&format!(" {start} 7\n"), &stat)
+    };
+    let policies = [("other", 0), ("fifo", 1), ("rr", 2), ("batch", 3), ("deadline", 6)];
+    let vms: Vec<String> =
+        policies.iter().zip(4..).map(|(&(name, policy), at)| with_policy(1000 * at, name, policy)).collect();
+    let host = host(&vms);
+    let seen = actuator(host.path()).look().unwrap();
+    assert_eq!(seen.vms.iter().map(|vm| vm.name.as_str()).collect::<Vec<_>>(), ["other", "batch"]);
+    let notes = seen.notes.join("\n");
+    for note in ["VM fifo is left alone: thread 5001 has a real-time policy", "VM rr ", "VM deadline "] {
+        assert!(notes.contains(note), "{notes}");
+    }
+}
+
+#[test]
 fn vcpus_of_vms_without_io_threads_use_cpus_too() {
     let other =
         vm(5000, "other", false, "0-3").replace("vhost-5000", "worker a").replace("IO io1", "worker b");

@@ -175,8 +175,8 @@ fn io_threads(vm: &Vm) -> Vec<IoThread> {
     vhost.chain(own).collect()
 }
 
-/// The reason to leave a VM alone: others set the affinity of its threads (libvirt's `vcpupin`, `taskset`, another
-/// program). `excused` returns the CPUs that a thread may lack without that.
+/// The reason to leave a VM alone: others set the policy of its threads (libvirt's `vcpusched`, `chrt`), or their affinity
+/// (`vcpupin`, `taskset`, another program). `excused` returns the CPUs that a thread may lack without that.
 fn others_say(
     root: &Path,
     groups: &Groups,
@@ -186,6 +186,14 @@ fn others_say(
     excused: &impl Fn(ThreadId) -> CpuSet,
 ) -> Option<String> {
     for &thread in threads {
+        // Such a thread runs until it sleeps. Another one on its CPU does not run meanwhile, nor does the kernel count that
+        // as waiting before it runs again, so the lack of a CPU would not be noticed.
+        if thread.is_real_time(root) {
+            let tid = thread.tid;
+            return Some(format!(
+                "thread {tid} has a real-time policy, so others on its CPU could wait forever"
+            ));
+        }
         let Some(allowed) = thread.allowed(root) else { continue };
         let ours = pinned(thread);
         let is_fine = match &ours {
