@@ -212,6 +212,9 @@ pub enum Before {
     Affinity {
         /// CPUs as the kernel lists them.
         cpus: String,
+        /// Whether it had all online CPUs that its control group allowed. Undoing then sets no limit.
+        #[serde(default)]
+        unlimited: bool,
     },
     /// That of a [`Change::Command`] whose result another program prints.
     Shown {

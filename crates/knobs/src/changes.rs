@@ -350,7 +350,7 @@ fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, 
         // The program that shows it is missing, or does not know the object yet.
         (Change::Command { .. }, Err(_)) => Ok(Before::Unknown),
         // Undoing has to set them.
-        (Change::Affinity { tid, .. }, Ok(Before::Affinity { cpus })) if numbers(&cpus).is_none() => {
+        (Change::Affinity { tid, .. }, Ok(Before::Affinity { cpus, .. })) if numbers(&cpus).is_none() => {
             Err(Error::ManyCpus { tid: *tid, cpus, limit: CpuSet::MAX_CPU })
         }
         (_, found) => found,
@@ -363,7 +363,7 @@ fn is_so(change: &Change, before: &Before) -> bool {
             Some(content) == file.as_ref().map(|file| &file.content)
         }
         (Change::Value { value, .. }, Before::Value { value: old }) => value.trim() == old,
-        (Change::Affinity { cpus, .. }, Before::Affinity { cpus: old }) => cpus == old,
+        (Change::Affinity { cpus, .. }, Before::Affinity { cpus: old, .. }) => cpus == old,
         _ => false,
     }
 }
@@ -388,7 +388,7 @@ fn after(root: &Path, actions: &impl Actions, change: &Change) -> Result<After, 
         return Ok(After::AsAsked);
     }
     Ok(match present(root, actions, change)? {
-        Before::Value { value } | Before::Affinity { cpus: value } => After::Value { value },
+        Before::Value { value } | Before::Affinity { cpus: value, .. } => After::Value { value },
         Before::Module { parameters } => After::Module { parameters },
         Before::Shown { sha256 } => After::Shown { sha256 },
         Before::File { .. } | Before::Unknown => After::AsAsked,

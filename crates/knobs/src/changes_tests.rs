@@ -581,6 +581,38 @@ fn what_a_control_group_takes_from_a_thread_is_not_taken_for_its_pinning() {
 }
 
 #[test]
+fn a_thread_that_had_all_cpus_of_its_control_group_gets_those_that_the_group_gets_later() {
+    const GROUP: &str = "/sys/fs/cgroup/vm/cpuset.cpus.effective";
+    let start = |online: &str, effective: &str| {
+        let root = host();
+        for (path, content) in
+            [("/proc/41/cgroup", "0::/vm"), ("/sys/devices/system/cpu/online", online), (GROUP, effective)]
+        {
+            let file = under(root.path(), path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("{content}\n")).unwrap();
+        }
+        let mut guard = changes(root.path());
+        guard.actions.affinity.insert(41, "0-2".to_owned());
+        guard.make(pin("1"), Lasting::WhileHeld).unwrap();
+        (root, guard)
+    };
+    for (online, effective, told) in
+        [("0-3", "0-2", "0-1023"), ("0-2", "0-3", "0-1023"), ("0-3", "0-3", "0-2")]
+    {
+        let (_root, mut guard) = start(online, effective);
+        guard.release();
+        assert_eq!(guard.actions.affinity[&41], told, "{online} online, {effective} of the group");
+    }
+    // It got them, but the journal does not say so.
+    let (root, mut guard) = start("0-3", "0-2");
+    fs::write(under(root.path(), GROUP), "0-3\n").unwrap();
+    guard.actions.affinity.insert(41, "0-3".to_owned());
+    let outcome = guard.release().remove(0).1.unwrap();
+    assert!(matches!(outcome, Outcome::Already { .. }), "{outcome:?}");
+}
+
+#[test]
 fn a_boot_undoes_what_the_kernel_forgets_and_nothing_else() {
     let root = host();
     let mut guard = changes(root.path());

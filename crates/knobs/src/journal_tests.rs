@@ -27,7 +27,7 @@ fn before(change: &Change) -> Before {
         Change::File { .. } => Before::File { file: None, missing: Vec::new() },
         Change::Value { .. } => Before::Value { value: "y".to_owned() },
         Change::Load { .. } => Before::Module { parameters: None },
-        Change::Affinity { .. } => Before::Affinity { cpus: "0".to_owned() },
+        Change::Affinity { .. } => Before::Affinity { cpus: "0".to_owned(), unlimited: false },
         Change::Command { .. } => Before::Unknown,
     }
 }

@@ -1,6 +1,6 @@
 //! The present state of what a change is of.
 
-use crate::{Actions, Before, Change, Error, file, module, owner, program, value};
+use crate::{Actions, Before, Change, Error, file, module, owner, program, undo, value};
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
 
@@ -25,7 +25,8 @@ pub(crate) fn present(root: &Path, actions: &impl Actions, change: &Change) -> R
             if !owner::is_thread(root, *tid, *start_ticks)? {
                 return Err(Error::ThreadGone { tid: *tid });
             }
-            Before::Affinity { cpus: actions.affinity(*tid)? }
+            let cpus = actions.affinity(*tid)?;
+            Before::Affinity { unlimited: undo::is_unlimited(root, *tid, &cpus), cpus }
         }
     })
 }

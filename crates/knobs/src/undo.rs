@@ -6,6 +6,7 @@ use crate::present::present;
 use crate::{
     Actions, After, Before, Change, Content, Entry, FileState, Journal, Parameters, file, module, value,
 };
+use rustix::thread::CpuSet;
 use serde::Serialize;
 use std::path::Path;
 
@@ -130,13 +131,19 @@ pub(crate) fn examine_after(
         ) => Ok(compare_modules(module, now.as_ref(), old.as_ref(), entry)),
         (
             Change::Affinity { tid, .. },
-            Before::Affinity { cpus: old },
-            Ok(Before::Affinity { cpus: now }),
+            Before::Affinity { cpus: old, unlimited },
+            Ok(Before::Affinity { cpus: now, .. }),
         ) => {
             if now != *old && is_still(root, *tid, entry.after(), &now) {
                 return Ok(Outcome::WouldUndo);
             }
-            Ok(compare(&format!("the CPUs of thread {tid}"), &now, old, entry.after()))
+            match compare(&format!("the CPUs of thread {tid}"), &now, old, entry.after()) {
+                // Its control group has got other CPUs since.
+                Outcome::ChangedSince { .. } if *unlimited && is_unlimited(root, *tid, &now) => {
+                    already(&format!("thread {tid} has all CPUs of its control group"))
+                }
+                found => Ok(found),
+            }
         }
         (Change::Command { undo: Some(undo), .. }, ..)
             if crate::kernel_install::commands(root, undo).is_empty() =>
@@ -221,7 +228,14 @@ pub(crate) fn undo(
             }
         },
         (Change::Command { undo: Some(command), .. }, _) => module::run(root, actions, command)?,
-        (Change::Affinity { tid, .. }, Before::Affinity { cpus: old }) => actions.set_affinity(*tid, old)?,
+        (Change::Affinity { tid, .. }, Before::Affinity { unlimited: true, .. }) => {
+            // Since Linux 6.2 the kernel keeps the CPUs that are set here, and a thread never gets others when its control
+            // group does (kernel/sched/core.c, user_cpus_ptr). It cuts them to those that the group has now.
+            actions.set_affinity(*tid, &format!("0-{}", CpuSet::MAX_CPU - 1))?;
+        }
+        (Change::Affinity { tid, .. }, Before::Affinity { cpus: old, .. }) => {
+            actions.set_affinity(*tid, old)?;
+        }
         _ => {}
     }
     Ok(if needed { Outcome::Undone } else { found })
@@ -278,7 +292,7 @@ fn compare(what: &str, now: &str, old: &str, after: Option<&After>) -> Outcome {
 /// Tests whether a thread still has the CPUs that it was given. The kernel omits those that went offline or that the control
 /// group excludes; a thread with none left gets all that there are.
 fn is_still(root: &Path, tid: i32, after: Option<&After>, now: &str) -> bool {
-    let limits: Vec<Vec<usize>> = [online(root), of_control_group(root, tid)].into_iter().flatten().collect();
+    let limits = limits(root, tid);
     let (false, Some(After::Value { value })) = (limits.is_empty(), after) else { return false };
     let left = |list: &str| {
         let cpus = numbers(list).unwrap_or_default();
@@ -286,6 +300,19 @@ fn is_still(root: &Path, tid: i32, after: Option<&After>, now: &str) -> bool {
     };
     let given = left(value);
     given.is_empty() || given == left(now)
+}
+
+/// Tests whether a thread with these CPUs has all that are online and that its control group allows.
+pub(crate) fn is_unlimited(root: &Path, tid: i32, cpus: &str) -> bool {
+    let limits = limits(root, tid);
+    let (Some((first, others)), Some(cpus)) = (limits.split_first(), numbers(cpus)) else { return false };
+    let mut allowed = first.iter().filter(|cpu| others.iter().all(|limit| limit.contains(cpu))).peekable();
+    allowed.peek().is_some() && allowed.all(|cpu| cpus.contains(cpu))
+}
+
+/// The lists of CPUs beside its affinity to which the kernel restricts a thread, as far as they can be read.
+fn limits(root: &Path, tid: i32) -> Vec<Vec<usize>> {
+    [online(root), of_control_group(root, tid)].into_iter().flatten().collect()
 }
 
 /// Tests whether all CPUs that an interrupt was given have gone offline. The kernel then gives it all that are online (Linux

@@ -51,6 +51,8 @@ impl Actions for Kernel {
 
     fn set_affinity(&mut self, tid: i32, cpus: &str) -> Result<(), Error> {
         let file = self.file(tid).ok_or(Error::ThreadGone { tid })?;
+        let online = host::scheduling::online(&self.root).unwrap();
+        let cpus: CpuSet = CpuSet::parse(cpus).unwrap().iter().filter(|cpu| online.contains(*cpu)).collect();
         fs::write(file, format!("Cpus_allowed_list:\t{cpus}\n")).unwrap();
         if self.root.join(LOSES_JOURNAL).exists() {
             journal_mode(&self.root, 0o622);
