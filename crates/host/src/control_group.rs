@@ -1,7 +1,8 @@
-//! Control groups, as far as they restrict the CPUs of threads.
+//! Control groups, as far as they restrict the CPUs of threads, or the time on them.
 //!
-//! Supports cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, "Cpuset"), and the hierarchy of cgroup v1
-//! that has the controller `cpuset` (Documentation/admin-guide/cgroup-v1/cpusets.rst).
+//! Supports cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, "Cpuset", "CPU"), and the hierarchies of cgroup v1
+//! that have the controllers `cpuset` (Documentation/admin-guide/cgroup-v1/cpusets.rst) and `cpu`
+//! (Documentation/scheduler/sched-bwc.rst).
 
 use crate::CpuSet;
 use crate::thread_id::{ThreadId, below};
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 const UNIFIED: &str = "/sys/fs/cgroup";
 /// The mount point of cgroup v1's cpusets.
 const CPUSETS: &str = "/sys/fs/cgroup/cpuset";
+/// The mount point of cgroup v1's controller `cpu`.
+const CPU: &str = "/sys/fs/cgroup/cpu";
 
 /// The control group that restricts the CPUs of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,14 +28,28 @@ impl ControlGroup {
     #[must_use]
     pub fn of(root: &Path, thread: ThreadId) -> Option<Self> {
         let text = thread.text(root, "cgroup")?;
-        let mut groups = text.lines().filter_map(|line| {
-            let mut fields = line.splitn(3, ':');
-            let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-            let unified = controllers.is_empty();
-            let counts = unified || controllers.split(',').any(|name| name == "cpuset");
-            counts.then(|| Self { unified, path: PathBuf::from(path) })
-        });
-        groups.find(|group| group.cpus(root).is_some())
+        text.lines().filter_map(|line| Self::parse(line, "cpuset")).find(|group| group.cpus(root).is_some())
+    }
+
+    /// The group of a line of `/proc/PID/cgroup`, if that is of cgroup v2 or of the hierarchy with this controller.
+    fn parse(line: &str, controller: &str) -> Option<Self> {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let unified = controllers.is_empty();
+        let counts = unified || controllers.split(',').any(|name| name == controller);
+        counts.then(|| Self { unified, path: PathBuf::from(path) })
+    }
+
+    /// The files `cpu.stat` of a thread's group and of those above it. Some of them may not exist.
+    #[must_use]
+    pub fn cpu_stats(root: &Path, thread: ThreadId) -> Vec<PathBuf> {
+        let text = thread.text(root, "cgroup").unwrap_or_default();
+        let mut files = Vec::new();
+        for group in text.lines().filter_map(|line| Self::parse(line, "cpu")) {
+            let home = if group.unified { UNIFIED } else { CPU };
+            files.extend(group.inside().map(|group| below(root, &file(home, group, "cpu.stat"))));
+        }
+        files
     }
 
     /// Its path in its hierarchy: `/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt/vcpu0`.
@@ -46,9 +63,7 @@ impl ControlGroup {
     #[must_use]
     pub fn cpus(&self, root: &Path) -> Option<CpuSet> {
         let name = if self.unified { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
-        // A path with `..` belongs to a group outside this cgroup namespace.
-        let groups = self.path.ancestors().filter(|group| !group.starts_with("/.."));
-        let mut found = groups.filter_map(|group| {
+        let mut found = self.inside().filter_map(|group| {
             let text = fs::read_to_string(below(root, &self.file(group, name))).ok()?;
             CpuSet::parse(&text).filter(|set| !set.is_empty())
         });
@@ -80,13 +95,39 @@ impl ControlGroup {
         (self.unified && is_inside && below(root, &file).exists()).then_some(file)
     }
 
-    fn file(&self, group: &Path, name: &str) -> String {
-        let home = if self.unified { UNIFIED } else { CPUSETS };
-        match group.to_string_lossy().trim_matches('/') {
-            "" => format!("{home}/{name}"),
-            group => format!("{home}/{group}/{name}"),
-        }
+    /// The paths of the group and of those above it. A path with `..` belongs to a group outside this cgroup namespace.
+    fn inside(&self) -> impl Iterator<Item = &Path> {
+        self.path.ancestors().filter(|group| !group.starts_with("/.."))
     }
+
+    fn file(&self, group: &Path, name: &str) -> String {
+        file(if self.unified { UNIFIED } else { CPUSETS }, group, name)
+    }
+}
+
+/// A file of a control group in the hierarchy with this mount point.
+fn file(home: &str, group: &Path, name: &str) -> String {
+    match group.to_string_lossy().trim_matches('/') {
+        "" => format!("{home}/{name}"),
+        group => format!("{home}/{group}/{name}"),
+    }
+}
+
+/// The nanoseconds in which a group's CPU quota stopped its threads, summed over CPUs, by its `cpu.stat`. `None` for groups
+/// without that controller.
+#[must_use]
+pub fn throttled_ns(cpu_stat: &Path) -> Option<u64> {
+    let text = fs::read_to_string(cpu_stat).ok()?;
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(' ')?;
+        let value: u64 = value.trim().parse().ok()?;
+        match name {
+            "throttled_usec" => Some(value.saturating_mul(1000)),
+            // With cgroup v1.
+            "throttled_time" => Some(value),
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -104,7 +145,11 @@ mod tests {
         == /proc/20/task/20/cgroup\n3:cpu,cpuset:/machine\n0::/x\n\
         == /sys/fs/cgroup/cpuset/machine/cpuset.effective_cpus\n2\n== /sys/fs/cgroup/cpuset/machine/tasks\n20\n\
         == /sys/fs/cgroup/cpuset/machine/cpuset.cpus\n2\n\
-        == /proc/30/task/30/cgroup\n0::/../outside\n";
+        == /proc/30/task/30/cgroup\n0::/../outside\n\
+        == /sys/fs/cgroup/machine.slice/cpu.stat\nusage_usec 9\nnr_throttled 2\nthrottled_usec 7\n\
+        == /sys/fs/cgroup/machine.slice/other.scope/cpu.stat\nusage_usec 9\n\
+        == /proc/40/task/40/cgroup\n4:cpu,cpuacct:/machine\n3:cpuset:/x\n\
+        == /sys/fs/cgroup/cpu/machine/cpu.stat\nnr_throttled 2\nthrottled_time 8\n";
 
     fn on_host(check: impl Fn(&Path, &dyn Fn(i32, i32) -> Option<ControlGroup>)) {
         let directory = tempfile::tempdir().unwrap();
@@ -122,6 +167,19 @@ mod tests {
             assert_eq!(cpus(10, 12).as_deref(), Some("1-3"));
             assert_eq!(cpus(20, 20).as_deref(), Some("2"), "with cgroup v1");
             assert_eq!(cpus(30, 30), None, "outside of the namespace");
+        });
+    }
+
+    #[test]
+    fn groups_above_a_thread_s_own_stop_it_too() {
+        on_host(|root, _| {
+            let throttled = |pid, tid| {
+                let files = ControlGroup::cpu_stats(root, ThreadId { pid, tid });
+                files.iter().filter_map(|file| throttled_ns(file)).collect::<Vec<_>>()
+            };
+            assert_eq!(throttled(10, 12), [7000], "its own group does not have the controller");
+            assert_eq!(throttled(40, 40), [8], "with cgroup v1");
+            assert_eq!(throttled(30, 30), [0; 0], "outside of the namespace");
         });
     }
 

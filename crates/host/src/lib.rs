@@ -31,7 +31,7 @@ mod xen_control;
 mod xen_devices;
 mod xen_domains;
 
-pub use control_group::ControlGroup;
+pub use control_group::{ControlGroup, throttled_ns};
 pub use cpu_set::CpuSet;
 pub use cpuinfo::Cpu;
 pub use error::Error;
