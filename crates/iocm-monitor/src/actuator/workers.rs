@@ -6,7 +6,7 @@ use super::{Actuator, Seen, Trouble, VmSeen, cores};
 use crate::view::total;
 use crate::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
 use host::CpuSet;
-use host::scheduling::{ThreadId, nodes, threads};
+use host::scheduling::{ThreadId, isolated, nodes, threads};
 use host::vms::{Vm, Vms};
 use iocm::control::Errno;
 use iocm::control::client::{Client, ClientError};
@@ -109,19 +109,35 @@ impl Workers {
 
     /// The CPUs that the daemon's workers may use: those of the control group of its process, or of the monitor's if
     /// that process cannot be identified. A daemon in a container reports a PID that may belong to another process
-    /// here.
+    /// here. Without `--cores` they are also those of its affinity, as `CPUAffinity=` of systemd sets it: others, and
+    /// isolated ones, are kept free for programs that the monitor does not see. Exitless never pins its first thread.
     fn usable(&self, daemon: Option<i32>) -> Result<Vec<Core>, Trouble> {
         let of = |pid: i32| ThreadId { pid, tid: pid }.cpuset(&self.root);
         let comm = |pid: &i32| std::fs::read_to_string(self.root.join(format!("proc/{pid}/comm")));
         let seen = daemon.filter(|pid| comm(pid).is_ok_and(|name| name.trim_end() == "exitless"));
         let allowed = seen.or_else(|| i32::try_from(std::process::id()).ok()).and_then(of);
+        let affinity = seen.and_then(|pid| ThreadId { pid, tid: pid }.allowed(&self.root));
+        let isolated = isolated(&self.root);
+        let is_allowed = |cpu: u32| allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu));
         let (cores, online) = cores(&self.root, |cpu| {
-            self.cores.as_ref().is_none_or(|cores| cores.contains(cpu))
-                && allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu))
+            let is_free = match &self.cores {
+                Some(named) => named.contains(cpu),
+                None => !isolated.contains(cpu) && affinity.as_ref().is_none_or(|bound| bound.contains(cpu)),
+            };
+            is_free && is_allowed(cpu)
         })?;
         if cores.len() < 2 {
-            let why = allowed
-                .map_or_else(String::new, |cpus| format!("; the daemon's control group leaves it {cpus}"));
+            let could_be_named = |without: &dyn Fn(u32) -> bool| {
+                self.cores.is_none() && online.iter().any(|cpu| is_allowed(cpu) && without(cpu))
+            };
+            let narrow = affinity.as_ref().filter(|bound| could_be_named(&|cpu| !bound.contains(cpu)));
+            let bound = narrow.map(|cpus| {
+                format!("; the daemon's affinity leaves it {cpus}, others are used if --cores names them")
+            });
+            let lacks = could_be_named(&|cpu| isolated.contains(cpu));
+            let group = allowed.as_ref().map(|cpus| format!("; the daemon's control group leaves it {cpus}"));
+            let without = lacks.then(|| "; isolated CPUs are used if --cores names them".to_owned());
+            let why = [group, bound, without].into_iter().flatten().collect();
             return Err(Trouble::Cores { usable: cores.len() as u64, online: online.to_string(), why });
         }
         Ok(cores)

@@ -211,6 +211,40 @@ fn the_cores_are_those_of_the_daemon_s_control_group() {
 }
 
 #[test]
+fn cpus_of_which_the_daemon_is_kept_off_are_used_only_if_they_are_named() {
+    let host = host();
+    let mut workers = Workers::new(host.path(), Path::new("/none"), None);
+    let mut usable = |affinity: &str, isolated: &str, named: Option<&str>| {
+        let files = format!(
+            "\n== /sys/devices/system/cpu/online\n0-7\n== /sys/devices/system/cpu/isolated\n{isolated}\n\
+             == /proc/4242/comm\nexitless\n== /proc/4242/task/4242/status\nCpus_allowed_list:\t{affinity}\n"
+        );
+        unpack(&files, host.path()).unwrap();
+        workers.cores = named.and_then(CpuSet::parse);
+        let cores = workers.usable(Some(4242)).map_err(|trouble| trouble.told())?;
+        Ok::<CpuSet, String>(cores.iter().map(|core| core.number).collect())
+    };
+    for (affinity, isolated, named, found) in [
+        ("0-1", "", None, "0-1"),
+        ("0-7", "6-7", None, "0-5"),
+        ("0-1", "6-7", Some("5-7"), "5-7"),
+        ("0-1023", "", None, "0-7"),
+    ] {
+        let cores = usable(affinity, isolated, named).unwrap();
+        assert_eq!(cores.to_string(), found, "{affinity}, {isolated} isolated, {named:?}");
+    }
+    let trouble = usable("0", "4-7", None).unwrap_err();
+    for why in ["the daemon's affinity leaves it 0, others", "; isolated CPUs are used if --cores"] {
+        assert!(trouble.contains(why), "{trouble}");
+    }
+    let group =
+        "\n== /proc/4242/task/4242/cgroup\n0::/daemon\n== /sys/fs/cgroup/daemon/cpuset.cpus.effective\n2\n";
+    unpack(group, host.path()).unwrap();
+    let trouble = usable("2", "4-7", None).unwrap_err();
+    assert!(trouble.contains("control group leaves it 2") && !trouble.contains("if --cores"), "{trouble}");
+}
+
+#[test]
 fn a_worker_that_stays_with_its_device_is_no_place_once_it_is_empty() {
     let host = host();
     let (told, asked) = std::sync::mpsc::channel();

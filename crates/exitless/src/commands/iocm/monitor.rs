@@ -48,8 +48,8 @@ pub(crate) struct MonitorArguments {
     /// Print the decisions, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// CPUs that I/O may use exclusively, such as 2-7; all by default, with --vhost except isolated ones and
-    /// those to which others have bound VMs.
+    /// CPUs that I/O may use exclusively, such as 2-7; by default all but isolated ones, those that the daemon's
+    /// affinity leaves out, and with --vhost those to which others have bound VMs.
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cores: Option<CpuSet>,
     /// The time between two decisions: 100ms, 1s; a number alone is in seconds.
