@@ -32,7 +32,7 @@ pub struct LongExit {
 /// The handling time of an exit by the state of the vCPU's thread. The five times add up to the whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Meanwhile {
-    /// Preempted: the thread was runnable, but another one ran on its CPU.
+    /// Preempted: the thread was runnable, but another one ran on its CPU, or none (a CPU quota).
     pub preempted_ns: u64,
     /// The thread waited or slept.
     pub blocked_ns: u64,
@@ -44,7 +44,7 @@ pub struct Meanwhile {
     pub kernel_ns: u64,
     /// The number of interrupts.
     pub interrupts: u32,
-    /// The name of the thread that ran longest in its place.
+    /// The name of the thread that ran longest in its place; `None` if the CPU was idle for longer than each of them ran.
     pub instead: Option<String>,
 }
 

@@ -140,8 +140,10 @@ impl Switch {
         // `TASK_RUNNING`, possibly with the flag for preemption (include/trace/events/sched.h, TASK_REPORT_MAX).
         let state = self.prev_state.read(raw)?;
         let preempted = state & 0xff == 0;
-        let out = Step::Out { next: String::from_utf8_lossy(comm).into_owned(), preempted };
-        Some([(number(&self.prev_pid)?, out), (number(&self.next_pid)?, Step::In)])
+        let next_pid = number(&self.next_pid)?;
+        // Thread 0 of each CPU is its idle thread.
+        let next = (next_pid != 0).then(|| String::from_utf8_lossy(comm).into_owned());
+        Some([(number(&self.prev_pid)?, Step::Out { next, preempted }), (next_pid, Step::In)])
     }
 }
 

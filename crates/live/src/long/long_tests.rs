@@ -39,12 +39,14 @@ fn steps(tid: i32, raw: &[u8]) -> Vec<(u32, Step)> {
 
 #[test]
 fn a_switch_concerns_two_threads_and_says_why() {
-    let out = |preempted| Step::Out { next: "kworker/1:0".to_owned(), preempted };
+    let out = |preempted| Step::Out { next: Some("kworker/1:0".to_owned()), preempted };
     // Runnable; runnable with the flag for preemption; sleeping; in a state beyond those that are reported.
     for (state, preempted) in [(0, true), (0x100, true), (1, false), (0x80, false)] {
         let found = steps(7, &switch(7, state, 9, "kworker/1:0"));
         assert_eq!(found, [(7, out(preempted)), (9, Step::In)], "{state:#x}");
     }
+    let held = Step::Out { next: None, preempted: true };
+    assert_eq!(steps(7, &switch(7, 0, 0, "swapper/1")), [(7, held), (0, Step::In)], "the CPU is idle");
     let mut other = vec![0; 8];
     other[..2].copy_from_slice(&301u16.to_le_bytes());
     assert_eq!(steps(7, &other), [(7, Step::User)]);
@@ -97,7 +99,7 @@ fn of_many_threads_those_with_long_exits_are_watched_and_no_other_newcomer_repla
 #[test]
 fn a_gap_on_one_cpu_concerns_only_exits_that_may_have_been_there() {
     let mut past = Past::from(0);
-    past.push(50, Step::Out { next: "x".to_owned(), preempted: true });
+    past.push(50, Step::Out { next: Some("x".to_owned()), preempted: true });
     past.push(60, Step::In);
     let gap = Gap { cpu: 3, from_ns: 20, to_ns: 40 };
     let concerns = |gap: Gap, cpu, from_ns, to_ns| gap.concerns(&past, cpu, from_ns, to_ns);

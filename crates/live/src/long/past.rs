@@ -7,8 +7,8 @@ use exits::Meanwhile;
 /// A change of a thread's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The thread was switched out for the thread with this name; `preempted` if it was still runnable.
-    Out { next: String, preempted: bool },
+    /// The thread was switched out for the thread with this name, or none; `preempted` if it was still runnable.
+    Out { next: Option<String>, preempted: bool },
     /// The thread was switched in.
     In,
     /// KVM returns to the VMM.
@@ -71,7 +71,7 @@ impl Past {
         for (time, step) in self.steps.range(first..).take_while(|(time, _)| *time <= to_ns) {
             state.account(*time, &mut told);
             match step {
-                Step::Out { next, preempted } => state.out = Some((next, *preempted)),
+                Step::Out { next, preempted } => state.out = Some((next.as_deref(), *preempted)),
                 Step::In => state.out = None,
                 Step::User => state.user = true,
                 Step::Interrupt => {
@@ -82,7 +82,7 @@ impl Past {
             }
         }
         state.account(to_ns, &mut told);
-        told.instead = state.longest.map(|(next, _)| next.to_owned());
+        told.instead = state.longest.and_then(|(next, _)| next).map(str::to_owned);
         Some(told)
     }
 }
@@ -90,10 +90,10 @@ impl Past {
 #[derive(Default)]
 struct State<'a> {
     since_ns: u64,
-    out: Option<(&'a String, bool)>,
+    out: Option<(Option<&'a str>, bool)>,
     user: bool,
     depth: u32,
-    longest: Option<(&'a str, u64)>,
+    longest: Option<(Option<&'a str>, u64)>,
 }
 
 impl State<'_> {
@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn out(next: &str, preempted: bool) -> Step {
-        Step::Out { next: next.to_owned(), preempted }
+        Step::Out { next: Some(next.to_owned()), preempted }
     }
 
     fn past(steps: &[(u64, Step)]) -> Past {
@@ -159,6 +159,14 @@ mod tests {
         };
         assert_eq!(past.between(100, 200), Some(expected));
         assert_eq!(past.between(300, 310), Some(Meanwhile { kernel_ns: 10, ..Meanwhile::default() }));
+    }
+
+    #[test]
+    fn the_longest_time_in_which_none_ran_has_no_name() {
+        let held = Step::Out { next: None, preempted: true };
+        let steps = [(110, out("short", true)), (120, Step::In), (130, held), (160, Step::In)];
+        let told = past(&steps).between(100, 200).unwrap();
+        assert_eq!((told.preempted_ns, told.instead), (40, None));
     }
 
     #[test]

@@ -84,10 +84,14 @@ fn accesses(accesses: &[Access]) -> String {
 
 /// The host's activities during a long exit, the longest first.
 fn in_words(told: &Meanwhile) -> String {
-    let instead = told.instead.as_deref().map_or(String::new(), |name| format!(" by {name}"));
+    let preempted = match &told.instead {
+        Some(name) => format!("preempted by {name}"),
+        // It was runnable, but its CPU was idle.
+        None => "held back (cpu.max, core scheduling)".to_owned(),
+    };
     let interrupts = counted(told.interrupts.into(), "interrupt");
     let mut parts = [
-        (told.preempted_ns, format!("preempted{instead}")),
+        (told.preempted_ns, preempted),
         (told.blocked_ns, "waiting".to_owned()),
         (told.interrupts_ns, interrupts),
         (told.user_ns, "in the VMM".to_owned()),
@@ -307,6 +311,14 @@ mod tests {
         assert!(line.starts_with("00:00:01.500 –/1") && line.contains(told), "{line}");
         assert!(line.contains("201 µs, in KVM 50.0 µs, 2 interrupts 12.0 µs"), "{line}");
         assert!(!line.contains('\u{1b}'), "names of threads are foreign: {line:?}");
+    }
+
+    #[test]
+    fn a_thread_that_no_other_preempted_was_held_back() {
+        let told = Meanwhile { preempted_ns: 62_000_000, kernel_ns: 50_000, ..Meanwhile::default() };
+        let words = in_words(&told);
+        assert!(words.starts_with("held back (cpu.max, core scheduling) 62"), "{words}");
+        assert!(!words.contains("preempted"), "{words}");
     }
 
     #[test]
