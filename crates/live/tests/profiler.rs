@@ -2,9 +2,12 @@
 //!
 //! Needs the privilege to load eBPF programs; otherwise the tests are skipped.
 
+mod may;
+
 use exits::ExitReason;
 use hotspots::{Activity, Recording, Selection, Summary};
-use live::{Error, Profiler, Sampling, Watch};
+use live::{Profiler, Sampling, Watch};
+use may::may;
 
 /// The numbers of `read` and `nanosleep` on x86-64.
 const READ: ExitReason = ExitReason::vmx(0);
@@ -12,19 +15,7 @@ const NANOSLEEP: ExitReason = ExitReason::vmx(35);
 
 fn profiler(sampling: &Sampling) -> Option<Profiler> {
     let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
-    match Profiler::attach_to_system_calls(&watch, sampling) {
-        Ok(profiler) => Some(profiler),
-        Err(
-            error @ (Error::Load { .. }
-            | Error::LockedDown
-            | Error::NoTracefs { .. }
-            | Error::TracefsDenied { .. }),
-        ) => {
-            eprintln!("not tested: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    may(Profiler::attach_to_system_calls(&watch, sampling))
 }
 
 /// Reads a MiB of zeros `times` times, about 50 us in the kernel each. Not for a given time, of which other load may

@@ -3,12 +3,15 @@
 //!
 //! Needs the privilege to load eBPF programs; otherwise the tests are skipped.
 
+mod may;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use exits::{ExitReason, LongOptions, Losses, Profile};
-use live::{Collector, Error, LiveExit, Recorder, Watch};
+use live::{Collector, LiveExit, Recorder, Watch};
+use may::may;
 use proptest::prelude::*;
 
 /// The number of `getppid`, which no library calls on its own.
@@ -18,23 +21,6 @@ const CALLS: u64 = 5_000;
 
 fn own() -> Watch {
     Watch { processes: Some(vec![std::process::id()]), ..Watch::default() }
-}
-
-/// `None` if the user may not do it, or the kernel does not support it.
-fn may<T>(attached: Result<T, Error>) -> Option<T> {
-    match attached {
-        Ok(attached) => Some(attached),
-        Err(
-            error @ (Error::Load { .. }
-            | Error::LockedDown
-            | Error::NoTracefs { .. }
-            | Error::TracefsDenied { .. }),
-        ) => {
-            eprintln!("not tested: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
 }
 
 fn call(times: u64) {
