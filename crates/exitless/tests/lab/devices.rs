@@ -137,13 +137,15 @@ fn the_interrupts_of_an_assigned_disk_are_posted_to_the_guest() {
 /// With a legacy IOMMU, IPIs and EOIs cause no exits, but the host takes the interrupts of devices.
 #[test]
 fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host() {
+    // The host's own interrupts (its timer, mostly) also exit, up to three in a run of any length. The samples are
+    // many enough that these do not count among exits per operation.
     let script = format!(
         "{}; \
          cat serial >&2; grep vfio-msix /proc/interrupts >&2; \
          echo '{{\"verify\":'; exitless verify --json --duration 200ms; echo ',\"doctor\":'; exitless doctor --json; \
          kill -INT $TRACE; wait $TRACE; kill $QEMU; wait $QEMU; \
          echo posted or logged: $(grep -cE ' (posted-interrupt|ga-log) ' trace) >&2; \
-         echo ',\"prove\":'; exitless prove --json --measure ipi-running --measure eoi --samples 40 --warm-up 5 --blocks 3 \
+         echo ',\"prove\":'; exitless prove --json --measure ipi-running --measure eoi --samples 400 --warm-up 50 --blocks 3 \
          --output proved; echo '}}'",
         read_two_rounds()
     );
