@@ -90,8 +90,8 @@ fn a_guest_of_xen_runs_and_its_exits_are_those_of_xenalyze() {
 #[test]
 fn exits_are_counted_and_recorded_live_with_the_names_of_their_domains() {
     let script = "xl create -q /opt/exitless/guest/pvh.cfg; \
-        exitless stat --json --by vm,reason -- sleep 5 | sed 's/^/stat /'; \
-        exitless record -o own.exits --duration 4s; \
+        exitless stat --json --by vm,reason -- sleep 2 | sed 's/^/stat /'; \
+        exitless record -o own.exits --duration 1500ms; \
         echo \"report $(exitless report --json --by vm,reason own.exits | tr -d '\\n')\"; xl destroy pvh";
     let folder = tempfile::tempdir().unwrap();
     let said = Dom0::default().run(script, &[], folder.path().to_str().unwrap());
