@@ -87,8 +87,9 @@ fn ports_of_a_running_vm_come_out_with_their_devices_and_these_with_their_hot_sp
     let qemu = "qemu-system-x86_64 -name guest -accel kvm -M pc,hpet=off -m 32 -display none -nodefaults -vga std \
                 -boot reboot-timeout=500 -device isa-debugcon,iobase=0x402,chardev=c -chardev null,id=c";
     let script = format!(
-        "{qemu} >qemu.txt 2>&1 & exitless advise --profile --duration 3 --json >sampled.json; echo status $?; \
-         exitless advise --duration 2 --json >advice.json; echo status $?; kill $!; \
+        "{DURING}{qemu} >qemu.txt 2>&1 & vm=$!; stop; \
+         during 3 sampled.json exitless advise --profile --duration 3 --json; \
+         during 2.5 advice.json exitless advise --duration 2500ms --json; kill -9 $vm; wait $vm; \
          sed 's/^/sampled /' sampled.json; sed 's/^/advice /' advice.json; sed 's/^/qemu /' qemu.txt"
     );
     let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", &script]);
