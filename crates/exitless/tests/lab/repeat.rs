@@ -77,7 +77,7 @@ fn a_guest_is_the_same_again_on_emulated_amd() {
                   date +%N; cat /proc/uptime /proc/interrupts";
     let table = "memory = \"128M\"\nmachine = \"microvm\"\ndisk = { size = \"8M\" }";
     let command = ["exitless", "guest", "run", "--json", "--set", table, "--", script];
-    the_same_twice("amd-avic", &["--guest-image"], &command);
+    the_same_twice("amd-svm", &["--guest-image"], &command);
 }
 
 /// A network card and its virtual function send to each other: the duration, and each interrupt that the
