@@ -251,7 +251,7 @@ traced long exitless trace --json --longer-than 1ms
 busy() { taskset -c $1 sh -c 'while :; do :; done' & }
 busy 0; zero=$!; busy 1; one=$!
 perf stat -a -e kvm:kvm_exit -x, -o perf.csv \
-    exitless probe --measure cpuid --samples 20000 --warm-up 0 --blocks 1 > /dev/null 2>&1
+    exitless probe --measure cpuid --samples 5000 --warm-up 0 --blocks 1 > /dev/null 2>&1
 kill $zero $one
 ended long
 "#;
@@ -270,7 +270,7 @@ ended long
         .unwrap()
         .parse()
         .unwrap();
-    assert!(perf >= 20_000 && summary.contains("none lost"), "{summary}");
+    assert!(perf >= 5_000 && summary.contains("none lost"), "{summary}");
     assert!(summary.contains(&format!("ends it.\n{} of ", lines.len())), "{summary}");
     assert_in_order(&lines);
     let number = |line: &Value, name: &str| line["meanwhile"][name].as_u64().unwrap();
