@@ -120,7 +120,10 @@ fn an_exit_of_a_vm_that_ended_is_counted_once_and_not_ended_by_another_vm() {
                   until [ -s tables.txt ] && grep -q Recording rec.txt; do sleep 0.1; done; \
                   for vm in 1 2 3; do \
                       taskset -c 1 exitless probe --samples 60000 --blocks 1 --measure pio-user >/dev/null & vm=$!; \
-                      sleep 2.2; kill -9 $vm; wait $vm; sleep 0.7; \
+                      until [ \"$(cat /sys/kernel/debug/kvm/*/exits 2>/dev/null || echo 0)\" -gt 6000 ]; do \
+                          kill -0 $vm || exit 9; sleep 0.1; \
+                      done; \
+                      kill -9 $vm; wait $vm; sleep 0.7; \
                   done; \
                   kill $record $stat; wait $record $stat; grep '^{' tables.txt; exitless report rec --json | tr -d '\\n'";
     let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", script]);
