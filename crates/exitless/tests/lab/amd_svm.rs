@@ -36,16 +36,6 @@ fn a_process_whose_parent_has_ended_does_not_stay_as_a_zombie() {
 }
 
 #[test]
-fn kvm_is_there_and_its_parameters_can_be_chosen() {
-    let argument = "kvm_amd.nested=0";
-    let script = "cat /sys/module/kvm_amd/parameters/nested; test -c /dev/kvm";
-    // No other test could use the snapshot.
-    let options = ["lab", "run", "amd-svm", "--bare", "--boot", "--kernel-argument", argument];
-    let said = run(&[&options[..], &["--", "sh", "-c", script]].concat());
-    assert_eq!((said.status, said.out.trim()), (0, "0"), "{}", said.err);
-}
-
-#[test]
 fn files_go_in_and_come_out_byte_for_byte() {
     let folder = tempfile::tempdir().unwrap();
     // Longer than any frame, and with all byte values: none may be mistaken for a marker or the end of a
