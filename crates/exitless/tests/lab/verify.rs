@@ -64,7 +64,7 @@ fn a_micro_vm_with_apicv_is_seen_in_both_arms() {
     // Interrupts of a vCPU's own timer, so that no other vCPU is entered.
     let script = "exitless probe --measure timer-fire --samples 300 --warm-up 10 --blocks 1200 \
                   >/dev/null 2>&1 & vm=$!; sleep 2; \
-                  exitless verify --vm $vm --json --duration 5s; kill -9 $vm; exit 0";
+                  exitless verify --vm $vm --json --duration 3s; kill -9 $vm; exit 0";
     let said = bare("intel-apicv", script);
     assert_eq!(said.status, 0, "{}", said.err);
     let seen = said.json();
