@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use iocm::control::client::Client;
 
-use super::{Daemon, Process, VERIFY, counted, guests, guests_within, printed};
+use super::{Daemon, Process, counted, grow, guests, guests_within, printed, until_the_disk_grows};
 use crate::systemd::Systemd;
 
 /// The number of restarts and kills; `scripts/iocm-restarts` sets another one.
@@ -19,17 +19,6 @@ fn reconnect() -> String {
 
 /// The number of requests between two restarts.
 const REQUESTS: u64 = 200;
-
-/// The guest's script: fio writes and verifies until the disk grows. Prints the error and the longest read
-/// and write latency of each process in each pass (total latency in microseconds, fields 39 and 80 of fio's
-/// terse format 3).
-fn script() -> String {
-    let (find, fio) = VERIFY.split_once("fio ").expect("it runs fio");
-    let fio = fio.replace("cut -d ';' -f 5", "cut -d ';' -f 5,39,80");
-    format!(
-        "{find}\nsize=/sys/block/${{device##*/}}/size\nbefore=$(cat $size)\nwhile [ $(cat $size) = $before ]; do\nfio {fio}\ndone"
-    )
-}
 
 fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap();
@@ -60,7 +49,9 @@ fn fio_verifies_what_it_wrote_over_restarts_and_kills_by_systemd() {
         reconnect()
     );
     let times = times();
-    let mut guest = guests_within(240 + 10 * times as u64, folder.path(), "1", &table, &script());
+    // The error, and the longest read and write latency in microseconds, of terse format 3.
+    let script = until_the_disk_grows("5,39,80");
+    let mut guest = guests_within(240 + 10 * times as u64, folder.path(), "1", &table, &script);
 
     let mut daemon = Client::connect(&control).unwrap();
     let mut pauses: [Vec<Duration>; 2] = Default::default();
@@ -105,8 +96,7 @@ fn fio_verifies_what_it_wrote_over_restarts_and_kills_by_systemd() {
         pauses[usize::from(is_kill)].push(began.elapsed());
     }
     assert!(systemd.has(&format!("NRestarts={times}")), "each crash was one");
-    // Growing the disk ends the guest's script.
-    daemon.set("d.0/size", &(48_u64 << 20).to_string()).unwrap();
+    grow(&mut daemon);
     let report = printed(guest);
     let lines: Vec<Vec<u64>> = report[0]
         .lines()
@@ -131,7 +121,7 @@ fn fio_verifies_what_it_wrote_over_restarts_and_kills_by_systemd() {
     println!(
         "{} passes of fio verified {} MiB: 0 errors; the longest request took {longest} ms in the guest; {}; load average {begin_load} to {}",
         lines.len() / 2,
-        lines.len() * 8,
+        lines.len() * 4,
         reconnect(),
         load_average()
     );
