@@ -4,9 +4,10 @@
 mkdir -p out l1/bin l1/lib64 l1/proc l1/sys l1/dev l1/tmp l1/modules
 for program in sh insmod mount exitless; do
     file=$(command -v $program)
+    # exitless is static, and too large for two copies: cpio follows the link.
+    if [ $program = exitless ]; then ln -s "$file" l1/bin/; continue; fi
     cp -L "$file" l1/bin/$program
-    # exitless is static.
-    for library in $([ $program = exitless ] || LD_TRACE_LOADED_OBJECTS=1 "$file" | grep -o '/[^ ]*'); do
+    for library in $(LD_TRACE_LOADED_OBJECTS=1 "$file" | grep -o '/[^ ]*'); do
         mkdir -p l1"${library%/*}" && cp -L "$library" l1"$library"
     done
 done
@@ -19,7 +20,7 @@ exitless probe --measure cpuid --samples 100 --warm-up 0 --blocks 1 >/dev/null &
 echo b >/proc/sysrq-trigger
 EOF
 chmod +x l1/init
-(cd l1 && find . | cpio --quiet -o -H newc) >l1.img
+(cd l1 && find . | cpio --quiet -L -o -H newc) >l1.img
 # QEMU puts it at a page boundary right below the top of a microvm's memory, whose last page holds the ACPI tables.
 truncate -s %4096 l1.img
 
