@@ -177,7 +177,7 @@ counters! {
         /// Ticks of the TSC in which it was awake.
         awake_ticks: Stopwatch,
         /// Ticks of the TSC in which it slept for a set time.
-        napped_ticks: Count,
+        napped_ticks: Stopwatch,
         /// Ticks of the TSC in which it slept until an event.
         slept_ticks: Stopwatch,
         /// Queues that it serves.

@@ -474,6 +474,7 @@ impl Run {
     fn nap(&mut self, ns: u64) -> bool {
         let began = ticks();
         self.counters.awake_ticks.stop(began);
+        self.counters.napped_ticks.start(began);
         let files = [self.uring.file(), self.mailbox.wake()];
         let mut files = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
         let before = now_ns();
@@ -485,8 +486,8 @@ impl Run {
         }
         let is_over = outcome == Ok(0);
         let ended = ticks();
+        self.counters.napped_ticks.stop(ended);
         self.counters.awake_ticks.start(ended);
-        self.counters.napped_ticks.add(ended.wrapping_sub(began));
         self.napped(ended.wrapping_sub(began));
         match is_over {
             // The next look at the queues checks for kicks, too.

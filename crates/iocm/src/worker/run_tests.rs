@@ -5,9 +5,10 @@ use crate::queue::{Handler, Notifiers, QueueState, Submitter, Token, Virtqueue, 
 use crate::ring::{Chain, RingFeatures};
 use crate::testing::{BlockDriver, DATA, Driver};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{FallocateFlags, fallocate};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A worker is about to end, has not submitted a request yet, and the kernel refuses it a thousand times more. The
 /// request completes all the same, its guest is called, and the queue comes back.
@@ -43,22 +44,54 @@ fn a_worker_ends_however_often_the_kernel_refuses_its_last_requests() {
     assert!(rustix::io::read(&call, &mut [0; 8]).is_ok(), "the guest is called");
 }
 
+/// A queue of this device with a kick eventfd; the driver, and the state of the queue.
+fn queue_of(device: &Arc<BlockDevice>, features: RingFeatures) -> (Queue, BlockDriver, Arc<QueueState>) {
+    let driver = BlockDriver::new(64, features);
+    let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let notifiers = Notifiers { kick: Some(kick), ..Notifiers::default() };
+    let (ring, state) = (driver.driver.ring().unwrap(), Arc::<QueueState>::default());
+    let queue = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::clone(&state));
+    (queue, driver, state)
+}
+
 /// A worker's thread with a queue of this device, which it polls; the driver, and the state of the queue.
 fn polling(
     device: &Arc<BlockDevice>,
     features: RingFeatures,
     weight: u32,
 ) -> (Run, BlockDriver, Arc<QueueState>) {
-    let driver = BlockDriver::new(64, features);
-    let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-    let notifiers = Notifiers { kick: Some(kick), ..Notifiers::default() };
-    let (ring, state) = (driver.driver.ring().unwrap(), Arc::<QueueState>::default());
-    let mut queue = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::clone(&state));
+    let (mut queue, driver, state) = queue_of(device, features);
     queue.weight = weight;
     let mailbox = Arc::new(Mailbox::new().unwrap());
     let mut run = Run::new(&WorkerOptions::default(), mailbox, Arc::default(), Routes::new()).unwrap();
     run.add(queue);
     (run, driver, state)
+}
+
+/// A nap may last long, and its thread may then wait for a CPU.
+#[test]
+fn a_nap_is_counted_while_it_lasts() {
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    let counters = Arc::<WorkerCounters>::default();
+    let (its_mailbox, its_counters) = (Arc::clone(&mailbox), Arc::clone(&counters));
+    let worker = std::thread::spawn(move || {
+        let mut run = Run::new(&WorkerOptions::default(), its_mailbox, its_counters, Routes::new()).unwrap();
+        run.counters.awake_ticks.start(ticks());
+        run.nap(3_600_000_000_000)
+    });
+    let end = Instant::now() + Duration::from_secs(20);
+    while counters.read().napped_ticks == 0 {
+        assert!(Instant::now() < end, "the nap is not counted: {:?}", counters.read());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let [first, second] = [counters.read(), counters.read()];
+    assert!(second.napped_ticks > first.napped_ticks, "{first:?} {second:?}");
+    assert_eq!(second.awake_ticks, first.awake_ticks, "it is not awake meanwhile");
+    mailbox.send(Command::Polling(Polling::Always));
+    assert!(worker.join().unwrap(), "the command ends the nap");
+    let [first, second] = [counters.read(), counters.read()];
+    assert!(second.awake_ticks > first.awake_ticks, "{first:?} {second:?}");
+    assert_eq!(second.napped_ticks, first.napped_ticks, "it is over");
 }
 
 /// A request comes just before the worker sleeps, so the queue stays polled.
@@ -100,6 +133,47 @@ fn a_request_that_ends_in_a_later_turn_is_no_longer_in_flight() {
     assert_eq!((run.sweep(now), state.counters.in_flight.get()), (1, 1));
     assert_eq!((run.sweep(now), state.counters.in_flight.get()), (0, 0));
     assert_eq!((state.counters.requests.get(), driver.driver.read(DATA + 0x100, 1)), (1, vec![0]));
+}
+
+/// Zeroes on a file system that cannot zero ranges itself are written in steps. No step takes a turn from another queue.
+#[test]
+fn zeroes_that_are_written_leave_each_turn_to_the_other_queues() {
+    const SIZE: u64 = 16 << 20;
+    let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+    file.as_file().set_len(SIZE).unwrap();
+    let zero = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    if fallocate(file.as_file(), zero, 0, SIZE).is_ok() {
+        return println!("not tested: /dev/shm zeroes ranges itself");
+    }
+    let options = BlockOptions { path: Some(file.path().to_owned()), ..BlockOptions::default() };
+    let (disk, null) =
+        (BlockDevice::open(options).unwrap(), BlockDevice::open(BlockOptions::default()).unwrap());
+    let features = RingFeatures { packed: false, event_index: false, indirect: true };
+    let (mut run, mut zeroing, state) = polling(&disk, features, crate::queue::DEFAULT_WEIGHT);
+    let (queue, mut reading, _) = queue_of(&null, features);
+    run.add(queue);
+    let range = [&0_u64.to_le_bytes()[..], &((SIZE / 512) as u32).to_le_bytes(), &[0; 4]].concat();
+    zeroing.submit(13, 0, &range, 0).unwrap();
+    let (now, end) = (now_ns(), Instant::now() + Duration::from_secs(60));
+    let (mut turns, mut answered, mut found) = (0, 0, 0);
+    let status = loop {
+        reading.submit(0, 0, &[], 512).unwrap();
+        found += run.round(now).0;
+        turns += 1;
+        answered += u64::from(reading.ended().is_some_and(|(_, status, _)| status == 0));
+        if let Some((_, status, _)) = zeroing.ended() {
+            break status;
+        }
+        assert!(Instant::now() < end, "the zeroes do not end: {:?}", state.counters.read());
+        if run.uring.in_flight > 0 {
+            // Until the step has ended.
+            run.wait(Some(1_000_000));
+        }
+    };
+    assert_eq!((status, answered), (0, turns), "each turn answers the read that came before it");
+    // What is neither a read nor the request itself is the end of a step of at most 512 KiB.
+    let steps = found - turns - 1;
+    assert!(turns >= SIZE / (512 << 10) && steps >= SIZE / (512 << 10), "{steps} steps in {turns} turns");
 }
 
 /// With this weight a turn has one unit, a read of 32 KiB is three, and the next turn pays that back.

@@ -80,7 +80,6 @@ pub(crate) fn zeroes_without_end() {
     let (whole, worst) = (began.elapsed(), *waits.iter().max().unwrap());
     println!("1 GiB of zeroes took {whole:?}; the worst of {} reads beside them took {worst:?}", waits.len());
     assert_eq!(status, 0);
-    assert!(waits.len() > 10, "the worker did nothing else for {worst:?} of {whole:?}");
     assert!(stage.is_alive());
 }
 
