@@ -126,13 +126,17 @@ fn guests_begin_at_the_time_that_was_agreed() {
     }
 }
 
-/// A guest whose clock is ahead by the number of nanoseconds in a file.
+/// A guest whose clock is ahead by the number of nanoseconds in a file. It makes the file `read` beside it when it reads
+/// its clock.
 fn guest_with_a_clock(folder: &Path) -> (AgentGuest, std::path::PathBuf) {
     let (date, offset) = (folder.join("date"), folder.join("offset"));
     let (real, at) = (std::env::var("PATH").unwrap(), offset.display());
     std::fs::write(&offset, "0").unwrap();
     // The file is empty for a moment while a test writes it.
-    let text = format!("#!/bin/sh\nby=$(cat {at})\necho $(( $(PATH={real} date \"$@\") + ${{by:-0}} ))\n");
+    let text = format!(
+        "#!/bin/sh\nby=$(cat {at})\n: > {}\necho $(( $(PATH={real} date \"$@\") + ${{by:-0}} ))\n",
+        folder.join("read").display()
+    );
     std::fs::write(&date, text).unwrap();
     std::fs::set_permissions(&date, std::fs::Permissions::from_mode(0o755)).unwrap();
     (guest(folder, "agent"), offset)
@@ -162,17 +166,25 @@ fn a_clock_that_is_set_before_the_start_does_not_delay_it() {
     for (before_it_is_told, step) in [(true, minute), (false, minute), (false, "60000000000")] {
         let folder = tempfile::tempdir().unwrap();
         let (mut guest, offset) = guest_with_a_clock(folder.path());
-        let mut armed = guest.arm("true", LONG).unwrap();
+        // On a busy machine the clock may be set only after the start: then it is set during the script.
+        let stepped = folder.path().join("stepped");
+        let script = format!("until [ -e {} ]; do sleep 0.01; done", stepped.display());
+        let mut armed = guest.arm(&script, LONG).unwrap();
         if before_it_is_told {
             std::fs::write(&offset, step).unwrap();
         }
         let at_ns = live::monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap();
         armed.agree(at_ns).unwrap();
         if !before_it_is_told {
-            // In the middle of the wait.
-            std::thread::sleep(LEAD / 2);
+            // During the wait, which begins with a reading of the clock.
+            let begun = Instant::now();
+            while !folder.path().join("read").exists() {
+                assert!(begun.elapsed() < LONG, "{step}: it is not told");
+                std::thread::sleep(Duration::from_millis(1));
+            }
             std::fs::write(&offset, step).unwrap();
         }
+        std::fs::write(&stepped, "").unwrap();
         armed.release().unwrap();
         let finished = armed.finish(&AtomicBool::new(false)).unwrap();
         // A busy machine may delay the script, but not by as much as the step.

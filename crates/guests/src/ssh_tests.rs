@@ -137,7 +137,7 @@ fn a_server_that_is_not_there_is_named_with_what_ssh_said() {
 
 /// A guest through a mock of ssh, which replaces lines that begin with a pattern, and runs the others on this machine.
 fn mock(folder: &Path, beginning: &str, instead: &str) -> Result<SshGuest, GuestError> {
-    mock_within(folder, beginning, instead, patience(Duration::from_secs(1)))
+    mock_within(folder, beginning, instead, patience(LONG))
 }
 
 /// As [`mock`], with the time that the machine has to answer.
@@ -160,10 +160,12 @@ fn mock_within(
 
 #[test]
 fn a_machine_that_holds_a_command_or_prints_without_end_is_not_waited_for() {
-    for (instead, why) in [("exec sleep 1000", "after 2.0 s"), ("exec yes", "more than 64 KiB")] {
+    for (instead, limit, why) in
+        [("exec sleep 1000", Duration::ZERO, "after 2.0 s"), ("exec yes", LONG, "more than 64 KiB")]
+    {
         let folder = tempfile::tempdir().unwrap();
         let begun = Instant::now();
-        let refusal = mock(folder.path(), "*nproc", instead).unwrap_err().to_string();
+        let refusal = mock_within(folder.path(), "*nproc", instead, patience(limit)).unwrap_err().to_string();
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
         let known = ["there", "`ssh 10.0.0.9 nproc`", why].iter().all(|word| refusal.contains(word));
         assert!(known, "{refusal}");
