@@ -280,11 +280,12 @@ impl Looks {
         if !self.may_begin(home, user) {
             return Err(io::Error::from_raw_os_error(TIMED_OUT));
         }
-        let begun = Instant::now();
+        let (begin, begun) = channel();
         let (sender, receiver) = sync_channel(1);
         let is_left = Arc::new(AtomicBool::new(false));
         let (left, place) = (Arc::clone(&is_left), home.to_owned());
         let looking = move || {
+            let _ = begin.send(());
             let started = Instant::now();
             let done = catch_unwind(AssertUnwindSafe(work));
             let took = started.elapsed();
@@ -301,6 +302,10 @@ impl Looks {
         let worker = Worker::idle()?;
         // Fails only if the thread has ended, and then the receiver says so.
         let _ = worker.looks.send(Box::new(looking));
+        // On a busy machine it takes long until the thread runs and until its result is taken. The process is not to
+        // blame for that: it may be one of hundreds of VMs that run as the same user.
+        let _ = begun.recv();
+        let begun = Instant::now();
         let found = receiver.recv_timeout(self.patience.once);
         if !matches!(found, Err(RecvTimeoutError::Timeout)) {
             worker.release();
@@ -309,8 +314,6 @@ impl Looks {
         let state = state.get_or_insert_with(State::new);
         // The thread sends with the state locked, so a result that came at the last moment is here by now.
         let found = found.or_else(|_| receiver.try_recv());
-        // On a busy machine it takes long until the thread runs and until its result is taken. The process is not to
-        // blame for that: it may be one of hundreds of VMs that run as the same user.
         let took = found.as_ref().map_or_else(|_| begun.elapsed(), |(_, took)| *took);
         state.charge(user, took);
         found.map(|(done, _)| done).map_err(|error| match error {
@@ -539,6 +542,23 @@ mod tests {
         let total = begun.elapsed();
         let charged = LOOKS.state().as_ref().unwrap().users[&7].all;
         assert!(charged <= total - BUSY / 2, "{charged:?} of {total:?}");
+    }
+
+    #[test]
+    fn a_look_that_begins_late_has_all_of_its_time() {
+        static FIRST: Looks = Looks::new(LONG);
+        static LOOKS: Looks = Looks::new(SHORT);
+        let host = Host::of(&[7]);
+        many_looks(|| {
+            FIRST.look(&host.process(0), || ()).unwrap();
+            // The thread is not there for longer than a look may take.
+            SHARED.with_borrow(|shared| {
+                let away = Box::new(|| std::thread::sleep(SHORT.once * 3 / 2));
+                shared.worker.as_ref().unwrap().looks.send(away).unwrap();
+            });
+            assert_eq!(LOOKS.look(&host.process(0), || 6).unwrap(), 6);
+        });
+        assert!(LOOKS.state().as_ref().unwrap().users[&7].slow < SHORT.once);
     }
 
     #[test]
