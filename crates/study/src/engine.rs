@@ -34,6 +34,7 @@ use super::schedule::{ArmRuns, Enough, Schedule, Slot};
 use super::store::StoreError;
 use attempt::Ending;
 use guests::Guest;
+use watch::IsPast;
 
 /// The result of a session. The default is that of a session that was interrupted before its first run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -120,6 +121,19 @@ pub fn carry_out(
     sink: &mut dyn Sink,
     stop: &AtomicBool,
 ) -> Result<Conclusion, EngineError> {
+    carry_out_within(plan, seed, past, rig, sink, stop, &watch::is_past)
+}
+
+/// The same with another test for whether an attempt exceeds its limit.
+fn carry_out_within(
+    plan: &Plan,
+    seed: u64,
+    past: Past,
+    rig: &mut dyn Rig,
+    sink: &mut dyn Sink,
+    stop: &AtomicBool,
+    is_past: IsPast<'_>,
+) -> Result<Conclusion, EngineError> {
     for workload in &plan.workloads {
         workload.check().map_err(|bad| EngineError::Plan(bad.to_string()))?;
     }
@@ -130,6 +144,7 @@ pub fn carry_out(
         rig,
         sink,
         stop,
+        is_past,
         host,
         running: Running::default(),
         past,
@@ -156,6 +171,7 @@ struct Engine<'a> {
     rig: &'a mut dyn Rig,
     sink: &'a mut dyn Sink,
     stop: &'a AtomicBool,
+    is_past: IsPast<'a>,
     /// The host, for the steps that run there.
     host: Box<dyn Guest>,
     running: Running,

@@ -63,7 +63,7 @@ impl Engine<'_> {
         let mut run = self.blank(slot, attempt);
         let workload = &self.plan.workloads[slot.workload];
         let limit = self.plan.run_limit(&runs.guests, slot.cell.guests, workload);
-        let watch = Watch::new(self.stop, limit);
+        let watch = Watch::new(self.stop, limit, self.is_past);
         let made = watch.over(|| self.make(runs, slot, attempt, &folder, &mut run, &watch));
         // A run that exceeded its limit has failed, although its output may look complete.
         let made = watch.overdue().map_or(made, |limit| Err(self.overdue(limit).into()));

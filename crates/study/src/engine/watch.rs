@@ -14,10 +14,19 @@ const LOOK: Duration = Duration::from_millis(50);
 /// that has not returned by then waits for a guest that does not respond.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// A test for whether the time that an attempt has taken exceeds its limit.
+pub(super) type IsPast<'a> = &'a (dyn Fn(Duration, Duration) -> bool + Sync);
+
+/// The test of real attempts.
+pub(super) fn is_past(taken: Duration, limit: Duration) -> bool {
+    taken > limit
+}
+
 /// Watches one attempt.
 pub(super) struct Watch<'a> {
     stop: &'a AtomicBool,
     limit: Duration,
+    is_past: IsPast<'a>,
     grace: Duration,
     begun: Instant,
     ending: AtomicBool,
@@ -27,10 +36,11 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Prepares to watch an attempt that may take `limit`, and has to end when `stop` is set.
-    pub(super) fn new(stop: &'a AtomicBool, limit: Duration) -> Self {
+    pub(super) fn new(stop: &'a AtomicBool, limit: Duration, is_past: IsPast<'a>) -> Self {
         Self {
             stop,
             limit,
+            is_past,
             grace: GRACE,
             begun: Instant::now(),
             ending: AtomicBool::new(false),
@@ -67,7 +77,7 @@ impl<'a> Watch<'a> {
     fn follow(&self, over: &Receiver<()>) {
         let mut ending: Option<Instant> = None;
         while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-            if self.begun.elapsed() > self.limit {
+            if (self.is_past)(self.begun.elapsed(), self.limit) {
                 self.overdue.store(true, Ordering::Relaxed);
             }
             if self.overdue.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed) {
@@ -97,7 +107,7 @@ mod tests {
     #[test]
     fn a_limit_ends_what_looks_and_then_cuts_what_does_not() {
         let stop = AtomicBool::new(false);
-        let watch = Watch { grace: SOON, ..Watch::new(&stop, SOON) };
+        let watch = Watch { grace: SOON, ..Watch::new(&stop, SOON, &is_past) };
         let (cut, gone) = mpsc::channel();
         watch.cut_if_needed(std::iter::once(Box::new(move || cut.send(()).unwrap()) as Cut));
         watch.over(|| {
@@ -115,7 +125,7 @@ mod tests {
     #[test]
     fn a_signal_ends_it_and_is_no_limit() {
         let stop = AtomicBool::new(true);
-        let watch = Watch::new(&stop, Duration::from_secs(60));
+        let watch = Watch::new(&stop, Duration::from_secs(60), &is_past);
         watch.over(|| wait(watch.ending()));
         assert_eq!(watch.overdue(), None);
     }
@@ -123,7 +133,7 @@ mod tests {
     #[test]
     fn a_signal_cuts_what_does_not_look() {
         let stop = AtomicBool::new(false);
-        let watch = Watch { grace: SOON, ..Watch::new(&stop, Duration::from_secs(3600)) };
+        let watch = Watch { grace: SOON, ..Watch::new(&stop, Duration::from_secs(3600), &is_past) };
         let (cut, gone) = mpsc::channel();
         watch.cut_if_needed(std::iter::once(Box::new(move || cut.send(()).unwrap()) as Cut));
         watch.over(|| {
@@ -137,7 +147,7 @@ mod tests {
     #[test]
     fn what_ends_in_time_is_left_alone() {
         let stop = AtomicBool::new(false);
-        let watch = Watch::new(&stop, Duration::from_secs(60));
+        let watch = Watch::new(&stop, Duration::from_secs(60), &is_past);
         assert_eq!(watch.over(|| 5), 5);
         assert!(!watch.ending().load(Ordering::Relaxed));
     }
