@@ -92,9 +92,9 @@ fn what_the_script_collects_is_judged_as_a_snapshot() {
         script.status.success()
             && String::from_utf8_lossy(&script.stdout).contains(env!("CARGO_PKG_VERSION"))
     );
-    std::fs::write(place("collect.sh"), script.stdout).unwrap();
-    let tar = std::fs::File::create(place("host.tar")).unwrap();
-    let said = Command::new("sh").arg(place("collect.sh")).stdout(tar).output().unwrap();
+    // On a busy machine a limit of time passes although no process blocks its readers. Limits have their own tests.
+    let said = collected_with("timeout", "shift; exec \"$@\"");
+    std::fs::write(place("host.tar"), &said.stdout).unwrap();
     let told = String::from_utf8_lossy(&said.stderr).into_owned();
     // The status is 1 if this user may not inspect all processes.
     assert!(matches!(said.status.code(), Some(0 | 1)), "{:?}: {told}", said.status);
@@ -106,7 +106,13 @@ fn what_the_script_collects_is_judged_as_a_snapshot() {
     run(&["snapshot", &place("host.tar.zst")]);
     let without_registers = |root: String| {
         let found = sentences(&root).into_iter();
-        found.filter(|line| !line.contains("MSR") && !line.contains("CPUID")).collect::<Vec<_>>()
+        let kept = found.filter(|line| !line.contains("MSR") && !line.contains("CPUID"));
+        // The number of processes that this user may not inspect varies over time, too.
+        let lasting = |line: String| match line.split_once("; ") {
+            Some((lasting, closed)) if closed.contains("cannot be inspected") => lasting.to_owned(),
+            _ => line,
+        };
+        kept.map(lasting).collect::<Vec<_>>()
     };
     assert_eq!(without_registers(place("host.tar")), without_registers(place("host.tar.zst")), "{told}");
 }
