@@ -20,10 +20,11 @@ fn avic_takes_away_the_exits_of_interrupts_and_no_others() {
     assert_eq!(result["evidence"]["checked"], serde_json::json!({"off": "confirmed", "on": "confirmed"}));
 
     // With AVIC neither the ICR write nor the EOI exits, and no kicks are needed.
-    for (reason, without) in [("msr", 2.0), ("interrupt", 1.0)] {
-        let (off, on) = exits(&result, "ipi-running", reason);
-        assert!(near(off, without) && on < 0.05, "{reason} an IPI: {off} off, {on} on");
-    }
+    let (off, on) = exits(&result, "ipi-running", "msr");
+    assert!(near(off, 2.0) && on < 0.05, "msr an IPI: {off} off, {on} on");
+    // The host's own interrupts, its timer's mostly, exit in both arms: a few in a run, however long it is.
+    let (off, on) = exits(&result, "ipi-running", "interrupt");
+    assert!(near(off, 1.0) && near(off - on, 1.0), "interrupt an IPI: {off} off, {on} on");
     assert!(median(&result, "ipi-running", "on") * 10.0 < median(&result, "ipi-running", "off"));
     let (off, on) = exits(&result, "eoi", "msr");
     assert!(near(off, 2.0) && on < 0.05, "msr an EOI: {off} off, {on} on");

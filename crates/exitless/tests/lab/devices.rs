@@ -107,9 +107,12 @@ fn assert_posted(vm: &Value, device: &str) {
 
 #[test]
 fn the_interrupts_of_an_assigned_disk_are_posted_to_the_guest() {
+    // The disk takes 1 ms of the real machine's time, so on a slow one many of its interrupts find the vCPU awake, and need
+    // no log.
     let script = format!(
         "{}; \
-         exitless verify --json --duration 200ms; kill -INT $TRACE; wait $TRACE; \
+         until [ $(awk '/AMD-Vi/ {{ n += $2 + $3 }} END {{ print n + 0 }}' /proc/interrupts) -ge 60 ] || ! kill -0 $QEMU; \
+         do sleep 1; done; exitless verify --json --duration 200ms; kill -INT $TRACE; wait $TRACE; \
          cp /proc/interrupts interrupts; SEEN=$(grep -c rounds serial); \
          until [ $(grep -c rounds serial) -gt $((SEEN + 1)) ] || ! kill -0 $QEMU; do sleep 1; done; cat serial >&2; kill $QEMU; wait $QEMU; \
          echo posted: $(grep -c ' posted-interrupt ' trace) >&2; echo logged: $(grep -c ' ga-log ' trace) >&2; \
@@ -194,10 +197,12 @@ fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host()
     }
 }
 
-/// The guest pings the host's own function of the card.
+/// The guest pings the host's own function of the card. Each request leaves after the reply to the one before, so that no
+/// two replies come with one interrupt.
 const PINGING: &str = "\
     ip link set eth0 up; ip addr add 10.0.0.2/24 dev eth0; until ping -c 1 -W 1 10.0.0.1; do sleep 1; done; \
-    grep eth0-rx /proc/interrupts | sed s/^/before:/; ping -c 30 -i 0.05 10.0.0.1; \
+    grep eth0-rx /proc/interrupts | sed s/^/before:/; SENT=0; ANSWERED=0; while [ $SENT -lt 30 ]; do \
+    ping -c 1 -W 10 10.0.0.1 && ANSWERED=$((ANSWERED + 1)); SENT=$((SENT + 1)); done; echo answered $ANSWERED of 30; \
     grep eth0-rx /proc/interrupts | sed s/^/behind:/; while :; do ping -c 10 -i 0.05 10.0.0.1; done";
 
 #[test]
@@ -212,7 +217,7 @@ fn the_interrupts_of_an_assigned_virtual_function_are_posted_to_the_guest() {
          cp /proc/interrupts interrupts; cat serial >&2; kill $QEMU; wait $QEMU; grep -E 'vfio|AMD-Vi' interrupts >&2"
     );
     let said = with_devices(&script);
-    assert!(said.err.contains("30 packets transmitted, 30 packets received"), "{}", said.err);
+    assert!(said.err.contains("answered 30 of 30"), "{}", said.err);
 
     // Each reply is an interrupt in the guest. The host takes none of the function's interrupts, only those
     // of the GA log.
@@ -263,7 +268,7 @@ fn xen_gives_a_disk_and_a_virtual_function_to_a_guest_which_their_interrupts_rea
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     let after = |rounds: usize| number(&said.err, &format!("after {rounds} rounds:")).unwrap_or_default();
     assert_eq!((after(1) - after(0), after(2) - after(1)), (100, 100), "{}", said.err);
-    assert!(said.err.contains("30 packets transmitted, 30 packets received"), "{}", said.err);
+    assert!(said.err.contains("answered 30 of 30"), "{}", said.err);
     let received = counted(&said.err, "behind:") - counted(&said.err, "before:");
     assert!(received >= 30, "{received}: {}", said.err);
 

@@ -5,8 +5,10 @@ use serde_json::Value;
 
 use crate::command::{forced_avic, run};
 
-/// Waits until the module is gone, so that the kill comes in the middle of the change.
-const CUT: &str = "while [ -e /sys/module/kvm_intel ] && kill -0 $! 2>/dev/null; do :; done; kill -9 $!";
+/// Waits until the module is gone, so that the kill comes in the middle of the change; or until the process has ended, which
+/// then is a zombie.
+const CUT: &str = "while [ -e /sys/module/kvm_intel ] && read -r _ _ STATE _ </proc/$!/stat && [ $STATE != Z ]; do :; \
+                   done; kill -9 $!";
 
 fn lines(lab: &str, script: &str) -> Vec<String> {
     let said = run(&["lab", "run", lab, "--", "sh", "-c", script]);

@@ -22,8 +22,9 @@ fn apicv_takes_away_the_exits_of_interrupts_and_no_others() {
     // needed.
     let (off, on) = exits(&result, "ipi-running", "MSR_WRITE");
     assert!(near(off, 2.0) && near(on, 1.0), "MSR_WRITE an IPI: {off} off, {on} on");
+    // The host's own interrupts, its timer's mostly, exit in both arms: a few in a run, however long it is.
     let (off, on) = exits(&result, "ipi-running", "EXTERNAL_INTERRUPT");
-    assert!(off > 0.9 && on < 0.1, "EXTERNAL_INTERRUPT an IPI: {off} off, {on} on");
+    assert!(off > 0.9 && off - on > 0.8, "EXTERNAL_INTERRUPT an IPI: {off} off, {on} on");
     assert_eq!(exits(&result, "ipi-running", "INTERRUPT_WINDOW").1, 0.0);
     assert!(median(&result, "ipi-running", "on") < 0.7 * median(&result, "ipi-running", "off"));
     let upper = measure(&result, "ipi-running")["difference"]["interval"]["high"].as_f64().unwrap();
