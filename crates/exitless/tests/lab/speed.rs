@@ -2,17 +2,22 @@
 
 use crate::command::run;
 
-/// Prints the parameter `nested` of KVM's module, and the duration of a loop in nanoseconds.
+/// Prints the parameter `nested` of KVM's module, and the duration of a loop in nanoseconds, five times.
 const LOOP: &str = "\
     test -c /dev/kvm || exit 9; cat /sys/module/kvm_*/parameters/nested; \
-    BEGAN=$(date +%s%N); I=0; while [ $I -lt 10000 ]; do I=$((I + 1)); done; ENDED=$(date +%s%N); echo $((ENDED - BEGAN))";
+    for TIME in 1 2 3 4 5; do BEGAN=$(date +%s%N); I=0; while [ $I -lt 10000 ]; do I=$((I + 1)); done; \
+    ENDED=$(date +%s%N); echo $((ENDED - BEGAN)); done";
 
+/// The parameter, and the shortest duration of the loop. A loop is longer if the kernel gave its CPU to another task
+/// meanwhile, never shorter.
 fn looped(lab: &str, options: &[&str]) -> (String, f64) {
     let said = run(&[&["lab", "run", lab][..], options, &["--", "sh", "-c", LOOP]].concat());
     assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
-    let (nested, ns) =
-        said.out.trim().split_once('\n').unwrap_or_else(|| panic!("{}\n{}", said.out, said.err));
-    (nested.to_owned(), ns.parse().unwrap_or_else(|error| panic!("{error}: {}\n{}", said.out, said.err)))
+    let mut lines = said.out.lines();
+    let nested = lines.next().unwrap_or_default().to_owned();
+    let durations: Vec<f64> = lines.map_while(|line| line.parse().ok()).collect();
+    assert_eq!(durations.len(), 5, "{}\n{}", said.out, said.err);
+    (nested, durations.into_iter().fold(f64::INFINITY, f64::min))
 }
 
 #[test]

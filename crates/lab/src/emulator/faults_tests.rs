@@ -168,7 +168,7 @@ fn run_migrated_from(machine: &[&str], first: &[&str], tests: &str) -> Option<St
     while !printed().contains("migrate\n") && begun.elapsed() < LIMIT {
         std::thread::sleep(Duration::from_millis(2));
     }
-    // Fast enough: on its own, the test continues only after seconds of emulated time.
+    // The test waits for a byte, however long it takes.
     writeln!(source.stdin.take().unwrap(), "migrate \"file:{}\"\nquit", path("state")).unwrap();
     source.wait().unwrap();
     let line = format!("socket,id=line,server=on,wait=off,path={}", path("line"));

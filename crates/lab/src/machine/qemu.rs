@@ -489,9 +489,10 @@ mod tests {
             scope.spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
                 stream.write_all(b"{\"QMP\": {}}\n{\"ret").unwrap();
+                // The question has been sent before the socket is closed.
+                BufReader::new(&stream).read_line(&mut String::new()).unwrap();
                 std::thread::sleep(TURN * 3);
                 stream.write_all(b"urn\": {}}\n").unwrap();
-                stream
             });
             Control::open(folder.path(), &mut process, &AtomicBool::new(false)).map(drop).unwrap();
         });
