@@ -114,6 +114,12 @@ fn a_host_is_told_of_no_row_of_the_kernels_that_cannot_concern_it() {
         let text = "AMD-Vi: SNP: IOMMU SNP feature not enabled, SNP cannot be supported.".to_owned();
         host.log.lines.value.as_mut().unwrap().push(LogLine { microseconds: 0, text });
     }
+    // The line of the log is overwritten.
+    fn with_snp_refused_long_ago(host: &mut Inspection) {
+        with_snp(host);
+        host.log.whole = false;
+        host.kernel.arguments = Fact::known(Arguments::parse("ro iommu=pt"), "/proc/cmdline", "ro iommu=pt");
+    }
     fn with_snp_and_writes(host: &mut Inspection) {
         with_snp(host);
         let leaf = CpuidLeaf { leaf: 0x8000_001f, subleaf: 0, registers: [1 << 30, 0, 0, 0] };
@@ -140,6 +146,7 @@ fn a_host_is_told_of_no_row_of_the_kernels_that_cannot_concern_it() {
         (changed("zen4", with_snp), amd, "bug-avic-snp"),
         (changed("zen4", with_snp_off), amd, "bug-avic-snp"),
         (changed("zen4", with_snp), changed("zen4", with_snp_refused), "bug-avic-snp"),
+        (changed("zen4", with_snp), changed("zen4", with_snp_refused_long_ago), "bug-avic-snp"),
         (changed("zen4", with_snp), changed("zen4", with_snp_and_writes), "bug-avic-snp"),
         (
             intel,
@@ -767,6 +774,29 @@ fn avic_that_sev_snp_rules_out_is_not_to_be_enabled() {
         assert_eq!(examination.conclusion.next.is_none(), stays_off, "{:?}", examination.conclusion);
         let quotes = found.evidence.iter().any(|one| one.value.contains("missing HvInUseWrAllowed"));
         assert_eq!(quotes, more == LOG, "{found:?}");
+    }
+}
+
+#[test]
+fn an_iommu_that_rules_sev_snp_out_is_known_without_the_first_lines_of_the_log() {
+    const OFF: &str = "== /sys/module/kvm_amd/parameters/avic\nN\n== /proc/sys/kernel/version\n#1 SMP\n\
+                       == /proc/sys/kernel/osrelease\n6.12.9\n== /exitless/dmesg\n6,9000,9000,-;vfio-pci: reset\n";
+    let (_, text) = host::fake::HOSTS.iter().find(|(name, _)| *name == "zen4").unwrap();
+    for (line, is_barred) in [
+        ("ro", true),
+        ("ro iommu=pt", false),
+        ("ro iommu=pt iommu=nopt", true),
+        ("ro iommu.passthrough=1", false),
+        ("ro iommu=pt iommu.passthrough=0", true),
+        ("ro iommu=soft,off", false),
+    ] {
+        let files = format!("{text}\n{OFF}== /proc/cmdline\n{line}\n");
+        let mut host = Inspection::read(&host::fake::root(&files)).unwrap();
+        host.processor.flags.value.as_mut().unwrap().insert("sev_snp".to_owned());
+        assert!(!host.log.whole);
+        let found = examine(&host, &[], &[]);
+        let state = if is_barred { State::Warn } else { State::Fail };
+        assert_eq!(said(&found, "kvm-interrupt-virtualization")[0].state, state, "{line}");
     }
 }
 

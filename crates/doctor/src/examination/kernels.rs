@@ -777,8 +777,35 @@ pub(super) fn enforces_snp(host: &Inspection) -> bool {
     let offered = host.kernel.parameters.get("kvm_amd").and_then(|all| all.get("sev_snp"));
     // The kernel clears the flag if it leaves SNP off, except if that is because of the IOMMU.
     let has_flag = host.processor.flags.get().is_some_and(|flags| flags.contains("sev_snp"));
-    offered.and_then(Option::as_deref).and_then(switch) == Some(true)
-        || (has_flag && host.log.line_with("SNP cannot be supported").is_none())
+    // The log says so at boot only, and loses its first lines.
+    let iommu_forbids =
+        || host.log.line_with("SNP cannot be supported").is_some() || iommu_passes_through(&host.kernel);
+    offered.and_then(Option::as_deref).and_then(switch) == Some(true) || (has_flag && !iommu_forbids())
+}
+
+/// Tests whether the IOMMU is off or passes devices through by default, with either of which the kernel leaves SEV-SNP off
+/// (`iommu_snp_enable` of drivers/iommu/amd/init.c, `iommu_setup` of arch/x86/kernel/pci-dma.c, Linux 6.12).
+fn iommu_passes_through(kernel: &Kernel) -> bool {
+    let by_default = kernel
+        .config
+        .get()
+        .is_some_and(|config| config.option("IOMMU_DEFAULT_PASSTHROUGH") == OptionState::BuiltIn);
+    let arguments = kernel.arguments.get().map_or(&[][..], |arguments| arguments.0.as_slice());
+    let (mut off, mut passes) = (false, by_default);
+    for argument in arguments {
+        let words = argument.value.as_deref().unwrap_or_default().split(',');
+        match argument.name.as_str() {
+            "iommu" => words.for_each(|word| match word {
+                "off" => off = true,
+                "pt" => passes = true,
+                "nopt" => passes = false,
+                _ => {}
+            }),
+            "iommu.passthrough" => words.for_each(|word| passes = switch(word).unwrap_or(passes)),
+            _ => {}
+        }
+    }
+    off || passes
 }
 
 /// Tests whether SEV-SNP rules AVIC out on this host. KVM then leaves AVIC off by itself, or does not yet know that it must
