@@ -124,7 +124,7 @@ impl ChangesWatch {
     /// Call it at least once a second.
     pub fn keep(&mut self) {
         if let Ok(online) = cpus::online(&self.root) {
-            for last in self.source.follow(&online) {
+            for last in self.source.follow(&online).last {
                 self.kept.add(&self.fields, &last.bytes);
             }
         }

@@ -432,8 +432,13 @@ impl LongTracer {
         let given_up = self.refusals.given_up.is_some();
         let is_early = self.source.is_some() && now_ns.saturating_sub(self.changed_ns) < CHANGE_NS;
         if given_up || is_early || threads.iter().all(|thread| self.pasts.contains_key(thread)) {
-            let last = self.source.as_mut().map(|source| source.follow(&cpus)).unwrap_or_default();
-            self.hold(&last);
+            let followed = self.source.as_mut().map(|source| source.follow(&cpus)).unwrap_or_default();
+            self.hold(&followed.last);
+            // These CPUs came online some time ago.
+            self.gaps.extend(followed.begun.into_iter().map(|cpu| {
+                let from_ns = self.last_events.get(&cpu).copied().unwrap_or(0);
+                Gap { cpu, from_ns, to_ns: now_ns }
+            }));
             return;
         }
         // Open the new source before closing the old one, so that no event is missed.

@@ -1,9 +1,10 @@
 //! Samples some tracepoints on every CPU, with one buffer per CPU.
 
+use super::cpus::{OfCpus, Online};
 use crate::Error;
 use crate::perf::{Event, Watch};
 use crate::ring::{Ring, page_size};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use tracing::{debug, warn};
@@ -24,7 +25,7 @@ pub(crate) struct Tracepoint {
 #[derive(Debug)]
 pub(crate) struct Source {
     tracepoints: Vec<Tracepoint>,
-    cpus: BTreeMap<u32, Watched>,
+    cpus: OfCpus<Watched>,
     /// The counts of CPUs that went offline, by tracepoint.
     gone: Vec<u64>,
     /// Online CPUs that cannot be watched.
@@ -46,25 +47,33 @@ pub(crate) struct CpuRecords {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// The result of [`Source::follow`].
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    /// The last records of CPUs that went offline.
+    pub(crate) last: Vec<CpuRecords>,
+    /// The CPUs that are watched from now on.
+    pub(crate) begun: Vec<u32>,
+}
+
 impl Source {
-    /// Opens `tracepoints` on `cpus`, disabled. CPUs that went offline meanwhile are skipped.
+    /// Opens `tracepoints` on the CPUs that are online, disabled. CPUs that went offline meanwhile are skipped.
     ///
     /// # Errors
     /// [`Error::OnCpu`].
-    pub(crate) fn open(tracepoints: Vec<Tracepoint>, cpus: &BTreeSet<u32>) -> Result<Self, Error> {
+    pub(crate) fn open(tracepoints: Vec<Tracepoint>, online: &Online) -> Result<Self, Error> {
         // An event of each tracepoint on each CPU is a file: the usual limit is a dozen of them on 80 CPUs.
         files::allow_open_files();
         let gone = vec![0; tracepoints.len()];
-        let mut source =
-            Self { tracepoints, cpus: BTreeMap::new(), gone, refused: BTreeSet::new(), enabled: false };
-        for &cpu in cpus {
-            match watch(&source.tracepoints, cpu) {
-                Ok(watched) => drop(source.cpus.insert(cpu, watched)),
-                Err(Error::OnCpu { source, .. }) if is_offline(&source) => debug!(cpu, "went offline"),
-                Err(error) => return Err(error),
+        let cpus = OfCpus::open(online, |cpu| match watch(&tracepoints, cpu) {
+            Ok(watched) => Ok(Some(watched)),
+            Err(Error::OnCpu { source, .. }) if is_offline(&source) => {
+                debug!(cpu, "went offline");
+                Ok(None)
             }
-        }
-        Ok(source)
+            Err(error) => Err(error),
+        })?;
+        Ok(Self { tracepoints, cpus, gone, refused: BTreeSet::new(), enabled: false })
     }
 
     /// Starts the events, CPU by CPU.
@@ -73,13 +82,13 @@ impl Source {
     /// [`Error::OnCpu`].
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
         self.enabled = true;
-        self.cpus.iter().try_for_each(|(&cpu, watched)| watched.enable(cpu))
+        self.cpus.iter().try_for_each(|(cpu, watched)| watched.enable(cpu))
     }
 
     /// Stops the events. Recorded samples can still be taken.
     pub(crate) fn disable(&mut self) {
         self.enabled = false;
-        for (cpu, watched) in &self.cpus {
+        for (cpu, watched) in self.cpus.iter() {
             if let Some(Err(error)) = watched.events.first().map(Event::disable_group) {
                 debug!(cpu, %error, "events could not be stopped");
             }
@@ -88,28 +97,19 @@ impl Source {
 
     /// Takes the contents of the buffers, CPU by CPU.
     pub(crate) fn take(&mut self) -> Vec<CpuRecords> {
-        let taken = self.cpus.iter_mut().map(|(&cpu, watched)| watched.take(cpu));
+        let taken = self.cpus.iter_mut().map(|(cpu, watched)| watched.take(cpu));
         taken.filter(|records| !records.bytes.is_empty()).collect()
     }
 
-    /// Starts to watch CPUs that came online, and drops those that went offline; returns the last records of the
-    /// latter. A CPU that cannot be watched is reported once, and the others continue.
-    pub(crate) fn follow(&mut self, online: &BTreeSet<u32>) -> Vec<CpuRecords> {
-        let went: Vec<u32> = self.cpus.keys().copied().filter(|cpu| !online.contains(cpu)).collect();
-        let mut last = Vec::new();
-        for cpu in went {
-            let Some(mut watched) = self.cpus.remove(&cpu) else { continue };
-            last.push(watched.take(cpu));
-            self.gone.iter_mut().zip(watched.counts()).for_each(|(sum, count)| *sum += count);
-            debug!(cpu, "went offline");
-        }
-        self.refused.retain(|cpu| online.contains(cpu));
-        for &cpu in online {
-            if self.cpus.contains_key(&cpu) {
-                continue;
-            }
-            let watched = watch(&self.tracepoints, cpu).and_then(|watched| {
-                if self.enabled {
+    /// Starts to watch CPUs that came online, again those that were offline since the last call, and drops those that are
+    /// offline. A CPU that cannot be watched is reported once, and the others continue.
+    pub(crate) fn follow(&mut self, online: &Online) -> Followed {
+        let Self { tracepoints, cpus, gone, refused, enabled } = self;
+        refused.retain(|cpu| online.contains_key(cpu));
+        let mut begun = Vec::new();
+        let over = cpus.follow(online, |cpu| {
+            let watched = watch(tracepoints, cpu).and_then(|watched| {
+                if *enabled {
                     watched.enable(cpu)?;
                 }
                 Ok(watched)
@@ -117,26 +117,34 @@ impl Source {
             match watched {
                 Ok(watched) => {
                     debug!(cpu, "came online");
-                    self.refused.remove(&cpu);
-                    self.cpus.insert(cpu, watched);
+                    refused.remove(&cpu);
+                    begun.push(cpu);
+                    return Some(watched);
                 }
                 Err(Error::OnCpu { source, .. }) if is_offline(&source) => {}
                 // Tried again with each call, but reported once.
-                Err(error) if self.refused.insert(cpu) => warn!(
+                Err(error) if refused.insert(cpu) => warn!(
                     "{error}: {}",
                     std::error::Error::source(&error).map_or_else(String::new, ToString::to_string)
                 ),
                 Err(_) => {}
             }
+            None
+        });
+        let mut last = Vec::new();
+        for (cpu, mut watched) in over {
+            last.push(watched.take(cpu));
+            gone.iter_mut().zip(watched.counts()).for_each(|(sum, count)| *sum += count);
+            debug!(cpu, "went offline");
         }
-        last
+        Followed { last, begun }
     }
 
     /// The number of times that each tracepoint passed its filter since it was opened, by ID, including dropped
     /// records.
     pub(crate) fn counts(&self) -> Vec<(u16, u64)> {
         let mut sums = self.gone.clone();
-        for watched in self.cpus.values() {
+        for (_, watched) in self.cpus.iter() {
             sums.iter_mut().zip(watched.counts()).for_each(|(sum, count)| *sum += count);
         }
         self.tracepoints.iter().map(|tracepoint| tracepoint.id).zip(sums).collect()
@@ -233,14 +241,14 @@ mod tests {
     fn a_cpu_that_cannot_be_watched_is_told_once() {
         // No kernel has a tracepoint with this ID.
         let none = Tracepoint { id: u16::MAX, name: "none:none".to_owned(), filter: None };
-        let mut source = Source::open(vec![none], &BTreeSet::new()).unwrap();
+        let mut source = Source::open(vec![none], &Online::new()).unwrap();
         let warnings = Arc::new(AtomicU32::new(0));
         tracing::subscriber::with_default(Warnings(Arc::clone(&warnings)), || {
-            (0..3).for_each(|_| drop(source.follow(&[0].into())));
+            (0..3).for_each(|_| drop(source.follow(&[(0, None)].into())));
             assert_eq!(warnings.load(Ordering::Relaxed), 1);
             // The CPU goes offline and comes online again.
-            drop(source.follow(&BTreeSet::new()));
-            drop(source.follow(&[0].into()));
+            drop(source.follow(&Online::new()));
+            drop(source.follow(&[(0, None)].into()));
         });
         assert_eq!(warnings.load(Ordering::Relaxed), 2);
     }

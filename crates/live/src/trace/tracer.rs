@@ -1,7 +1,7 @@
 //! Reads the kernel's buffers and returns their events in order.
 
 use super::clock::Anchor;
-use super::cpus::online;
+use super::cpus::{HOTPLUG_NS, online};
 use super::decoder::Decoder;
 use super::event::{Event, Loss, Occurrence, What};
 use super::kind::EventKind;
@@ -21,8 +21,6 @@ use tracing::debug;
 /// The time for which an event is held back for earlier ones of other CPUs. A record is in its buffer within
 /// microseconds, unless the CPU itself was stopped meanwhile, which can happen if the host is a guest.
 const HOLD_BACK_NS: u64 = 50_000_000;
-/// The interval of looking for CPUs that came online or went offline.
-const HOTPLUG_NS: u64 = 1_000_000_000;
 
 /// The options of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -184,8 +182,8 @@ impl Tracer {
             self.looked_ns = now.ns();
             match online(&self.root) {
                 Ok(online) => {
-                    let last = self.source.follow(&online);
-                    self.hold(last, now);
+                    let followed = self.source.follow(&online);
+                    self.hold(followed.last, now);
                 }
                 Err(error) => debug!(%error, "the CPUs that are online are not known"),
             }
