@@ -15,7 +15,7 @@ use crate::command::run;
 const INSIDE: &str = "EXITLESS_TEST_INSIDE";
 
 /// Runs `test` of this program inside a laboratory, where it calls `look`.
-fn in_laboratory(test: &str, lab: &str, look: fn()) {
+pub(crate) fn in_laboratory(test: &str, lab: &str, look: fn()) {
     if std::env::var_os(INSIDE).is_some() {
         return look();
     }

@@ -88,3 +88,33 @@ fn what_was_recorded_survives_a_kill_a_signal_and_a_full_disk() {
     assert!(said.out.contains("full-with 1\n"), "{}\n{}", said.out, said.err);
     assert!(said.err.contains("Cannot write the recording any further"), "{}", said.err);
 }
+
+/// Each CPU has its own buffer, as on hosts with many of them. Tested with system calls, which need no VM.
+#[test]
+fn a_cpu_that_was_offline_is_recorded_again() {
+    let test = "record::a_cpu_that_was_offline_is_recorded_again";
+    crate::levels::in_laboratory(test, "amd-svm", record_a_cpu_that_was_offline);
+}
+
+fn record_a_cpu_that_was_offline() {
+    const GETPPID: exits::ExitReason = exits::ExitReason::vmx(110);
+    let processes = Some(vec![std::process::id()]);
+    let watch = live::Watch { processes, no_ring_buffer: true, ..live::Watch::default() };
+    let mut recorder = live::Recorder::attach_to_system_calls(&watch).unwrap();
+    for state in ["0", "1"] {
+        std::fs::write("/sys/devices/system/cpu/cpu1/online", state).unwrap();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    recorder.drain(&mut |_, _| ());
+    let this = std::fs::read_link("/proc/thread-self").unwrap();
+    let pin = ["-cp", "1", this.file_name().unwrap().to_str().unwrap()];
+    assert!(std::process::Command::new("taskset").args(pin).status().unwrap().success());
+    for _ in 0..100 {
+        std::os::unix::process::parent_id();
+    }
+    let mut recorded = 0;
+    let (_, losses) = recorder
+        .finish(&mut |exit, _| recorded += u32::from((exit.cpu, exit.reason) == (1, GETPPID)))
+        .unwrap();
+    assert_eq!(recorded, 100, "{losses:?}");
+}

@@ -12,11 +12,12 @@ use exits::{Isa, Profile};
 use hotspots::{Event, Head, Losses, MOST_ADDRESSES, Recording, Symbols};
 
 use self::gathered::{measured, resolved};
-use self::sampling::sample;
+use self::sampling::{Sampled, sample};
 use self::ticks::Ticks;
 use super::programs::{Link, Pair, Purpose, Wanted};
 use super::{Collector, LOST_RECORDS, TICKS, Watch, counted, isa, map, map_error, scheduler};
-use crate::{Error, Mechanism};
+use crate::trace::cpus::{HOTPLUG_NS, online};
+use crate::{Error, Mechanism, monotonic_ns};
 
 /// The size of the ring buffer (`ticks` of the BPF programs).
 const RING_BYTES: usize = 16 << 20;
@@ -51,6 +52,8 @@ pub struct Profiler {
     workers: HashMap<MapData, u32, u32>,
     symbols: Symbols,
     root: PathBuf,
+    sampled: Sampled,
+    looked_ns: u64,
     ticks: Ticks,
     head: Head,
     profile: Profile,
@@ -113,8 +116,11 @@ impl Profiler {
         let (monitors, workers) = (map(attached, "monitors")?, map(attached, "workers")?);
         let mut notes = Vec::new();
         let away = sampling.away && follow_scheduler(&mut collector, root, &mut notes);
-        let (event, cpus) = sample(&mut collector, sampling, &mut notes)?;
-        let frequency_hz = sampling.frequency_hz;
+        let looked_ns = monotonic_ns();
+        let online = online(root)?;
+        let sampled = sample(&mut collector, sampling, &online, &mut notes)?;
+        let (event, frequency_hz) = (sampled.event(), sampling.frequency_hz);
+        let cpus = u32::try_from(online.len()).unwrap_or(u32::MAX);
         let head = Head { kernel: None, event, frequency_hz, cpus, duration_ns: 0, away, notes };
         Ok(Self {
             collector: collector.begun()?,
@@ -124,6 +130,8 @@ impl Profiler {
             workers,
             symbols: Symbols::new(root),
             root: root.to_owned(),
+            sampled,
+            looked_ns,
             ticks: Ticks::default(),
             head,
             profile: Profile::new(),
@@ -147,6 +155,13 @@ impl Profiler {
     /// # Errors
     /// Those of [`Collector::keep`].
     pub fn drain(&mut self) -> Result<(), Error> {
+        let now_ns = monotonic_ns();
+        if now_ns.saturating_sub(self.looked_ns) > HOTPLUG_NS {
+            self.looked_ns = now_ns;
+            if let Ok(online) = online(&self.root) {
+                self.sampled.follow(&mut self.collector, &online);
+            }
+        }
         self.take_samples();
         self.collector.keep()
     }
@@ -186,6 +201,7 @@ impl Profiler {
         let duration_ns = ended_ns.saturating_sub(self.collector.began_ns());
         // This empties the ring: the programs have stopped, and one call takes as much as the ring can hold.
         self.take_samples();
+        drop(self.sampled);
         let lost = counted(&self.collector.counters, LOST_RECORDS)? + self.ticks.lost();
         let folded = self.ticks.folded();
         let ticks = counted(&self.collector.counters, TICKS)?;

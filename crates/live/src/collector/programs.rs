@@ -4,7 +4,6 @@ use std::path::Path;
 
 use aya::Ebpf;
 use aya::maps::{Array, Map, MapData, MapError};
-use aya::programs::perf_event::PerfEventLink;
 use aya::programs::raw_trace_point::RawTracePointLink;
 use aya::programs::trace_point::TracePointLink;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
@@ -19,18 +18,9 @@ use crate::{Error, EventFormat, Tracefs, lockdown, monotonic_ns};
 /// The number of elements of `direct_cells`.
 pub(super) const DIRECT_CELLS: u32 = 1 << 15;
 
-/// The CPUs that are online.
-pub(super) fn online() -> Result<Vec<u32>, Error> {
-    aya::util::online_cpus().map_err(|(path, source)| Error::Read {
-        path: path.into(),
-        expected: "processors",
-        source,
-    })
-}
-
 /// The number of CPUs that are online.
 pub(super) fn processors() -> usize {
-    online().map_or(1, |cpus| cpus.len())
+    aya::util::online_cpus().map_or(1, |cpus| cpus.len())
 }
 
 /// The size of `cells`: 1,024 for each CPU that is online, as much as eight busy vCPUs need. A vCPU with ten exit
@@ -180,7 +170,6 @@ pub(super) struct Attached {
 pub(super) enum Link {
     Raw(RawTracePointLink),
     Tracepoint(TracePointLink),
-    Perf(PerfEventLink),
 }
 
 impl std::fmt::Debug for Attached {

@@ -12,6 +12,7 @@ use super::vcpus::Vcpus;
 use super::{
     EXITS, LOST_RECORDS, Mechanism, SLEPT, Watch, counted, isa, lost, map, map_error, watch_processes,
 };
+use crate::trace::cpus::{HOTPLUG_NS, OfCpus, online};
 use crate::{Error, monotonic_ns};
 
 /// The number of CPUs that share the ring buffer. A program locks it for each record, with interrupts disabled: more CPUs
@@ -25,8 +26,32 @@ const PERF_PAGES_OF_MANY: usize = 128;
 
 enum Buffers {
     Ring(RingBuf<MapData>),
-    /// Dropping the array would close the buffers.
-    Perf(#[expect(dead_code)] PerfEventArray<MapData>, Vec<PerfEventArrayBuffer<MapData>>),
+    Perf(PerfBuffers),
+}
+
+/// perf's buffers, one for each CPU.
+struct PerfBuffers {
+    array: PerfEventArray<MapData>,
+    pages: usize,
+    open: OfCpus<PerfEventArrayBuffer<MapData>>,
+    looked_ns: u64,
+}
+
+impl PerfBuffers {
+    /// Opens buffers for CPUs that came online, also again, at most once a second. Returns those that get no more records.
+    fn follow(&mut self, root: &Path, now_ns: u64) -> Vec<PerfEventArrayBuffer<MapData>> {
+        if now_ns.saturating_sub(self.looked_ns) <= HOTPLUG_NS {
+            return Vec::new();
+        }
+        self.looked_ns = now_ns;
+        let Ok(online) = online(root) else { return Vec::new() };
+        let Self { array, pages, open, .. } = self;
+        let over = open.follow(&online, |cpu| {
+            let opened = array.open(cpu, Some(*pages));
+            opened.inspect_err(|error| tracing::debug!(cpu, %error, "its exits are lost")).ok()
+        });
+        over.into_iter().map(|(_, buffer)| buffer).collect()
+    }
 }
 
 /// The buffers on a host with this number of CPUs. The ring suffices for long exits, which are rare.
@@ -59,21 +84,21 @@ fn with_either<T>(
 }
 
 impl Buffers {
-    fn open(attached: &mut Attached, purpose: Purpose) -> Result<Self, Error> {
+    fn open(root: &Path, attached: &mut Attached, purpose: Purpose) -> Result<Self, Error> {
         if purpose == Purpose::RecordRing {
             return Ok(Self::Ring(map(attached, "records")?));
         }
         let mut array: PerfEventArray<MapData> = map(attached, "records")?;
-        let online = programs::online()?;
+        let online = online(root)?;
         // Each buffer is a file.
         files::allow_open_files();
         let pages = if online.len() > MOST_ON_RING { PERF_PAGES_OF_MANY } else { PERF_PAGES };
-        let open = online.into_iter().map(|cpu| array.open(cpu, Some(pages))).collect::<Result<Vec<_>, _>>();
+        let open = OfCpus::open(&online, |cpu| array.open(cpu, Some(pages)).map(Some));
         let open = open.map_err(|error| Error::Load {
             cause: format!("perf's buffers: {error}"),
             next: "raise the limit of locked memory (`ulimit -l unlimited`)",
         })?;
-        Ok(Self::Perf(array, open))
+        Ok(Self::Perf(PerfBuffers { array, pages, open, looked_ns: monotonic_ns() }))
     }
 }
 
@@ -121,7 +146,7 @@ impl Recorder {
             with_either(first.purpose, watch.no_ring_buffer, |purpose| {
                 let wanted = Wanted { purpose, ..*first };
                 let mut attached = programs::load(root, &wanted)?;
-                let buffers = Buffers::open(&mut attached, purpose)?;
+                let buffers = Buffers::open(root, &mut attached, purpose)?;
                 Ok((wanted, (attached, buffers)))
             })?;
         watch_processes(&mut attached, watch)?;
@@ -159,11 +184,12 @@ impl Recorder {
                     }
                 }
             }
-            Buffers::Perf(_, buffers) => {
+            Buffers::Perf(buffers) => {
+                let mut over = buffers.follow(&self.root, now_ns);
                 // Each CPU has its own buffer, and a vCPU may have moved: later records wait for the next call,
                 // because earlier ones may be in a buffer that was already read.
                 let mut keep = |bytes: &[u8]| self.early.extend(Record::read(bytes));
-                for buffer in buffers {
+                for buffer in over.iter_mut().chain(buffers.open.iter_mut().map(|(_, buffer)| buffer)) {
                     buffer.for_each(|event| match event {
                         PerfEvent::Sample { head, tail: [] } => keep(head),
                         // The record wraps around at the end of the buffer.

@@ -8,19 +8,45 @@ use exits::with_causes;
 use hotspots::Event;
 
 use super::super::Collector;
-use super::super::programs::{Link, online};
 use super::super::refusal::rejected;
 use super::Sampling;
 use crate::Error;
+use crate::trace::cpus::{OfCpus, Online};
 
-/// Starts sampling on all online CPUs; returns the event and the number of CPUs.
+const NAME: &str = "tick";
+
+/// Samples on all online CPUs until this is dropped.
+pub(super) struct Sampled {
+    event: Event,
+    frequency_hz: u64,
+    links: OfCpus<PerfEventLink>,
+}
+
+impl Sampled {
+    pub(super) fn event(&self) -> Event {
+        self.event
+    }
+
+    /// Samples CPUs that came online, also again.
+    pub(super) fn follow(&mut self, collector: &mut Collector, online: &Online) {
+        let Some(Program::PerfEvent(program)) = collector.attached.ebpf.program_mut(NAME) else { return };
+        let Self { event, frequency_hz, links } = self;
+        let over = links.follow(online, |cpu| {
+            let sampled = sample_cpu(program, *event, *frequency_hz, cpu);
+            sampled.inspect_err(|(_, error)| tracing::debug!(cpu, %error, "it is not sampled")).ok()
+        });
+        drop(over);
+    }
+}
+
+/// Starts sampling on all online CPUs.
 pub(super) fn sample(
     collector: &mut Collector,
     sampling: &Sampling,
+    online: &Online,
     notes: &mut Vec<String>,
-) -> Result<(Event, u32), Error> {
-    const NAME: &str = "tick";
-    let online = online()?;
+) -> Result<Sampled, Error> {
+    let frequency_hz = sampling.frequency_hz;
     let refused = |error: ProgramError| rejected(NAME, &error);
     let program = match collector.attached.ebpf.program_mut(NAME) {
         Some(Program::PerfEvent(program)) => program,
@@ -35,7 +61,8 @@ pub(super) fn sample(
     };
     let mut first = None;
     for event in wanted {
-        match sample_by(program, event, sampling.frequency_hz, &online) {
+        let links = OfCpus::open(online, |cpu| sample_cpu(program, event, frequency_hz, cpu).map(Some));
+        match links {
             Ok(links) => {
                 notes.extend(first.map(|error: Error| {
                     format!(
@@ -43,8 +70,7 @@ pub(super) fn sample(
                          interrupts off is found where they are let in again"
                     )
                 }));
-                collector.attached.links.extend(links.into_iter().map(Link::Perf));
-                return Ok((event, u32::try_from(online.len()).unwrap_or(u32::MAX)));
+                return Ok(Sampled { event, frequency_hz, links });
             }
             Err((cpu, source)) => first = first.or_else(|| Some(on_cpu(event, cpu, source))),
         }
@@ -52,22 +78,19 @@ pub(super) fn sample(
     Err(first.unwrap_or(Error::NothingToTrace("no event was asked for".to_owned())))
 }
 
-fn sample_by(
+fn sample_cpu(
     program: &mut PerfEvent,
     event: Event,
     frequency_hz: u64,
-    cpus: &[u32],
-) -> Result<Vec<PerfEventLink>, (u32, ProgramError)> {
+    cpu: u32,
+) -> Result<PerfEventLink, (u32, ProgramError)> {
     let config = match event {
         Event::Cycles => PerfEventConfig::Hardware(HardwareEvent::CpuCycles),
         Event::CpuClock | Event::Exits => PerfEventConfig::Software(SoftwareEvent::CpuClock),
     };
-    let attach = |&cpu: &u32| {
-        let scope = PerfEventScope::AllProcessesOneCpu { cpu };
-        let link = program.attach(config, scope, SamplePolicy::Frequency(frequency_hz), false);
-        link.and_then(|link| program.take_link(link)).map_err(|error| (cpu, error))
-    };
-    cpus.iter().map(attach).collect()
+    let scope = PerfEventScope::AllProcessesOneCpu { cpu };
+    let link = program.attach(config, scope, SamplePolicy::Frequency(frequency_hz), false);
+    link.and_then(|link| program.take_link(link)).map_err(|error| (cpu, error))
 }
 
 fn on_cpu(event: Event, cpu: u32, error: ProgramError) -> Error {
