@@ -480,6 +480,11 @@ fn identity(vm: &Vm) -> Option<VmIdentity> {
 fn facts(vm: &Vm, names: Names, state: Option<State>) -> VmHost {
     // A vCPU that was unplugged keeps its descriptor, but has no thread any more.
     let threads = vm.vcpus.iter().filter_map(|vcpu| Some(ThreadId { pid: vm.pid, tid: vcpu.thread? }));
+    // Without a thread of any, nothing says which ones were unplugged.
+    let vcpus = match threads.clone().count() {
+        0 => vm.vcpus.len(),
+        plugged => plugged,
+    };
     // A kernel that does not count times shows zeros (`proc_pid_schedstat` of fs/proc/base.c).
     let times = threads.filter_map(|thread| thread.times(Path::new(HOST))).filter(|times| times.ran_ns > 0);
     let sum = times.reduce(|sum, one| ThreadTimes {
@@ -495,7 +500,7 @@ fn facts(vm: &Vm, names: Names, state: Option<State>) -> VmHost {
             _ => "other",
         },
         names,
-        vcpus: vm.vcpus.len(),
+        vcpus,
         ran_ns: sum.map(|sum| sum.ran_ns),
         waited_ns: sum.map(|sum| sum.waited_ns),
         halt_polling: halt_polling(vm),
@@ -614,12 +619,13 @@ mod tests {
             return println!("not tested: this kernel does not count the times of threads");
         }
         let mut one = vm(own, 1);
-        // QEMU keeps the descriptor of a vCPU without a thread for the next one (`kvm_park_vcpu`); debugfs may still name the
-        // thread that has ended.
+        // QEMU keeps the descriptor of a vCPU without a thread for the next one (`kvm_park_vcpu`), and a thread may end after
+        // it was found.
         let with = |thread| host::vms::Vcpu { thread, ..host::vms::Vcpu::default() };
         one.vcpus = vec![with(Some(own)), with(None), with(Some(i32::MAX))];
         let facts = facts(&one, Names::new(), None);
         assert!(facts.ran_ns.is_some_and(|ran_ns| ran_ns > 0) && facts.waited_ns.is_some());
+        assert_eq!(facts.vcpus, 2);
     }
 
     #[test]

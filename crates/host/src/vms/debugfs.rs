@@ -38,15 +38,16 @@ fn directory(root: &Root, name: &str) -> Option<Directory> {
     Some(Directory { path: PathBuf::from(path), maker, fd, vcpus })
 }
 
-/// The directories of one process. If vCPUs have run, their threads identify the process: the creator may
-/// have ended, and its thread ID may have been reused.
+/// The directories of one process. If vCPUs have run, most of their threads identify the process: the creator may
+/// have ended, and its thread ID may have been reused. An unplugged vCPU keeps the ID of its thread, which may have been
+/// reused as well; if most are unplugged, the creator decides.
 pub(super) fn of_process<'a>(all: &'a [Directory], threads: &[i32], vm_fds: &[i32]) -> Vec<&'a Directory> {
     let is_own = |one: &&Directory| {
-        let mut running = one.vcpus.values().filter(|&&thread| thread > 0).peekable();
-        if running.peek().is_some() {
-            return running.any(|thread| threads.contains(thread));
-        }
-        threads.contains(&one.maker) && vm_fds.contains(&one.fd)
+        let have_run = one.vcpus.values().filter(|&&thread| thread > 0);
+        let own = have_run.clone().filter(|thread| threads.contains(thread)).count();
+        let all = have_run.count();
+        let made = || threads.contains(&one.maker) && vm_fds.contains(&one.fd);
+        2 * own > all || (own > 0 || all == 0) && made()
     };
     all.iter().filter(is_own).collect()
 }
@@ -70,5 +71,13 @@ mod tests {
         let own = of_process(&all, &[10, 11, 12], &[5, 6, 7]);
         assert_eq!(own, [&all[0], &all[1], &all[3]]);
         assert!(of_process(&all, &[10], &[9]).is_empty());
+    }
+
+    #[test]
+    fn a_reused_number_of_an_unplugged_vcpus_thread_makes_no_vm_of_another_process() {
+        let all = [made(10, 5, &[(0, 11), (1, 12), (2, 13)]), made(20, 5, &[(0, 21), (1, 12), (2, 13)])];
+        assert_eq!(of_process(&all, &[10, 11, 12], &[5]), [&all[0]]);
+        assert_eq!(of_process(&all, &[20, 21], &[5]), [&all[1]], "most of its vCPUs are unplugged");
+        assert_eq!(of_process(&all, &[30, 12], &[5]), Vec::<&Directory>::new());
     }
 }

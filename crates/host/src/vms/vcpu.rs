@@ -36,8 +36,8 @@ pub(super) fn number_of(name: &str) -> Option<u32> {
 
 /// The vCPUs of a process, by number.
 ///
-/// KVM's debugfs shows the thread of each vCPU that has run. Thread names are the second choice, because they
-/// contain the VMM's own numbers.
+/// KVM's debugfs shows the thread of each vCPU that has run, and keeps it after the thread ended, as that of an unplugged
+/// vCPU does. Thread names are the second choice, because they contain the VMM's own numbers.
 pub(super) fn joined(
     descriptors: &Descriptors,
     threads: &[NamedThread],
@@ -49,8 +49,11 @@ pub(super) fn joined(
     if descriptors.vcpus.is_empty() {
         return names.into_iter().map(named_only).collect();
     }
-    let of_kernel =
-        || directories.iter().flat_map(|one| &one.vcpus).map(|(&number, &thread)| (number, thread));
+    let alive: BTreeSet<i32> = threads.iter().map(|one| one.tid).collect();
+    let of_kernel = || {
+        let all = directories.iter().flat_map(|one| &one.vcpus);
+        all.map(|(&number, &thread)| (number, if alive.contains(&thread) { thread } else { 0 }))
+    };
     let running: BTreeSet<i32> = of_kernel().map(|(_, thread)| thread).filter(|&thread| thread > 0).collect();
     let mut by_kernel = queues(of_kernel());
     let numbers: Vec<u32> = descriptors.vcpus.iter().map(|&(number, _)| number).collect();
@@ -136,6 +139,12 @@ mod tests {
         assert_eq!(pairs(&found), [(0, Some(100)), (1, None), (2, Some(101))]);
         let found = joined(&descriptors(&[0, 4, 8]), &threads(&["CPU 0/KVM", "CPU 1/KVM"]), &[]);
         assert_eq!(pairs(&found), [(0, None), (4, None), (8, None)]);
+        // The kernel still shows the thread that has ended.
+        let vcpus = BTreeMap::from([(0, 100), (1, 999), (2, 101)]);
+        let directory = Directory { vcpus, ..Directory::default() };
+        let names = threads(&["CPU 0/KVM", "CPU 2/KVM"]);
+        let found = joined(&descriptors(&[0, 1, 2]), &names, &[&directory]);
+        assert_eq!(pairs(&found), [(0, Some(100)), (1, None), (2, Some(101))]);
     }
 
     #[test]

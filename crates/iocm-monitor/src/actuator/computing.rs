@@ -98,7 +98,7 @@ impl Meter {
     }
 }
 
-/// The NUMA node that all these threads are bound to, if there is one.
+/// The NUMA node that all these threads are bound to, if there is one. Those that have ended are bound to none.
 pub(super) fn node_of(
     root: &Path,
     nodes: &BTreeMap<u32, u32>,
@@ -106,7 +106,8 @@ pub(super) fn node_of(
 ) -> Option<u32> {
     let mut found = None;
     for thread in threads {
-        let node = only_node(nodes, &thread.allowed(root)?)?;
+        let Some(allowed) = thread.allowed(root) else { continue };
+        let node = only_node(nodes, &allowed)?;
         if found.is_some_and(|found| found != node) {
             return None;
         }
@@ -223,5 +224,6 @@ mod tests {
         let nodes = [(0, 0), (1, 0), (2, 1), (3, 1)].into();
         let of = |tids: &[i32]| node_of(root, &nodes, tids.iter().map(|&tid| ThreadId { pid: 7, tid }));
         assert_eq!((of(&[1, 2]), of(&[1, 3]), of(&[9]), of(&[])), (Some(0), None, None, None));
+        assert_eq!(of(&[9, 1]), Some(0), "one has ended");
     }
 }
