@@ -1,5 +1,7 @@
 //! The lines of `/proc/interrupts`.
 
+use std::collections::BTreeMap;
+
 /// One source of interrupts, with its counts since boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptLine<'a> {
@@ -21,6 +23,18 @@ pub fn interrupt_lines(text: &str) -> Option<(Vec<u32>, impl Iterator<Item = Int
     let cpus = cpus.filter(|cpus| !cpus.is_empty())?;
     let columns = cpus.len();
     Some((cpus, lines.filter_map(move |line| InterruptLine::parse(line, columns))))
+}
+
+/// The counts of a source in two readings, before and after, on the CPUs that both have: the file has only CPUs that are
+/// online, whose counts include those from before they went offline. A source that was requested in between began at 0.
+pub fn counts_of_both<'a>(
+    before: Option<&'a BTreeMap<u32, u64>>,
+    after: &'a BTreeMap<u32, u64>,
+) -> impl Iterator<Item = (u64, u64)> + 'a {
+    after.iter().filter_map(move |(cpu, &count)| match before {
+        Some(before) => Some((*before.get(cpu)?, count)),
+        None => Some((0, count)),
+    })
 }
 
 impl<'a> InterruptLine<'a> {
@@ -46,6 +60,15 @@ impl<'a> InterruptLine<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cpu_that_comes_or_goes_adds_nothing_and_a_new_source_began_at_zero() {
+        let (one, two) = (BTreeMap::from([(0, 5)]), BTreeMap::from([(0, 7), (9, 40_000)]));
+        let of = |before, after| counts_of_both(before, after).collect::<Vec<_>>();
+        assert_eq!(of(Some(&one), &two), [(5, 7)]);
+        assert_eq!(of(Some(&two), &one), [(7, 5)]);
+        assert_eq!(of(None, &two), [(0, 7), (0, 40_000)]);
+    }
 
     #[test]
     fn lines_below_a_heading_and_no_damaged_ones() {

@@ -39,7 +39,7 @@ pub use fact::{Absence, AbsenceKind, Evidence, Fact};
 pub use fingerprint::{Difference, Fingerprint, between};
 pub use hypervisor::Hypervisor;
 pub use inspection::{CONTAINER_MARKS, Inspection, posting};
-pub use interrupt_lines::{InterruptLine, interrupt_lines};
+pub use interrupt_lines::{InterruptLine, counts_of_both, interrupt_lines};
 pub use interrupt_virtualization::{Availability, InterruptVirtualization};
 pub use lack::Lack;
 pub use modules::{Parameters, parameter_path, switch};

@@ -11,7 +11,7 @@ use exits::{InhibitNumbering, InhibitReason, Isa, Profile};
 use host::inspection::Arguments;
 use host::posting::{self, DeviceInterrupt};
 use host::vms::Vm;
-use host::{Cpu, Lack, kvm};
+use host::{Cpu, Lack, counts_of_both, kvm};
 use live::{Changes, VmKey};
 
 use super::{Changed, HostSide, ReasonCures, StateSample, StateSeen, VmVerification};
@@ -143,8 +143,12 @@ impl Seen<'_> {
         let only_device = devices.len() == 1;
         let judged = devices.into_iter().map(|device| {
             let [before, after] = self.interrupts.map(|all| all.iter().filter(|one| one.device == device));
-            let count =
-                |some: &mut dyn Iterator<Item = &DeviceInterrupt>| -> u64 { some.map(|one| one.count).sum() };
+            // A source that began anew with the same number counts from 0, as those with new numbers do.
+            let more = |one: &DeviceInterrupt| -> u64 {
+                let earlier = before.clone().find(|earlier| earlier.number == one.number);
+                let both = counts_of_both(earlier.map(|earlier| &earlier.each), &one.each);
+                both.map(|(base, count)| count.checked_sub(base).unwrap_or(count)).sum()
+            };
             let numbers: Vec<u32> = after.clone().map(|one| one.number).collect();
             let level = !numbers.is_empty() && after.clone().all(|one| one.level);
             let mut updates = changes.iter().flat_map(|changes| &changes.posting);
@@ -155,7 +159,7 @@ impl Seen<'_> {
                     .or(level.then_some(PostingObstacle::LevelTriggered)),
                 iommu_posts,
                 host_vectors: numbers.len(),
-                host_interrupts: count(&mut after.clone()).saturating_sub(count(&mut before.clone())),
+                host_interrupts: after.clone().map(more).sum(),
                 last_update_posts: updates
                     .rfind(|update| numbers.contains(&update.host_irq))
                     .map(|update| update.posted),
@@ -195,7 +199,7 @@ mod tests {
     const DEVICE: &str = "0000:01:00.0";
 
     fn interrupt(number: u32, device: &str, level: bool, count: u64) -> DeviceInterrupt {
-        DeviceInterrupt { number, device: device.to_owned(), level, count }
+        DeviceInterrupt { number, device: device.to_owned(), level, each: [(0, count)].into() }
     }
 
     /// A host below `root`, with IOMMUs of which this is known.
@@ -297,6 +301,24 @@ mod tests {
         assert_eq!([[no, yes], [no, no], [no, None]].map(posted), [yes, no, None]);
         assert_eq!([[yes, None], [None, yes]].map(posted), [yes; 2]);
         assert_eq!(host.evidence(None).vm_has_posted, None);
+    }
+
+    #[test]
+    fn only_what_the_host_handled_meanwhile_is_counted() {
+        let root = Path::new("/dev/null/no-host");
+        let of = |number, each: &[(u32, u64)]| DeviceInterrupt {
+            each: each.iter().copied().collect(),
+            ..interrupt(number, DEVICE, false, 0)
+        };
+        let struck = |before: &[DeviceInterrupt], after: &[DeviceInterrupt]| {
+            Host { root, iommus: &[], interrupts: [before, after] }.evidence(None).host_interrupts
+        };
+        let first = of(40, &[(0, 5)]);
+        let both = of(40, &[(0, 5), (9, 40_000)]);
+        assert_eq!(struck(&[first.clone()], &[both.clone()]), 0, "a CPU came online");
+        assert_eq!(struck(&[both], &[of(40, &[(0, 8)])]), 3, "a CPU went offline");
+        assert_eq!(struck(&[of(133, &[(0, 1000)])], &[of(140, &[(0, 7)])]), 7, "a number is new");
+        assert_eq!(struck(&[first], &[of(40, &[(0, 2)])]), 2, "it was set up again");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::interrupt_lines::{InterruptLine, interrupt_lines};
 use crate::root::hexadecimal;
 use crate::vms::{AssignedDevice, Vm};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// An IOMMU and its support for posted interrupts.
@@ -30,8 +30,8 @@ pub struct DeviceInterrupt {
     pub device: String,
     /// It is level-triggered (INTx).
     pub level: bool,
-    /// The number of times that the host handled it since it was set up.
-    pub count: u64,
+    /// The number of times that each CPU that is online handled it since it was set up.
+    pub each: BTreeMap<u32, u64>,
 }
 
 /// The IOMMUs of the host below `root`; empty if there are none or they are off.
@@ -110,11 +110,11 @@ fn is_vfios(root: &Root, device: &str) -> bool {
 pub fn device_interrupts(root: &Path) -> Vec<DeviceInterrupt> {
     let bytes = Root::directory(root).read("/proc/interrupts").unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let lines = interrupt_lines(&text).into_iter().flat_map(|(_, lines)| lines);
-    lines.filter_map(|line| device_interrupt(&line)).collect()
+    let Some((cpus, lines)) = interrupt_lines(&text) else { return Vec::new() };
+    lines.filter_map(|line| device_interrupt(&cpus, line)).collect()
 }
 
-fn device_interrupt(line: &InterruptLine<'_>) -> Option<DeviceInterrupt> {
+fn device_interrupt(cpus: &[u32], line: InterruptLine<'_>) -> Option<DeviceInterrupt> {
     let at = line.rest.rfind("vfio-")?;
     let (kind, rest) = line.rest[at..].split_once('(')?;
     let device = rest.split(')').next()?.to_owned();
@@ -122,7 +122,7 @@ fn device_interrupt(line: &InterruptLine<'_>) -> Option<DeviceInterrupt> {
         number: line.label.parse().ok()?,
         device,
         level: kind.starts_with("vfio-intx"),
-        count: line.total(),
+        each: cpus.iter().copied().zip(line.counts).collect(),
     })
 }
 
@@ -146,9 +146,14 @@ mod tests {
         fs::write(root.path().join("proc/interrupts"), INTERRUPTS).unwrap();
         let found = device_interrupts(root.path());
         let told: Vec<_> =
-            found.iter().map(|one| (one.number, one.device.as_str(), one.level, one.count)).collect();
-        let card = "0000:65:00.0";
-        assert_eq!(told, [(133, card, false, 19), (134, card, false, 0), (18, "0000:03:00.0", true, 5)]);
+            found.iter().map(|one| (one.number, one.device.as_str(), one.level, one.each.clone())).collect();
+        let (card, on) = ("0000:65:00.0", |zero, one| BTreeMap::from([(0, zero), (1, one)]));
+        let expected = [
+            (133, card, false, on(7, 12)),
+            (134, card, false, on(0, 0)),
+            (18, "0000:03:00.0", true, on(5, 0)),
+        ];
+        assert_eq!(told, expected);
         assert!(device_interrupts(Path::new("/nowhere")).is_empty());
     }
 
@@ -166,8 +171,8 @@ mod tests {
         .unwrap();
         file.write_all(b" PIN:    1    2   Posted-interrupt notification event\n").unwrap();
         let found: Vec<_> =
-            device_interrupts(root.path()).iter().map(|one| (one.number, one.count)).collect();
-        assert_eq!(found, [(9000, 19)]);
+            device_interrupts(root.path()).into_iter().map(|one| (one.number, one.each)).collect();
+        assert_eq!(found, [(9000, BTreeMap::from([(0, 7), (1, 12)]))]);
     }
 
     #[test]

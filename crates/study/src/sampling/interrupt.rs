@@ -1,7 +1,7 @@
 //! The host's interrupts by source: `/proc/interrupts`.
 
 use exits::counted;
-use host::{InterruptLine, interrupt_lines};
+use host::{InterruptLine, counts_of_both, interrupt_lines};
 use std::collections::BTreeMap;
 
 /// The counts of one source since boot.
@@ -45,12 +45,8 @@ impl InterruptCounts {
     /// Adds the increases between two readings, for CPUs that both contain.
     pub(super) fn add(&mut self, before: &Interrupts, after: &Interrupts) {
         for (label, later) in after {
-            let none = BTreeMap::new();
-            // An IRQ that was requested between the readings started at 0.
-            let earlier = before.get(label).map_or(&none, |source| &source.each);
-            for (cpu, count) in &later.each {
-                let base = earlier.get(cpu).copied();
-                let Some(base) = base.or_else(|| earlier.is_empty().then_some(0)) else { continue };
+            let earlier = before.get(label).map(|source| &source.each);
+            for (base, count) in counts_of_both(earlier, &later.each) {
                 match count.checked_sub(base) {
                     Some(more) => *self.sources.entry(label.clone()).or_default() += more,
                     None => *self.went_back.entry(label.clone()).or_default() += 1,
