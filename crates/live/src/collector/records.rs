@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use aya::maps::perf::{PerfEvent, PerfEventArray, PerfEventArrayBuffer};
-use aya::maps::{MapData, PerCpuArray, RingBuf};
+use aya::maps::{MapData, MapError, PerCpuArray, RingBuf};
 use exits::{Isa, Losses};
 
 use super::joining::{Joining, LiveAccess, LiveExit, Record};
 use super::programs::{self, Attached, Pair, Purpose, Wanted};
 use super::vcpus::Vcpus;
+use super::waiting::living_threads;
 use super::{
     EXITS, LOST_RECORDS, Mechanism, SLEPT, Watch, counted, isa, lost, map, map_error, watch_processes,
 };
@@ -23,6 +24,9 @@ const PERF_PAGES: usize = 256;
 /// The same where more than [`MOST_ON_RING`] CPUs are online: what the kernel lets every user lock by default
 /// (`perf_event_mlock_kb`).
 const PERF_PAGES_OF_MANY: usize = 128;
+
+/// The interval of making room for new vCPUs.
+const ROOM_NS: u64 = 10_000_000_000;
 
 enum Buffers {
     Ring(RingBuf<MapData>),
@@ -115,6 +119,7 @@ pub struct Recorder {
     root: PathBuf,
     isa: Isa,
     lost_in_buffers: u64,
+    made_room_ns: u64,
     /// Records that must wait because earlier ones may follow.
     early: Vec<Record>,
     joining: Joining,
@@ -162,6 +167,7 @@ impl Recorder {
             root: root.to_owned(),
             isa,
             lost_in_buffers: 0,
+            made_room_ns: monotonic_ns(),
             early: Vec::new(),
             joining: Joining::default(),
         })
@@ -171,6 +177,31 @@ impl Recorder {
     /// buffers, which have room for 200,000 exits of all CPUs, or for 6,000 of each, do not overflow. Exits that arrive
     /// during the call are left for the next one, or it might never return.
     pub fn drain(&mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
+        let now_ns = monotonic_ns();
+        if now_ns.saturating_sub(self.made_room_ns) > ROOM_NS {
+            self.made_room_ns = now_ns;
+            if let Err(error) = self.forget_ended(exit) {
+                tracing::debug!(%error, "vCPUs of threads that have ended keep their room");
+            }
+        }
+        self.take_records(exit);
+    }
+
+    /// Forgets vCPUs whose threads have ended once the kernel's maps are half full, and passes on their last exits, without
+    /// a time.
+    fn forget_ended(&mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<(), MapError> {
+        let Some(alive) = living_threads(&self.root) else { return Ok(()) };
+        if !self.vcpus.is_crowded(&alive)? {
+            return Ok(());
+        }
+        let ended = self.vcpus.open(self.isa, |thread| !alive(thread))?;
+        // What these threads did before is in the buffers.
+        self.take_records(exit);
+        ended.iter().for_each(|(last, _)| self.joining.close(last, exit));
+        self.vcpus.free(&alive)
+    }
+
+    fn take_records(&mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
         let (isa, joining) = (self.isa, &mut self.joining);
         let now_ns = monotonic_ns();
         match &mut self.buffers {
@@ -211,7 +242,7 @@ impl Recorder {
     /// [`Error::KernelMap`] if the counts cannot be read.
     pub fn finish(mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<(u64, Losses), Error> {
         self.attached.end()?;
-        self.drain(exit);
+        self.take_records(exit);
         let open = self.vcpus.open(self.isa, |_| true).map_err(map_error)?;
         open.iter().for_each(|(open, _)| self.joining.close(open, exit));
         Ok((open.len() as u64, self.lost()?))
@@ -334,6 +365,32 @@ mod tests {
             let its = vec![(ICR, true), (ICR_AS_MSR, true)];
             assert_eq!(seen, [(0x78, true, vec![]), (0x7c, true, its), (0x78, true, vec![])]);
         }
+    }
+
+    #[test]
+    fn threads_that_have_ended_make_room_and_their_last_exits_are_recorded() {
+        const ENDED: u64 = 6_000;
+        // With tracepoints each thread is a vCPU of its own.
+        let no_raw_tracepoints = Some("to test".to_owned());
+        let watch =
+            Watch { processes: Some(vec![std::process::id()]), no_raw_tracepoints, ..Watch::default() };
+        let mut recorder = match Recorder::attach_to_system_calls(&watch) {
+            Ok(recorder) => recorder,
+            Err(error) => return eprintln!("not tested: {error}"),
+        };
+        let mut ended = 0;
+        let mut take = |exit: &LiveExit, _: &[LiveAccess]| {
+            ended += u64::from(exit.reason == exits::ExitReason::vmx(60));
+        };
+        for _ in 0..12 {
+            (0..ENDED / 12).for_each(|_| std::thread::spawn(|| ()).join().unwrap());
+            recorder.take_records(&mut take);
+        }
+        assert!(recorder.vcpus.is_crowded(|_| false).unwrap());
+        recorder.forget_ended(&mut take).unwrap();
+        assert!(!recorder.vcpus.is_crowded(|_| false).unwrap());
+        let lost = recorder.finish(&mut take).unwrap().1.lost_exits;
+        assert!(ended <= ENDED && ended + lost >= ENDED, "{ended} of {ENDED}, {lost} lost");
     }
 
     #[test]

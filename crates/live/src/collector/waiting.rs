@@ -54,7 +54,7 @@ pub fn need_first_pid_namespace(root: &Path) -> Result<(), Error> {
 /// hide the processes of other users (`hidepid`).
 ///
 /// Each thread is tested once: one that ends later still exists for all callers.
-pub(super) fn living_threads(root: &Path) -> Option<impl Fn(u32) -> bool> {
+pub(super) fn living_threads(root: &Path) -> Option<impl Fn(u32) -> bool + use<>> {
     let known = RefCell::new(HashMap::new());
     in_first_pid_namespace(root).then_some(move |thread: u32| {
         *known.borrow_mut().entry(thread).or_insert_with(|| {
