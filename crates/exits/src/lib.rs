@@ -52,7 +52,7 @@ pub use json::JsonEscaper;
 pub use kernel_version::{BadKernelVersion, KernelVersion};
 pub use long_exit::{LongExit, LongExits, LongOptions, Meanwhile};
 pub use losses::Losses;
-pub use nested::Nested;
+pub use nested::{ExitLevels, Nested};
 pub use numbering::InhibitNumbering;
 pub use octave::Octave;
 pub use profile::{Exits, Profile, Span, Vcpu, VcpuExits};

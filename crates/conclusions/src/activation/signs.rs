@@ -1,12 +1,13 @@
 //! Signs of interrupt virtualization in a VM's exits.
 
-use exits::{Access, Direction, ExitReason, Exits, Profile};
+use exits::{Access, Direction, ExitReason, Exits, Profile, VcpuExits};
 use serde::Serialize;
 
-/// The numbers of exits that interrupt virtualization avoids, and of exits that only occur with it.
+/// The numbers of exits that interrupt virtualization avoids, and of exits that only occur with it. Those of nested guests
+/// are not among them: a hypervisor in the VM decides how it delivers interrupts to these.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ExitSigns {
-    /// All exits.
+    /// All exits, with those of nested guests.
     pub exits: u64,
     /// `INTERRUPT_WINDOW`, `vintr`: avoided.
     pub windows: u64,
@@ -42,10 +43,9 @@ impl ExitSigns {
     /// The signs in a profile with accesses.
     #[must_use]
     pub fn of(profile: &Profile) -> Self {
-        let reasons = profile.reasons();
+        let own: Vec<_> = profile.vcpus().iter().flat_map(VcpuExits::own_counts).collect();
         let count = |names: [ExitReason; 2]| -> u64 {
-            let found = reasons.iter().filter(|(reason, _)| names.contains(&reason.basic()));
-            found.map(|(_, exits)| exits.count).sum()
+            own.iter().filter(|(reason, _)| names.contains(reason)).map(|(_, count)| count).sum()
         };
         let accesses = profile.accesses();
         let writes = |register: u32, of_hyper_v: u32| {
@@ -105,6 +105,20 @@ mod tests {
         ] {
             assert_eq!(of(reason), wanted, "{reason}");
         }
+    }
+
+    #[test]
+    fn exits_of_nested_guests_are_no_signs() {
+        let mut profile = Profile::new();
+        let vcpu = profile.vcpu(Vcpu::default());
+        for (code, count) in [(56, 4), (45, 1), (7, 2)] {
+            let reason = ExitReason::vmx(code);
+            vcpu.reasons.entry(reason).or_default().count = count;
+            for to_l1 in [false, true] {
+                vcpu.accesses.entry(Access::Nested { reason, to_l1 }).or_default().count = count;
+            }
+        }
+        assert_eq!(ExitSigns::of(&profile), ExitSigns { exits: 7, ..ExitSigns::default() });
     }
 
     #[test]

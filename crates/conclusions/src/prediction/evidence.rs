@@ -6,7 +6,7 @@ use super::kicks::{PREEMPTION_TIMER, is_interrupt};
 use super::register::{Mode, Register, arms_timer};
 use exits::{Access, Direction, ExitReason, Exits, Isa, Profile, VcpuExits};
 
-/// The counts of one VM that the rules use.
+/// The counts of one VM that the rules use. Exits of nested guests are not counted where they would be taken for the VM's.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// Writes to the ICR.
@@ -72,18 +72,22 @@ impl Evidence {
             ..Self::default()
         };
         for vcpu in vcpus {
-            for (&reason, exits) in &vcpu.reasons {
-                let basic = reason.basic();
+            for (reason, count) in vcpu.own_counts() {
                 let add = |sum: &mut u64, counts: bool| {
-                    *sum = sum.saturating_add(if counts { exits.count } else { 0 });
+                    *sum = sum.saturating_add(if counts { count } else { 0 });
                 };
-                add(&mut evidence.halts, basic.is_sleep());
-                let may_be_timer = basic.is_sleep() || is_interrupt(basic) || basic == PREEMPTION_TIMER;
-                add(&mut evidence.may_be_timers, may_be_timer);
-                add(&mut evidence.windows, WINDOWS.contains(&basic));
-                add(&mut evidence.page_exits, basic == APIC_ACCESS);
-                add(&mut evidence.by_hardware, BY_HARDWARE.contains(&basic));
-                evidence.has_sev |= basic == VMGEXIT && exits.count > 0;
+                add(&mut evidence.halts, reason.is_sleep());
+                add(&mut evidence.may_be_timers, reason.is_sleep());
+                add(&mut evidence.windows, WINDOWS.contains(&reason));
+                add(&mut evidence.page_exits, reason == APIC_ACCESS);
+                add(&mut evidence.by_hardware, BY_HARDWARE.contains(&reason));
+                evidence.has_sev |= reason == VMGEXIT;
+            }
+            // A timer of L1 may expire while L2 runs. A halt of L2 is no sleep: its hypervisor, L1, is entered instead.
+            for (reason, exits) in &vcpu.reasons {
+                if is_interrupt(reason.basic()) || reason.basic() == PREEMPTION_TIMER {
+                    evidence.may_be_timers = evidence.may_be_timers.saturating_add(exits.count);
+                }
             }
             for (access, exits) in accesses(vcpu) {
                 evidence.access(access, exits.count);
@@ -120,9 +124,9 @@ fn acknowledged(vcpus: &[&VcpuExits], events: &BTreeMap<String, u64>) -> Option<
 /// vCPUs' share in the profile's MSR writes. `None` if the source does not count its exits.
 fn share(vcpus: &[&VcpuExits], profile: &Profile) -> Option<f64> {
     let writes = |vcpus: &mut dyn Iterator<Item = &VcpuExits>| {
-        let rows = vcpus.flat_map(|vcpu| &vcpu.reasons);
-        let writes = rows.filter(|(reason, _)| is_msr(**reason, Some(Direction::Write)));
-        writes.map(|(_, exits)| exits.count as f64).sum::<f64>()
+        let rows = vcpus.flat_map(VcpuExits::own_counts);
+        let writes = rows.filter(|(reason, _)| is_msr(*reason, Some(Direction::Write)));
+        writes.map(|(_, count)| count as f64).sum::<f64>()
     };
     let (ours, all) = (writes(&mut vcpus.iter().copied()), writes(&mut profile.vcpus().iter()));
     let exits = recorded(&profile.events, "kvm:kvm_exit")?.max(profile.total());
@@ -141,7 +145,7 @@ pub(super) fn recorded(events: &BTreeMap<String, u64>, event: &str) -> Option<u6
 /// The event of the emulated APIC replaces them if they are missing: accesses to the page if there are no MSR exits, and
 /// MSR accesses of the x2APIC if a recording has no event for MSRs.
 pub(super) fn accesses(vcpu: &VcpuExits) -> Vec<(Access, &Exits)> {
-    let by_msr = vcpu.reasons.keys().any(|&reason| is_msr(reason, None));
+    let by_msr = vcpu.own_counts().keys().any(|&reason| is_msr(reason, None));
     let emulated = vcpu.accesses.keys().any(|access| matches!(access, Access::Apic { .. }));
     // KVM handles EOIs of an xAPIC guest without an event for the page (`handle_apic_access` in `arch/x86/kvm/vmx/vmx.c`),
     // so the emulated APIC's events are more complete there.

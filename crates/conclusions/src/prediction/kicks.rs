@@ -66,8 +66,8 @@ fn guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> f64 {
 /// `None` if that is less than a tenth of the time, or if the vCPU slept at the end, because that sleep has no handling
 /// time.
 fn sure_guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> Option<f64> {
-    let sleeps =
-        || vcpu.reasons.iter().filter(|(reason, _)| reason.basic().is_sleep()).map(|(_, exits)| exits);
+    let own = vcpu.levels().l1;
+    let sleeps = || own.iter().filter(|(reason, _)| reason.is_sleep()).map(|(_, exits)| exits);
     if sleeps().any(|exits| exits.count > exits.handling.count()) {
         return None;
     }
@@ -81,12 +81,12 @@ fn sure_guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> Option<f64> {
 fn own_timers(vcpu: &VcpuExits) -> u64 {
     let arms = accesses(vcpu).into_iter().filter(|&(access, _)| arms_timer(access));
     let armed = arms.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
-    let count = |wanted: &dyn Fn(ExitReason) -> bool| {
-        let rows = vcpu.reasons.iter().filter(|&(&reason, _)| wanted(reason.basic()));
-        rows.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count))
-    };
-    let elsewhere = count(&ExitReason::is_sleep).max(count(&|reason| reason == PREEMPTION_TIMER));
-    armed.saturating_sub(elsewhere)
+    let slept = vcpu.own_counts().into_iter().filter(|(reason, _)| reason.is_sleep());
+    let slept = slept.fold(0u64, |sum, (_, count)| sum.saturating_add(count));
+    // This timer of L1 may also expire while a nested guest runs.
+    let expired = vcpu.reasons.iter().filter(|(reason, _)| reason.basic() == PREEMPTION_TIMER);
+    let expired = expired.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
+    armed.saturating_sub(slept.max(expired))
 }
 
 /// The number of interrupts that the vCPU took, from its EOIs; infinite if these are unknown, because there are no events

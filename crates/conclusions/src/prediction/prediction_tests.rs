@@ -362,6 +362,17 @@ fn exits_of_nested_guests_are_not_avoided_and_have_rows_of_their_own() {
 }
 
 #[test]
+fn what_nested_guests_exit_for_is_no_sign_that_it_is_active_already() {
+    let mut vm = profile(&[("APIC_WRITE", 50), ("EXTERNAL_INTERRUPT", 100), ("MSR_WRITE", 40)], &[]);
+    let vcpu = vm.vcpu(Vcpu { vm: Some(1), number: Some(0), thread: Some(100) });
+    vcpu.accesses.insert("L2 APIC_WRITE".parse().unwrap(), Exits { count: 50, ..Exits::default() });
+    let prediction = predict(&vm, SECOND, &without_ticks());
+    assert!(prediction.already.is_empty(), "{:?}", prediction.already);
+    let row = prediction.rows.iter().find(|row| row.reason == ExitReason::vmx(1)).unwrap();
+    assert_eq!((row.rule, row.gone_exits.expected), (Rule::Kick, 100.0));
+}
+
+#[test]
 fn ends_of_interrupts_are_expected_in_proportion_to_the_writes_that_are_looked_at() {
     // 1,000 of the 2,000 writes in the whole source were EOIs.
     let events = [("kvm:kvm_eoi", 1000), ("kvm:kvm_exit", 2000)];

@@ -10,7 +10,7 @@ use super::row::Rows;
 use super::share::time_of_part;
 use super::split::{Piece, split};
 use super::{Assumption, Part, PredictedRow, Range, Rule};
-use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Hypervisor, Isa, VcpuExits};
+use exits::{Access, Direction, ExitLevels, ExitReason, Exits, HandlingTime, Hypervisor, Isa, VcpuExits};
 
 /// Adds the rows of the VM with these vCPUs.
 pub(super) fn predict_vm(
@@ -35,17 +35,13 @@ pub(super) fn predict_vm(
     };
     let (mut reasons, mut by_access) = (BTreeMap::<ExitReason, Exits>::new(), BTreeMap::new());
     for vcpu in vcpus {
-        let mut all = BTreeMap::<ExitReason, Exits>::new();
-        for (&reason, exits) in &vcpu.reasons {
-            all.entry(reason.basic()).or_default().merge(exits);
-        }
-        for (reason, nested) in of_nested_guests(vcpu) {
-            if let Some(all) = all.get_mut(&reason) {
-                add(take(reason, &nested, all));
-            }
+        let ExitLevels { l1, l2 } = vcpu.levels();
+        for (reason, Exits { count, handling }) in l2 {
+            let time_ns = handling.total_ns();
+            add(row(reason, Part::Nested, Rule::Nested, count, time_ns, &handling, Range::NONE));
         }
         let (of_host, of_guest): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            all.into_iter().partition(|(reason, _)| is_interrupt(*reason));
+            l1.into_iter().partition(|(reason, _)| is_interrupt(*reason));
         for (reason, exits) in of_guest {
             reasons.entry(reason).or_default().merge(&exits);
         }
@@ -72,34 +68,6 @@ fn kept(row: PredictedRow, why: Rule) -> PredictedRow {
         _ => why,
     };
     PredictedRow { rule, gone_exits: Range::NONE, gone_time_ns: Range::NONE, becomes: None, ..row }
-}
-
-/// The exits of a vCPU's nested guests by reason. Handling times are those of exits that the host handled and of exits for
-/// which it entered L1. Only the former are counted, because their count includes the latter.
-fn of_nested_guests(vcpu: &VcpuExits) -> BTreeMap<ExitReason, Exits> {
-    let mut nested = BTreeMap::<ExitReason, Exits>::new();
-    for (access, exits) in &vcpu.accesses {
-        if let Access::Nested { reason, to_l1 } = access {
-            let all = nested.entry(reason.basic()).or_default();
-            all.count = all.count.saturating_add(if *to_l1 { 0 } else { exits.count });
-            all.handling.merge(&exits.handling);
-        }
-    }
-    nested
-}
-
-/// Moves nested guests' exits from `all` exits of the reason to a row of their own.
-fn take(reason: ExitReason, nested: &Exits, all: &mut Exits) -> PredictedRow {
-    let exits = nested.count.min(all.count);
-    let before = all.handling.total_ns();
-    if exits == all.count {
-        *all = Exits::default();
-    } else if exits > 0 {
-        all.count -= exits;
-        all.handling.subtract(&nested.handling);
-    }
-    let time_ns = before - all.handling.total_ns();
-    row(reason, Part::Nested, Rule::Nested, exits, time_ns, &nested.handling, Range::NONE)
 }
 
 fn interrupts(
