@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use conclusions::prediction::{Part, split};
-use exits::{Access, AccessKind, Direction, ExitReason, Exits, Isa, Profile, VcpuExits};
+use exits::{Access, AccessKind, Direction, ExitLevels, ExitReason, Exits, Isa, Profile, VcpuExits};
 
 use host::pci::Bar;
 
@@ -153,11 +153,15 @@ fn of_vm<'a>(
 ) -> VmAdvice<'a> {
     let mut rows = Rows { table, facts, seen: Seen::of(vcpus), rows: Vec::new() };
     for vcpu in vcpus {
-        for (&reason, exits) in &vcpu.reasons {
-            let accesses = accesses_of(vcpu, reason);
+        let ExitLevels { l1, l2 } = vcpu.levels();
+        for (&reason, exits) in &l1 {
+            let accesses = accesses_of(vcpu, &l1, reason);
             for piece in split(exits, &accesses, true) {
-                rows.add(reason.basic(), piece.part, piece.exits, piece.time_ns);
+                rows.add(reason, piece.part, piece.exits, piece.time_ns);
             }
+        }
+        for (&reason, exits) in &l2 {
+            rows.add(reason, Part::Nested, exits.count, exits.handling.total_ns());
         }
     }
     let mut rows = rows.rows;
@@ -186,9 +190,13 @@ fn of_vm<'a>(
     }
 }
 
-/// The accesses that may have caused exits of this reason.
-fn accesses_of(vcpu: &VcpuExits, reason: ExitReason) -> Vec<(Access, &Exits)> {
-    let reason = reason.basic();
+/// The accesses that may have caused exits of this reason, one of those in `reasons`.
+fn accesses_of<'v>(
+    vcpu: &'v VcpuExits,
+    reasons: &BTreeMap<ExitReason, Exits>,
+    reason: ExitReason,
+) -> Vec<(Access, &'v Exits)> {
+    let has = |other: ExitReason| reasons.contains_key(&other);
     let wanted = |access: &Access| match (reason.isa, reason.code, access) {
         (Isa::Vmx, 30, _) | (Isa::Svm, 0x7b, _) => access.kind() == AccessKind::Port,
         (Isa::Vmx, 31, Access::Msr { direction, .. }) => *direction == Direction::Read,
@@ -198,11 +206,11 @@ fn accesses_of(vcpu: &VcpuExits, reason: ExitReason) -> Vec<(Access, &Exits)> {
         (Isa::Svm, 0x403, _) => {
             matches!(access.kind(), AccessKind::Port | AccessKind::Mmio | AccessKind::Msr)
         }
-        (Isa::Svm, 0x400, _) => access.kind() == AccessKind::Mmio && !has(vcpu, ExitReason::svm(0x403)),
+        (Isa::Svm, 0x400, _) => access.kind() == AccessKind::Mmio && !has(ExitReason::svm(0x403)),
         // The first MMIO access to a page is an EPT violation, all others are EPT misconfigurations. The events of accesses
         // do not say which it was, so count them all as misconfigurations, which most of them are.
         (Isa::Vmx, 49, _) => access.kind() == AccessKind::Mmio,
-        (Isa::Vmx, 48, _) => access.kind() == AccessKind::Mmio && !has(vcpu, ExitReason::vmx(49)),
+        (Isa::Vmx, 48, _) => access.kind() == AccessKind::Mmio && !has(ExitReason::vmx(49)),
         _ => false,
     };
     vcpu.accesses
@@ -212,8 +220,13 @@ fn accesses_of(vcpu: &VcpuExits, reason: ExitReason) -> Vec<(Access, &Exits)> {
         .collect()
 }
 
-fn has(vcpu: &VcpuExits, reason: ExitReason) -> bool {
-    vcpu.reasons.keys().any(|one| one.basic() == reason)
+/// The exit by which a hypervisor in the VM enters its guest: `VMRESUME`, `vmrun`. The exits of its guests are a cost of
+/// the same device, and go with it.
+const fn entry_of_nested(isa: Isa) -> ExitReason {
+    match isa {
+        Isa::Vmx => ExitReason::vmx(24),
+        Isa::Svm => ExitReason::svm(0x80),
+    }
 }
 
 struct Rows<'a, 'f> {
@@ -230,10 +243,8 @@ impl<'a> Rows<'a, '_> {
                 Some(device) => Of::Device(device),
                 None => Of::UnknownAccess(without_direction(access)),
             },
-            Part::Whole | Part::Nested | Part::Rest => match self.table.of_reason(reason) {
-                Some(device) => Of::Device(device),
-                None => Of::UnknownReason(reason),
-            },
+            Part::Nested => self.of_reason(entry_of_nested(reason.isa)),
+            Part::Whole | Part::Rest => self.of_reason(reason),
         };
         let row = match self.rows.iter().position(|row| row.of == of) {
             Some(at) => &mut self.rows[at],
@@ -264,6 +275,10 @@ impl<'a> Rows<'a, '_> {
             }
             None => row.parts.push((reason, part, exits, time_ns)),
         }
+    }
+
+    fn of_reason(&self, reason: ExitReason) -> Of<'a> {
+        self.table.of_reason(reason).map_or(Of::UnknownReason(reason), Of::Device)
     }
 
     fn cures(&self, of: Of<'a>) -> Vec<Cured<'a>> {

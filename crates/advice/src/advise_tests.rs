@@ -55,6 +55,45 @@ fn ports_are_devices_and_the_costliest_comes_first() {
 }
 
 #[test]
+fn exits_of_nested_guests_are_the_cost_of_nesting() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let l2 = |reason, to_l1| Access::Nested { reason, to_l1 };
+    let (cpuid, hlt, vmrun) = (ExitReason::svm(0x72), ExitReason::svm(0x78), ExitReason::svm(0x80));
+    let of = profile(
+        &[(cpuid, exits(100, 1000)), (hlt, exits(10, 1000)), (vmrun, exits(90, 1000))],
+        &[
+            (l2(cpuid, false), exits(90, 1000)),
+            (l2(hlt, false), Exits { count: 10, ..Exits::default() }),
+            (l2(hlt, true), exits(10, 1000)),
+        ],
+    );
+    let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+    let vm = &advice.vms[0];
+    assert_eq!(ids(vm), ["nested", "cpuid"]);
+    assert_eq!(vm.rows.iter().map(|row| row.exits).collect::<Vec<_>>(), [190, 10]);
+    // A halt of L2 enters L1: no vCPU sleeps.
+    assert_eq!((vm.exits, vm.time_ns, vm.sleep_ns), (200, 200_000, 0));
+    assert!(vm.rows[0].parts.contains(&(cpuid, Part::Nested, 90, 90_000)), "{:?}", vm.rows[0].parts);
+}
+
+#[test]
+fn what_a_hypervisor_in_the_vm_uses_is_not_what_the_vm_has() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let apic_write = ExitReason::vmx(56);
+    let there = |accesses: &[(Access, Exits)]| {
+        let reasons = [(ExitReason::vmx(7), exits(9, 1000)), (apic_write, exits(5, 1000))];
+        let of = profile(&reasons, accesses);
+        let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+        let cures = advice.vms[0].rows.iter().flat_map(|row| &row.cures);
+        let ours: Vec<_> = cures.filter(|one| one.cure.id == "apicv-avic").map(|one| one.there).collect();
+        assert!(!ours.is_empty());
+        ours.contains(&true)
+    };
+    assert!(there(&[]));
+    assert!(!there(&[(Access::Nested { reason: apic_write, to_l1: false }, exits(5, 1000))]));
+}
+
+#[test]
 fn an_unknown_place_is_named_by_its_number() {
     let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let unknown = profile(&[(IO, exits(4, 1000))], &[(port(0x1234), exits(4, 500))]);

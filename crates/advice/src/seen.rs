@@ -41,7 +41,8 @@ impl Match {
     }
 }
 
-/// The reasons and accesses of all vCPUs of a VM, without duplicates.
+/// The reasons and accesses of all vCPUs of a VM, without duplicates and without the reasons of nested guests, which are no
+/// evidence on the VM's own devices.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     reasons: BTreeSet<ExitReason>,
@@ -50,10 +51,9 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn of(vcpus: &[&VcpuExits]) -> Self {
-        let reasons = vcpus.iter().flat_map(|vcpu| &vcpu.reasons).filter(|(_, exits)| exits.count > 0);
         let accesses = vcpus.iter().flat_map(|vcpu| &vcpu.accesses).filter(|(_, exits)| exits.count > 0);
         Self {
-            reasons: reasons.map(|(reason, _)| reason.basic()).collect(),
+            reasons: vcpus.iter().flat_map(|vcpu| vcpu.own_counts().into_keys()).collect(),
             accesses: accesses.map(|(&access, _)| access).collect(),
         }
     }

@@ -155,7 +155,8 @@ fn row_document<'a>(vm: &VmAdvice<'_>, row: &'a DeviceExits<'a>, observed_ns: u6
         reason,
         access: match part {
             Part::Access(access) => Some(access),
-            Part::Whole | Part::Nested | Part::Rest => None,
+            Part::Nested => Some(Access::Nested { reason, to_l1: false }),
+            Part::Whole | Part::Rest => None,
         },
         exits,
         time_ns,

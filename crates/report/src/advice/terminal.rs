@@ -2,7 +2,7 @@
 
 use advice::{Advice, Audit, Cure, DeviceExits, Effect, Of, Suspect, VmAdvice};
 use conclusions::prediction::Part;
-use exits::{ExitReason, Profile};
+use exits::{Access, ExitReason, Profile};
 use host::pci::Bar;
 use host::vms::{Spent, Work};
 use traces::Recordings;
@@ -197,7 +197,8 @@ fn seen(row: &DeviceExits<'_>, observed_ns: u64) -> String {
     let said = |&(reason, part, exits, _): &(ExitReason, Part, u64, u64)| {
         let what = match part {
             Part::Access(access) => access.to_string(),
-            Part::Whole | Part::Nested | Part::Rest => reason.to_string(),
+            Part::Nested => Access::Nested { reason, to_l1: false }.to_string(),
+            Part::Whole | Part::Rest => reason.to_string(),
         };
         format!("{what} {}", rate_over(exits, observed_ns))
     };
