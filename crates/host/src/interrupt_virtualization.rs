@@ -2,7 +2,7 @@
 
 use crate::cpuinfo::Cpu;
 use crate::lack::{APICV_PARTS, Lack};
-use crate::{Root, modules};
+use crate::{Below, Root, modules};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -35,11 +35,12 @@ pub struct InterruptVirtualization {
 impl InterruptVirtualization {
     /// Reads flags and parameter; `None` for a CPU that has neither VMX nor SVM.
     pub(crate) fn read(root: &Root, cpu: &Cpu) -> Option<Self> {
+        let below = (cpu.hypervisor == Some(true)).then(|| Below::of(&root.hypervisor().unwrap_or_default()));
         let (name, lack, module, file) = if cpu.has("svm") {
             let name = if cpu.has("x2avic") { "x2AVIC" } else { "AVIC" };
-            (name, Ok(avic(cpu)), modules::AMD, "avic")
+            (name, Ok(avic(cpu, below)), modules::AMD, "avic")
         } else if cpu.has("vmx") {
-            ("APICv", apicv(cpu), modules::INTEL, "enable_apicv")
+            ("APICv", apicv(cpu, below), modules::INTEL, "enable_apicv")
         } else {
             return None;
         };
@@ -72,18 +73,18 @@ impl InterruptVirtualization {
     }
 }
 
-fn avic(cpu: &Cpu) -> Option<Lack> {
-    (!cpu.has("avic")).then(|| Lack::of_avic(cpu.hypervisor == Some(true)))
+fn avic(cpu: &Cpu, below: Option<Below>) -> Option<Lack> {
+    (!cpu.has("avic")).then(|| Lack::of_avic(below))
 }
 
 /// The missing parts of APICv, if any; `Err` if the flags do not show them.
-fn apicv(cpu: &Cpu) -> Result<Option<Lack>, String> {
+fn apicv(cpu: &Cpu, below: Option<Below>) -> Result<Option<Lack>, String> {
     match cpu.has_vmx("apicv") {
         Some(true) => Ok(None),
         Some(false) => {
             let lacking = APICV_PARTS.iter().filter(|(word, _)| cpu.has_vmx(word) != Some(true));
             let lacking: Vec<_> = lacking.map(|&(_, meaning)| meaning).collect();
-            Ok(Some(Lack::of_apicv(&lacking, cpu.hypervisor == Some(true))))
+            Ok(Some(Lack::of_apicv(&lacking, below)))
         }
         None => Err("/proc/cpuinfo has no `vmx flags` line (Linux before 5.6)".to_owned()),
     }

@@ -3,6 +3,7 @@
 //! Every reader takes the directory that stands for `/`, so a tree of plain files can represent any machine.
 //! Nothing here changes the host.
 
+mod below;
 mod control_group;
 mod cpu_set;
 mod cpuinfo;
@@ -31,6 +32,7 @@ mod xen_control;
 mod xen_devices;
 mod xen_domains;
 
+pub use below::Below;
 pub use control_group::{ControlGroup, throttled_ns};
 pub use cpu_set::CpuSet;
 pub use cpuinfo::Cpu;

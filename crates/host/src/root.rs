@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-pub(crate) use cpuid::{HYPERVISOR, hypervisor_name};
+pub(crate) use cpuid::{BEHIND, HYPERVISOR, hypervisor_of};
 pub use message::LogLine;
 pub use tree::Ownership;
 pub(crate) use tree::{Kind, Node, Tree};

@@ -116,6 +116,11 @@ pub(crate) const CASES: &[Case] = &[
         on("ivy-bridge"),
     ),
     Case("cpu-nested-paging", changed("zen4", |host| svm(host).npt = false), on("zen4")),
+    Case(
+        "cpu-nested-paging",
+        changed("sapphire-rapids", |host| vmx(host).ept = Some(false)),
+        on("sapphire-rapids"),
+    ),
     Case("cpu-microcode", with("zen4", TWO_MICROCODES), on("zen4")),
     Case("kernel-config-kvm", changed("zen4", |host| unset(host, "KVM_AMD")), on("zen4")),
     Case("kernel-config-iommu", changed("zen4", |host| unset(host, "IRQ_REMAP")), on("zen4")),
@@ -283,7 +288,7 @@ pub(crate) const fn off_and_idle() -> Made {
     Made { without: &["/proc/4000"], ..off("") }
 }
 
-fn below_kvm(host: &mut Inspection) {
+pub(crate) fn below_kvm(host: &mut Inspection) {
     host.processor.hypervisor = Fact::known(Some("KVMKVMKVM".to_owned()), "CPUID 40000000h", "KVMKVMKVM");
 }
 

@@ -231,9 +231,12 @@ fn x2apic_mode(subject: &Subject<'_>) -> Option<Verdict> {
     let fact = &subject.host.processor.vmx;
     Some(match fact.get()?.x2apic_mode {
         Some(true) => Verdict::pass("x2APIC accesses of guests can be virtualized").resting_on(fact),
-        Some(false) => Verdict::warn("x2APIC accesses of guests exit")
-            .resting_on(fact)
-            .advice("nothing on this CPU; guests of up to 255 vCPUs can be started with -cpu ...,x2apic=off"),
+        Some(false) => {
+            Verdict::warn("x2APIC accesses of guests exit").resting_on(fact).advice(subject.feature_advice(
+                "start this VM with -cpu host or -cpu ...,vmx-apicv-x2apic=on",
+                "nothing on this CPU; guests of up to 255 vCPUs can be started with -cpu ...,x2apic=off",
+            ))
+        }
         None => Verdict::skip("neither the MSRs nor the vmx flags show it").resting_on(fact),
     })
 }
@@ -247,17 +250,26 @@ fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
         Isa::Svm => (processor.svm.get().map(|svm| svm.npt), "NPT", true),
         Isa::Vmx => (processor.vmx.get().and_then(|vmx| vmx.ept), "EPT", false),
     };
+    let lacks = match subject.is_guest() {
+        true => format!("the underlying hypervisor offers no {name}"),
+        false => format!("the CPU has no {name}"),
+    };
     let verdict = match there {
         Some(true) => Verdict::pass(format!("the CPU has {name}")),
-        Some(false) if fails => Verdict::fail(format!("the CPU has no {name}, so AVIC cannot be used")),
-        Some(false) => Verdict::warn(format!("the CPU has no {name}")),
+        Some(false) if fails => Verdict::fail(format!("{lacks}, so AVIC cannot be used")),
+        Some(false) => Verdict::warn(lacks),
         None => Verdict::skip(format!("it is not known whether the CPU has {name}")),
     };
     let verdict = match subject.isa? {
         Isa::Svm => verdict.resting_on(&processor.svm),
         Isa::Vmx => verdict.resting_on(&processor.vmx),
     };
-    Some(if there == Some(false) { verdict.advice("another CPU") } else { verdict })
+    let parameter = if fails { "kvm_amd npt=1" } else { "kvm_intel ept=1" };
+    let below = format!("{parameter}, and start this VM with -cpu host");
+    Some(match there {
+        Some(false) => verdict.advice(subject.feature_advice(&below, "another CPU")),
+        _ => verdict,
+    })
 }
 
 fn microcode(subject: &Subject<'_>) -> Option<Verdict> {

@@ -1,5 +1,5 @@
 use super::cases::{
-    APICV_NOT_REMAPPED, CASES, Case, Made, NO_IR, NULL_SCHEDULER, active, changed, inhibited, off,
+    APICV_NOT_REMAPPED, CASES, Case, Made, NO_IR, NULL_SCHEDULER, active, below_kvm, changed, inhibited, off,
     off_and_idle, on, svm, vmx, with, without,
 };
 use super::*;
@@ -199,6 +199,44 @@ fn what_is_to_be_fixed_says_how_and_everything_says_why_and_by_whom() {
             }
         }
     }
+}
+
+#[test]
+fn a_guest_is_not_told_to_change_its_cpu_or_firmware() {
+    // Rules over what only a host on bare metal has.
+    const BARE: [&str; 6] = [
+        "kvm-interrupt-virtualization",
+        "kvm-erratum-1235",
+        "iommu-snp",
+        "contradiction-iommu-apic",
+        "contradiction-iommu-units",
+        "contradiction-x2avic",
+    ];
+    let mut told = 0;
+    for Case(rule, fires, _) in CASES.iter().filter(|case| !BARE.contains(&case.0)) {
+        let mut host = fires.inspect();
+        if host.xen.is_some() {
+            continue;
+        }
+        below_kvm(&mut host);
+        let examination = examine(&host, &(fires.sides)(), &[]);
+        for finding in said(&examination, rule) {
+            let text = format!("{} {:?} {:?}", finding.found, finding.state, finding.fixes);
+            let of_metal = [
+                "firmware setup",
+                "newer firmware",
+                "another CPU",
+                "this CPU",
+                "CPU has no EPT",
+                "CPU has no NPT",
+            ];
+            for wrong in of_metal {
+                assert!(!text.contains(wrong), "{rule}: {text}");
+            }
+            told += 1;
+        }
+    }
+    assert!(told > 0);
 }
 
 #[test]

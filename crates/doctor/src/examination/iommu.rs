@@ -71,6 +71,15 @@ pub(super) const RULES: &[Rule] = &[
 const IN_A_GUEST: &str = "have the underlying hypervisor offer an IOMMU that remaps interrupts (QEMU: -device \
                           intel-iommu,intremap=on with kernel-irqchip=split)";
 
+/// The fix of interrupts that are not remapped.
+pub(super) fn remapping_advice(subject: &Subject<'_>) -> &'static str {
+    if subject.is_guest() {
+        IN_A_GUEST
+    } else {
+        "enable interrupt remapping and x2APIC in the firmware setup"
+    }
+}
+
 fn present(subject: &Subject<'_>) -> Option<Verdict> {
     if subject.is_xen() {
         return None;
@@ -105,7 +114,10 @@ fn present(subject: &Subject<'_>) -> Option<Verdict> {
         (None, _) => {
             Verdict::warn("the kernel drives no IOMMU, and the firmware's tables are not there to be read")
                 .seen("/sys/class/iommu", "empty")
-                .advice("enable the IOMMU in the firmware setup, or have the underlying hypervisor offer one")
+                .advice(match subject.is_guest() {
+                    true => IN_A_GUEST,
+                    false => "enable the IOMMU in the firmware setup",
+                })
         }
     })
 }
@@ -130,10 +142,7 @@ fn remapping(subject: &Subject<'_>) -> Option<Verdict> {
                 Some(argument) => {
                     verdict.seen("/proc/cmdline", argument.to_string()).advice(removal(argument))
                 }
-                None => verdict.advice(match subject.is_guest() {
-                    true => IN_A_GUEST,
-                    false => "enable interrupt remapping and x2APIC in the firmware setup",
-                }),
+                None => verdict.advice(remapping_advice(subject)),
             }
         }
         None => Verdict::unknown(fact),
@@ -184,6 +193,7 @@ fn posting(subject: &Subject<'_>) -> Option<Verdict> {
             units.len()
         ))
         .advice(match subject.isa {
+            _ if subject.is_guest() => "nothing in a guest, whose IOMMUs the underlying hypervisor emulates",
             Some(Isa::Svm) => "a newer firmware, or \"Guest Virtual APIC\" in its setup; else nothing",
             _ => "a newer firmware; else nothing: these IOMMUs have none",
         }),

@@ -177,11 +177,14 @@ fn device(subject: &Subject<'_>) -> Option<Verdict> {
     Some(match absence.kind {
         AbsenceKind::NotKept | AbsenceKind::NotApplicable => Verdict::unknown(fact),
         // A module that is built in is in sysfs even if it found no hardware; it then creates no device.
-        AbsenceKind::NotThere if built_in && subject.host.container.is_none() => {
-            Verdict::fail(format!("{module} is built into the kernel and found no usable virtualization"))
-                .seen("/dev/kvm", "not there")
-                .advice("see `dmesg | grep -i kvm`: often the firmware has switched virtualization off")
-        }
+        AbsenceKind::NotThere if built_in && subject.host.container.is_none() => Verdict::fail(format!(
+            "{module} is built into the kernel and found no usable virtualization"
+        ))
+        .seen("/dev/kvm", "not there")
+        .advice(match subject.is_guest() {
+            true => "see `dmesg | grep -i kvm`: the underlying hypervisor may offer SVM or VMX only in part",
+            false => "see `dmesg | grep -i kvm`: often the firmware has switched virtualization off",
+        }),
         AbsenceKind::NotThere => Verdict::fail(
             "the module is loaded, and the device is not here, as in a container",
         )
@@ -325,7 +328,9 @@ fn ipi_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     let erratum = subject.host.processor.erratum_1235.get() == Some(&true);
     let cpu = subject.host.processor.vmx.get().and_then(|vmx| vmx.ipi_virtualization);
     match (subject.isa?, subject.is_on(module, "enable_ipiv")) {
-        (Isa::Vmx, _) if cpu == Some(false) => Some(Verdict::skip("this CPU has none")),
+        (Isa::Vmx, _) if cpu == Some(false) => {
+            Some(Verdict::skip(format!("{} has none", subject.owner_of_features())))
+        }
         (Isa::Vmx, None) => Some(Verdict::skip("the module has no such parameter")),
         // In kernels without the parameter, IPI virtualization is part of AVIC.
         (Isa::Svm, None) => None,

@@ -40,7 +40,9 @@ fn cpu_feature(subject: &Subject<'_>, name: &str, there: Option<bool>) -> Option
         (Some(true), Some(false)) => Verdict::warn("the CPU has it, and it is off")
             .seen(path, value)
             .advice(on_again(subject, "kvm_amd", name)),
-        (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
+        (Some(false), _) => {
+            Verdict::skip(format!("{} has none", subject.owner_of_features())).seen(path, value)
+        }
         _ => Verdict::skip("it is not known whether the CPU has it").seen(path, value),
     })
 }
@@ -65,7 +67,9 @@ pub(super) fn flexpriority(subject: &Subject<'_>) -> Option<Verdict> {
     let able = subject.host.processor.vmx.get().and_then(|vmx| vmx.tpr_shadow);
     Some(match (able, subject.is_on("kvm_intel", "flexpriority")) {
         (_, Some(true)) => Verdict::pass("it is on").seen(path, value),
-        (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
+        (Some(false), _) => {
+            Verdict::skip(format!("{} has none", subject.owner_of_features())).seen(path, value)
+        }
         _ => Verdict::warn("it is off").seen(path, value).advice(on_again(
             subject,
             "kvm_intel",

@@ -45,6 +45,16 @@ impl<'a> Subject<'a> {
         matches!(self.host.processor.hypervisor.get(), Some(Some(_)))
     }
 
+    /// The one that lacks a feature of the CPU: a guest's CPU has what the hypervisor below offers.
+    pub(super) fn owner_of_features(&self) -> &'static str {
+        if self.is_guest() { "the CPU that the underlying hypervisor offers" } else { "this CPU" }
+    }
+
+    /// The advice for a missing feature of the CPU: `kvm` for a guest of KVM, `bare` on bare metal.
+    pub(super) fn feature_advice(&self, kvm: &str, bare: &str) -> String {
+        self.host.processor.below().map_or_else(|| bare.to_owned(), |below| below.advice(kvm))
+    }
+
     /// Tests whether it is, or could be, a KVM host with CPUs of this vendor.
     pub(super) fn is_kvm_on(&self, isa: Isa) -> bool {
         !self.is_xen() && self.isa == Some(isa)

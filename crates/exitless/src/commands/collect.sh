@@ -257,9 +257,9 @@ fi
 # CPUID and registers of the first processor, where the kernel has devices for them or the tool is installed.
 number() { od -An -tx"$1" -v | tr -s ' \n' ' '; }
 if command -v cpuid >/dev/null 2>&1; then
-    cpuid -1 -r 2>/dev/null | grep -E '0x(0000000[01]|40000000|8000000[01a]) ' >"$tree/exitless/cpuid"
+    cpuid -1 -r 2>/dev/null | grep -E '0x(0000000[01]|40000[01]00|8000000[01a]) ' >"$tree/exitless/cpuid"
 elif [ -r /dev/cpu/0/cpuid ]; then
-    for leaf in 0 1 0x40000000 0x80000000 0x80000001 0x8000000a; do
+    for leaf in 0 1 0x40000000 0x40000100 0x80000000 0x80000001 0x8000000a; do
         # shellcheck disable=SC2046 # four words
         set -- $(dd if=/dev/cpu/0/cpuid bs=16 count=1 iflag=skip_bytes skip=$((leaf)) 2>/dev/null | number 4)
         [ $# -eq 4 ] && printf '0x%08x 0x00: eax=0x%s ebx=0x%s ecx=0x%s edx=0x%s\n' $((leaf)) "$@" >>"$tree/exitless/cpuid"

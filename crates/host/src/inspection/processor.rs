@@ -2,8 +2,8 @@
 
 use super::vmx::VmxFeatures;
 use crate::lack::{APICV_PARTS, Lack};
-use crate::root::{HYPERVISOR, hypervisor_name};
-use crate::{Absence, AbsenceKind, Cpu, CpuSet, Evidence, Fact, Root};
+use crate::root::{BEHIND, HYPERVISOR, hypervisor_of};
+use crate::{Absence, AbsenceKind, Below, Cpu, CpuSet, Evidence, Fact, Root};
 use exits::Isa;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub struct Processor {
     pub possible: Fact<CpuSet>,
     /// The largest `apicid` of `/proc/cpuinfo`.
     pub largest_apic_id: Fact<u32>,
-    /// Leaves of CPUID of one processor: 0, 1h, 40000000h, 80000000h, 80000001h, 8000000Ah, 8000001Fh, as far
+    /// Leaves of CPUID of one processor: 0, 1h, 40000000h, 40000100h, 80000000h, 80000001h, 8000000Ah, 8000001Fh, as far
     /// as they exist.
     pub cpuid: Fact<Vec<CpuidLeaf>>,
     /// The signature of the hypervisor that CPUID announces (`KVMKVMKVM`, `XenVMMXenVMM`, `Microsoft Hv`);
@@ -161,10 +161,16 @@ impl Processor {
         leaf(&self.cpuid, ENCRYPTION_LEAF).map(|[eax, ..]| eax & 1 << 30 != 0)
     }
 
+    /// The hypervisor under this host; `None` on bare metal, or if it is not known.
+    #[must_use]
+    pub fn below(&self) -> Option<Below> {
+        self.hypervisor.get()?.as_deref().map(Below::of)
+    }
+
     /// The feature that the CPU lacks for APICv or AVIC; `None` if nothing is missing, or if it is not known.
     #[must_use]
     pub fn lack(&self, isa: Isa) -> Option<Lack> {
-        let below = matches!(self.hypervisor.get(), Some(Some(_)));
+        let below = self.below();
         if isa == Isa::Svm {
             let flag = self.flags.get().map(|flags| flags.contains("avic"));
             return match (self.svm.get().map(|svm| svm.avic), flag) {
@@ -251,7 +257,7 @@ fn leaves(root: &Root) -> Fact<Vec<CpuidLeaf>> {
     let mut found = vec![first];
     found.extend(ask(1));
     if found.get(1).is_some_and(|leaf| leaf.registers[2] >> 31 == 1) {
-        found.extend(ask(HYPERVISOR));
+        found.extend([HYPERVISOR, BEHIND].into_iter().filter_map(ask));
     }
     let extended = ask(0x8000_0000);
     let last = extended.map_or(0, |leaf| leaf.registers[0]);
@@ -273,7 +279,7 @@ fn hypervisor(cpuid: &Fact<Vec<CpuidLeaf>>, first: &Fact<Cpu>) -> Fact<Option<St
         if ecx >> 31 == 0 {
             return Fact::known(None, place, format!("{ecx:#010x}"));
         }
-        let name = hypervisor_name(leaf(cpuid, HYPERVISOR).unwrap_or_default());
+        let name = hypervisor_of(|number| leaf(cpuid, number)).unwrap_or_default();
         let mut fact = Fact::known(Some(name.clone()), place, format!("{ecx:#010x}"));
         fact.evidence.push(Evidence::new("CPUID 40000000h", name));
         return fact;

@@ -1,15 +1,26 @@
 //! CPUID: the instruction on the live machine, the output of `cpuid -r` for another host.
 
 use super::{Kind, Root, hexadecimal};
+use crate::below::{HYPER_V, KVM};
 
 /// The file with the leaves of another machine.
 const KEPT: &str = "/exitless/cpuid";
 
 /// The leaf of the hypervisor's signature, in the range that is reserved for hypervisors.
 pub(crate) const HYPERVISOR: u32 = 0x4000_0000;
+/// The leaf of KVM's signature behind Hyper-V's enlightenments: `KVM_CPUID_SIGNATURE_NEXT` in QEMU's
+/// `target/i386/kvm/kvm.c`.
+pub(crate) const BEHIND: u32 = 0x4000_0100;
 
-/// The signature in the leaf [`HYPERVISOR`].
-pub(crate) fn hypervisor_name([_, ebx, ecx, edx]: [u32; 4]) -> String {
+/// The signature in the leaf [`HYPERVISOR`], or KVM's if that is in [`BEHIND`] because the VM has Hyper-V's enlightenments.
+pub(crate) fn hypervisor_of(leaf: impl Fn(u32) -> Option<[u32; 4]>) -> Option<String> {
+    let name = hypervisor_name(leaf(HYPERVISOR)?);
+    let is_kvm = || name == HYPER_V && leaf(BEHIND).is_some_and(|leaf| hypervisor_name(leaf) == KVM);
+    Some(if is_kvm() { KVM.to_owned() } else { name })
+}
+
+/// The signature in a leaf.
+fn hypervisor_name([_, ebx, ecx, edx]: [u32; 4]) -> String {
     let bytes: Vec<u8> = [ebx, ecx, edx].into_iter().flat_map(u32::to_le_bytes).collect();
     String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned()
 }
@@ -23,7 +34,7 @@ impl Root {
         if ecx >> 31 == 0 {
             return None;
         }
-        self.cpuid(HYPERVISOR, 0).map(hypervisor_name)
+        hypervisor_of(|leaf| self.cpuid(leaf, 0))
     }
 
     /// EAX, EBX, ECX and EDX of a leaf; `None` if unknown.
@@ -130,5 +141,21 @@ mod tests {
         };
         assert_eq!(with(1 << 31).as_deref(), Some("TCGTCGTCGTCG"));
         assert_eq!(with(0), None);
+    }
+
+    #[test]
+    fn kvm_is_found_behind_the_enlightenments_of_hyper_v() {
+        let leaf = |text: &str| {
+            let mut bytes = [0; 12];
+            bytes[..text.len()].copy_from_slice(text.as_bytes());
+            let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+            [0, word(0), word(4), word(8)]
+        };
+        let named = |first: &str, behind: Option<&str>| {
+            hypervisor_of(|number| if number == HYPERVISOR { Some(leaf(first)) } else { behind.map(leaf) })
+        };
+        assert_eq!(named("Microsoft Hv", Some("KVMKVMKVM")).as_deref(), Some("KVMKVMKVM"));
+        assert_eq!(named("Microsoft Hv", None).as_deref(), Some("Microsoft Hv"));
+        assert_eq!(named("VMwareVMware", Some("KVMKVMKVM")).as_deref(), Some("VMwareVMware"));
     }
 }
