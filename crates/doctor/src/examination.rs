@@ -1,7 +1,8 @@
 //! The examination of a host: a tree of checks by category, a section per running VM, and a conclusion in one
 //! sentence.
 //!
-//! All functions work on facts that were already read; nothing here accesses the host.
+//! All functions work on facts that were already read. Only [`examine_below`] accesses the host: it reads the files that
+//! command lines of VMs name.
 
 #[cfg(test)]
 pub(crate) mod cases;
@@ -42,6 +43,7 @@ use crate::{Finding, Section, State, Tally};
 use host::Inspection;
 use rule::Verdict;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use subject::Subject;
 
 /// The result of an examination.
@@ -92,6 +94,18 @@ const fn of(category: Category) -> &'static [Rule] {
 /// examined too. `chosen` restricts the VMs to those of some processes; empty means all.
 #[must_use]
 pub fn examine(host: &Inspection, sides: &[VmSide], chosen: &[i32]) -> Examination {
+    examine_below(host, sides, chosen, None)
+}
+
+/// As [`examine`], and reads the files that the command lines of VMs name (`-readconfig`) if the directory that stands for
+/// `/` is given. Without those of Incus and LXD nothing is known about the machine.
+#[must_use]
+pub fn examine_below(
+    host: &Inspection,
+    sides: &[VmSide],
+    chosen: &[i32],
+    files: Option<&Path>,
+) -> Examination {
     let subject = Subject::new(host);
     let mut sections: Vec<Section> = Category::OF_HOST
         .iter()
@@ -103,7 +117,7 @@ pub fn examine(host: &Inspection, sides: &[VmSide], chosen: &[i32]) -> Examinati
             section(category, findings)
         })
         .collect();
-    sections.extend(running::sections(&subject, sides, chosen));
+    sections.extend(running::sections(&subject, sides, chosen, files));
     sections.retain(|section| !section.findings.is_empty());
     let summary = Tally::of(sections.iter().flat_map(|section| &section.findings));
     let conclusion = conclusion::conclude(&subject, &sections, sides, chosen);

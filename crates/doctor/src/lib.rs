@@ -12,7 +12,7 @@ mod section;
 mod verdict;
 mod xen;
 
-pub use examination::{Conclusion, Examination, HostState, VmSide, examine, node_features};
+pub use examination::{Conclusion, Examination, HostState, VmSide, examine, examine_below, node_features};
 pub use finding::{Evidence, Finding, Fix, Managed, State};
 pub use section::{Section, Tally, not_judged};
 

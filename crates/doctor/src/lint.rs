@@ -85,10 +85,22 @@ fn not_judged(definition: &Definition) -> Option<String> {
     if let Some(other) = &definition.other_architecture {
         return Some(format!("the guest's architecture is {}, and the rules are for x86", other.value));
     }
+    if let Some(why) = unread_machine(definition) {
+        return Some(why);
+    }
     let other = definition.machine.accelerator.as_ref()?;
     let judged = matches!(other.value, Accelerator::Kvm | Accelerator::Tcg);
     (!judged)
         .then(|| format!("the rules are for KVM, and the VM is for another hypervisor: {}", other.place.text))
+}
+
+/// The reason why the machine is unknown: no accelerator was found, and part of the definition was not read. Incus and LXD
+/// have machine and accelerator only in the file of `-readconfig`.
+pub(crate) fn unread_machine(definition: &Definition) -> Option<String> {
+    let file = definition.unread_file.as_ref()?;
+    let is_unset =
+        definition.machine.accelerator.is_none() && definition.accelerator_in_force() == Accelerator::Tcg;
+    is_unset.then(|| format!("{file}, which was not read, may set the machine"))
 }
 
 impl Rule {

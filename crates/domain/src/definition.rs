@@ -96,6 +96,10 @@ pub struct Definition {
     pub other: Vec<Set<(String, String)>>,
     /// Parts of the text that were not understood, each as a sentence; writing the definition keeps them.
     pub doubts: Vec<String>,
+    /// The first file of a `-readconfig` that was not read, shortened if long: it may have any of the settings that are
+    /// missing here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread_file: Option<String>,
 }
 
 impl Definition {
@@ -128,6 +132,7 @@ impl Definition {
             globals: Vec::new(),
             other: Vec::new(),
             doubts: Vec::new(),
+            unread_file: None,
         }
     }
 }

@@ -49,43 +49,59 @@ const FILE_LIMIT: u64 = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct FilesBelow {
     root: PathBuf,
-    folder: PathBuf,
-    process: Option<PathBuf>,
+    start: Start,
+}
+
+/// The directory where relative paths start.
+#[derive(Debug, Clone)]
+enum Start {
+    /// A path as seen from the root.
+    Folder(PathBuf),
+    /// That of the process with this directory in `/proc`.
+    Process(PathBuf),
 }
 
 impl FilesBelow {
     /// Files below `root`; relative paths start at `folder` (a path as seen from the root).
     pub fn new(root: impl Into<PathBuf>, folder: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), folder: folder.into(), process: None }
+        Self { root: root.into(), start: Start::Folder(folder.into()) }
     }
 
-    /// The same files for a definition from the process with the directory `home` in `/proc`. Reading them
-    /// has a time limit, because the process may name files on a file system that hangs.
+    /// The files that a process of the host below `root` names. Reading them has a time limit, because the process may
+    /// name files on a file system that hangs.
     #[must_use]
-    pub fn named_by(self, home: impl Into<PathBuf>) -> Self {
-        Self { process: Some(home.into()), ..self }
+    pub fn of_process(root: &Path, pid: i32) -> Self {
+        Self { root: root.to_owned(), start: Start::Process(root.join(format!("proc/{pid}"))) }
     }
 }
 
 impl Files for FilesBelow {
     fn contents(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let Some(home) = &self.process else { return self.read(path) };
-        let (own, path) = (Self { process: None, ..self.clone() }, path.to_owned());
-        files::look_at_files(home, move || own.read(&path)).and_then(|read| read)
+        match &self.start {
+            Start::Folder(folder) => Self::read(&self.root, folder, path),
+            Start::Process(home) => {
+                let (root, path, link) = (self.root.clone(), path.to_owned(), home.join("cwd"));
+                let look = move || {
+                    let folder = std::fs::read_link(link).unwrap_or_else(|_| PathBuf::from("/"));
+                    Self::read(&root, &folder, &path)
+                };
+                files::look_at_files(home, look).and_then(|read| read)
+            }
+        }
     }
 }
 
 impl FilesBelow {
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+    fn read(root: &Path, folder: &Path, path: &Path) -> io::Result<Vec<u8>> {
         use io::Read;
         let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
-        let whole = self.folder.join(path);
+        let whole = folder.join(path);
         if whole.components().any(|part| part == Component::ParentDir) {
             return Err(invalid("the path leads upwards (..)"));
         }
         let whole = whole.to_str().ok_or_else(|| invalid("the path is not UTF-8"))?;
         // Links point to paths of the machine of this tree, and must not lead to files of this machine.
-        let found = files::Inside::find(&self.root, whole, true)?;
+        let found = files::Inside::find(root, whole, true)?;
         let mut bytes = Vec::new();
         files::named(&found.path())?.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_LIMIT) {
@@ -152,6 +168,15 @@ mod tests {
         {
             assert!(contents(name).is_err_and(|problem| problem.contains(part)), "{name}");
         }
+        std::fs::create_dir_all(path.join("proc/7")).expect("a folder can be made");
+        std::os::unix::fs::symlink("/etc/qemu", path.join("proc/7/cwd")).expect("a link can be made");
+        let of_process = |pid| FilesBelow::of_process(path, pid).contents(Path::new("a.cfg"));
+        assert_eq!(
+            of_process(7).expect("it is there"),
+            b"[machine]",
+            "relative paths begin in its directory"
+        );
+        assert!(of_process(8).is_err(), "there is no process, and no such file in /");
         assert!(contents("/b.cfg").is_err_and(|problem| problem.contains("1 MiB")));
         assert!(contents("/none").is_err());
         let of_the_kernel = FilesBelow::new("/", "/").contents(Path::new("/proc/self/comm"));

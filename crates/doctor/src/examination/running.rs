@@ -4,21 +4,33 @@ use super::rule::Verdict;
 use super::subject::{Of, Subject};
 use super::vm_side::VmSide;
 use super::{tree, vm};
-use crate::lint::{HostSide, lint};
+use crate::lint::{HostSide, lint, unread_machine};
 use crate::managed::{self, has_words};
 use crate::{Finding, Section, State};
-use domain::{Definition, Form, NoFiles, Text};
+use domain::{Accelerator, Definition, Files, FilesBelow, Form, NoFiles, Place, Set, Text};
 use exits::counted;
 use host::inspection::RunningVm;
 use host::vms::Vmm;
+use std::path::Path;
 
-/// A section for each selected VM.
-pub(super) fn sections(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Vec<Section> {
+/// A section for each selected VM. The files that their command lines name are below `files`, if they may be read.
+pub(super) fn sections(
+    subject: &Subject<'_>,
+    sides: &[VmSide],
+    chosen: &[i32],
+    files: Option<&Path>,
+) -> Vec<Section> {
     let wanted = |vm: &&RunningVm| chosen.is_empty() || chosen.contains(&vm.vm.pid);
-    subject.running().iter().filter(wanted).flat_map(|running| sections_of(subject, running, sides)).collect()
+    let running = subject.running().iter().filter(wanted);
+    running.flat_map(|running| sections_of(subject, running, sides, files)).collect()
 }
 
-fn sections_of(subject: &Subject<'_>, running: &RunningVm, sides: &[VmSide]) -> Vec<Section> {
+fn sections_of(
+    subject: &Subject<'_>,
+    running: &RunningVm,
+    sides: &[VmSide],
+    files: Option<&Path>,
+) -> Vec<Section> {
     // A process can have several VMs, each with a state of its own.
     let mut of_it: Vec<Option<&VmSide>> =
         sides.iter().filter(|side| side.pid == running.vm.pid).map(Some).collect();
@@ -30,7 +42,7 @@ fn sections_of(subject: &Subject<'_>, running: &RunningVm, sides: &[VmSide]) -> 
         let mut findings = tree(vm::RULES, &subject.with_vm(Of { running, side }));
         let mut form = None;
         if at == 0 {
-            let (of_definition, written_in) = definition(subject, running);
+            let (of_definition, written_in) = definition(subject, running, files);
             findings.extend(of_definition);
             form = written_in;
         }
@@ -61,8 +73,12 @@ fn of_manager(running: &RunningVm) -> String {
 }
 
 /// The findings of the rules over definitions that need a fix, and one line about the others.
-fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Option<Form>) {
-    let read = match read(running) {
+fn definition(
+    subject: &Subject<'_>,
+    running: &RunningVm,
+    files: Option<&Path>,
+) -> (Vec<Finding>, Option<Form>) {
+    let read = match read(running, files) {
         Ok(read) => read,
         Err((state, found)) => return (vec![summary(state, found, running)], None),
     };
@@ -82,7 +98,7 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
 }
 
 /// The definition of the VM; the error is the state and text of the finding instead.
-fn read(running: &RunningVm) -> Result<Definition, (State, String)> {
+fn read(running: &RunningVm, files: Option<&Path>) -> Result<Definition, (State, String)> {
     if running.vm.vmm != Vmm::Qemu {
         return Err((State::Skip("the rules over definitions are about QEMU".to_owned()), String::new()));
     }
@@ -99,8 +115,28 @@ fn read(running: &RunningVm) -> Result<Definition, (State, String)> {
     }
     let mut bytes = running.vm.arguments.join("\0").into_bytes();
     bytes.push(0);
-    domain::qemu::read(&Text::new(format!("process {pid}"), bytes), &NoFiles)
-        .map_err(|error| (State::Warn, error.to_string()))
+    let below = files.map(|root| FilesBelow::of_process(root, pid));
+    let files: &dyn Files = match &below {
+        Some(below) => below,
+        None => &NoFiles,
+    };
+    let mut read = domain::qemu::read(&Text::new(format!("process {pid}"), bytes), files)
+        .map_err(|error| (State::Warn, error.to_string()))?;
+    if let Some(why) = unread_machine(&read) {
+        return Err((State::Skip(why), String::new()));
+    }
+    // The process has a VM of KVM's, so QEMU does not run on its default, TCG.
+    if read.machine.accelerator.is_none() && read.accelerator_in_force() == Accelerator::Tcg {
+        if read.machine.kind.is_none() {
+            // Android's emulator makes QEMU's arguments within the process.
+            let why = "QEMU has its machine from elsewhere than its command line";
+            return Err((State::Skip(why.to_owned()), String::new()));
+        }
+        // KVM is the default of a QEMU that was built without TCG.
+        let place = Place { text: "the descriptors of the process".to_owned(), ..Place::default() };
+        read.machine.accelerator = Some(Set::new(Accelerator::Kvm, place));
+    }
+    Ok(read)
 }
 
 fn summary(state: State, found: String, running: &RunningVm) -> Finding {

@@ -4,7 +4,7 @@ use super::argument::place;
 use super::command::{Command, Given, cut};
 use super::properties::{Properties, Property};
 use super::readconfig;
-use crate::{Files, Place, Text};
+use crate::{Definition, Files, Place, Text};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
@@ -94,14 +94,20 @@ fn index(list: &[Property], property: &Property) -> Option<usize> {
 /// The most `-set` that are read: each searches all items, and a hostile command line may have many of both.
 const SETS: usize = 1_000;
 
-/// All items of a command, in the order of their effect.
+/// The most files of `-readconfig` that are read, and the most bytes in all of them: a hostile command line may name any
+/// number of files.
+const CONFIGS: usize = 16;
+const CONFIG_BYTES: usize = 1 << 20;
+
+/// All items of a command, in the order of their effect. Writes into the definition what was not understood or not read.
 pub(super) fn items(
     text: &Text,
     command: &Command,
     files: &dyn Files,
-    doubts: &mut Vec<String>,
+    definition: &mut Definition,
 ) -> Vec<Item> {
     let (mut found, mut sets) = (Vec::new(), 0);
+    let mut configs = Configs { files, number: 0, bytes: 0 };
     for &given in &command.given {
         let name = match command.name(given) {
             "M" => "machine",
@@ -109,11 +115,11 @@ pub(super) fn items(
         };
         let place = option_place(text, command, given);
         match name {
-            "readconfig" => config(command.said(given), &place, files, &mut found, doubts),
+            "readconfig" => configs.read(command.said(given), &place, &mut found, definition),
             "set" => {
                 sets += 1;
                 if sets <= SETS {
-                    set(command.said(given), &place, &mut found, doubts);
+                    set(command.said(given), &place, &mut found, &mut definition.doubts);
                 }
             }
             "writeconfig" => {}
@@ -121,7 +127,7 @@ pub(super) fn items(
                 let said = command.said(given).to_owned();
                 let properties = Properties::read(&said, implied(name));
                 if said.starts_with('{') && !properties.json {
-                    doubts.push(format!(
+                    definition.doubts.push(format!(
                         "Line {}: the argument of -{name} is not a complete JSON object.",
                         place.line
                     ));
@@ -132,7 +138,11 @@ pub(super) fn items(
         }
     }
     if sets > SETS {
-        doubts.push(format!("Of {sets} -set, only the first {SETS} were read."));
+        definition.doubts.push(format!("Of {sets} -set, only the first {SETS} were read."));
+    }
+    if configs.number > CONFIGS {
+        let all = configs.number;
+        definition.doubts.push(format!("Of {all} -readconfig, only the first {CONFIGS} were read."));
     }
     found
 }
@@ -146,29 +156,57 @@ pub(super) fn option_place(text: &Text, command: &Command, given: Given) -> Plac
     place(written, option.line, &text.bytes)
 }
 
-fn config(path: &str, place: &Place, files: &dyn Files, found: &mut Vec<Item>, doubts: &mut Vec<String>) {
-    let bytes = match files.contents(Path::new(path)) {
-        Ok(bytes) => bytes,
-        Err(problem) => {
-            let path = cut(path);
-            doubts.push(format!(
-                "Line {}: the file of -readconfig {path} was not read: {problem}.",
-                place.line
-            ));
-            return;
+/// The files of `-readconfig`, and what was read of them so far.
+struct Configs<'a> {
+    files: &'a dyn Files,
+    number: usize,
+    bytes: usize,
+}
+
+impl Configs<'_> {
+    /// Adds the items of a file.
+    fn read(&mut self, path: &str, place: &Place, found: &mut Vec<Item>, definition: &mut Definition) {
+        self.number += 1;
+        let bytes = match self.contents(path) {
+            Ok(bytes) => bytes,
+            Err(problem) => {
+                let path = cut(path);
+                // All that are too many have one doubt.
+                if self.number <= CONFIGS {
+                    let line = place.line;
+                    let doubt =
+                        format!("Line {line}: the file of -readconfig {path} was not read: {problem}.");
+                    definition.doubts.push(doubt);
+                }
+                definition.unread_file.get_or_insert(path);
+                return;
+            }
+        };
+        for group in readconfig::groups(&String::from_utf8_lossy(&bytes), path, &mut definition.doubts) {
+            let elsewhere =
+                group.lines.iter().map(|(line, shown)| file_place(path, *line, shown, place)).enumerate();
+            found.push(Item {
+                place: file_place(path, group.line, &group.header, place),
+                elsewhere: elsewhere.collect(),
+                name: group.name,
+                said: String::new(),
+                properties: Properties { list: group.properties, json: false },
+                given: None,
+            });
         }
-    };
-    for group in readconfig::groups(&String::from_utf8_lossy(&bytes), path, doubts) {
-        let elsewhere =
-            group.lines.iter().map(|(line, shown)| file_place(path, *line, shown, place)).enumerate();
-        found.push(Item {
-            place: file_place(path, group.line, &group.header, place),
-            elsewhere: elsewhere.collect(),
-            name: group.name,
-            said: String::new(),
-            properties: Properties { list: group.properties, json: false },
-            given: None,
-        });
+    }
+
+    /// The error is for people.
+    fn contents(&mut self, path: &str) -> Result<Vec<u8>, String> {
+        if self.number > CONFIGS {
+            return Err("there are too many".to_owned());
+        }
+        let bytes = self.files.contents(Path::new(path)).map_err(|problem| problem.to_string())?;
+        self.bytes += bytes.len();
+        if self.bytes > CONFIG_BYTES {
+            return Err("all such files together have more than 1 MiB".to_owned());
+        }
+        Ok(bytes)
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn read<'a>(text: &'a Text, files: &dyn Files) -> Result<Reading<'a>,
     let command = command::find(text)?;
     let mut definition = Definition::empty(Form::Qemu);
     definition.doubts.clone_from(&command.doubts);
-    let items = items::items(text, &command, files, &mut definition.doubts);
+    let items = items::items(text, &command, files, &mut definition);
     let mut reading = Reading { text, command, items, definition, origins: Vec::new() };
     reading.definition.program = reading.command.program.map(|program| {
         let program = &reading.command.arguments[program];

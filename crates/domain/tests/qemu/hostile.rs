@@ -1,8 +1,10 @@
 //! Arbitrary bytes, and command lines that are too long.
 
 use domain::qemu::{apply, read};
-use domain::{CpuModel, DefinitionChange, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
+use domain::{CpuModel, DefinitionChange, FeatureState, Files, Irqchip, NoFiles, Text, TickPolicy};
 use proptest::prelude::*;
+use std::cell::Cell;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn problem(text: impl Into<Vec<u8>>) -> String {
@@ -161,6 +163,37 @@ fn ten_megabytes_are_read_or_refused() {
     let long = format!("kvm\0-m\x001\0-append\0{}", "x".repeat(10 << 20));
     let vm = read(&Text::new("long", long), &NoFiles).expect("is a command line");
     assert!(vm.other[0].place.text.len() < 500, "evidence is short");
+}
+
+/// Has each file, of this many bytes, and counts how often one is read.
+struct Everything {
+    bytes: usize,
+    read: Cell<usize>,
+}
+
+impl Files for Everything {
+    fn contents(&self, _: &Path) -> std::io::Result<Vec<u8>> {
+        self.read.set(self.read.get() + 1);
+        let mut text = b"[machine]\n".to_vec();
+        text.resize(self.bytes, b'\n');
+        Ok(text)
+    }
+}
+
+#[test]
+fn any_number_of_files_costs_no_more_than_some() {
+    let line = format!("kvm\0-m\x001\0{}", "-readconfig\0f\0".repeat(1_000));
+    let (few, large) = (100, 600 << 10);
+    for (bytes, doubt) in [(few, "Of 1000 -readconfig, only the first 16"), (large, "more than 1 MiB")] {
+        let files = Everything { bytes, read: Cell::new(0) };
+        let vm = read(&Text::new("process 1", line.as_str()), &files).expect("is a command line");
+        assert_eq!(files.read.get(), 16);
+        assert!(vm.doubts.iter().any(|one| one.contains(doubt)) && vm.doubts.len() < 20, "{:?}", vm.doubts);
+        assert_eq!(vm.unread_file.as_deref(), Some("f"));
+    }
+    let vm =
+        read(&Text::new("process 1", "kvm\0-readconfig\0f\0"), &Everything { bytes: 9, read: Cell::new(0) });
+    assert_eq!(vm.expect("is a command line").unread_file, None);
 }
 
 fn changes() -> impl Strategy<Value = DefinitionChange> {

@@ -280,11 +280,7 @@ fn facts_of(vm: &Vm) -> Option<Facts> {
     // The format of /proc/PID/cmdline: a NUL after each argument.
     let bytes: Vec<u8> = vm.arguments.iter().flat_map(|one| [one.as_bytes(), b"\0"].concat()).collect();
     let text = Text::new(format!("process {}", vm.pid), bytes);
-    let home = PathBuf::from(format!("/proc/{}", vm.pid));
-    let link = home.join("cwd");
-    let directory = files::look(&home, move || std::fs::read_link(link)).and_then(|link| link);
-    let directory = directory.unwrap_or_else(|_| HOST.into());
-    let definition = domain::qemu::read(&text, &FilesBelow::new(HOST, directory).named_by(home))
+    let definition = domain::qemu::read(&text, &FilesBelow::of_process(Path::new(HOST), vm.pid))
         .inspect_err(|error| tracing::debug!("The definition of {} is not used: {error}", vm.name))
         .ok()?;
     Some(Facts::of(&definition))

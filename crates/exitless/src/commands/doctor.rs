@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use doctor::{VmSide, baseline, examine};
+use doctor::{VmSide, baseline, examine_below};
 use host::Inspection;
 use host::snapshot::{self, Opened};
 use host::vms::{Vm, Vms};
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
         true => Vec::new(),
         false => chosen.iter().map(|vm| vm.pid).collect(),
     };
-    let mut examination = examine(&host, &sides, &pids);
+    let mut examination = examine_below(&host, &sides, &pids, root.path());
     if let Some(saved) = &saved {
         let then = Inspection::read(&saved.root)?.fingerprint;
         examination.add(baseline::drift(&host.fingerprint, &then));

@@ -370,7 +370,8 @@ fn findings(seen: Option<&Verification>, features: Option<&Path>) -> Option<Tall
     {
         tracing::warn!("Could not write the features of this host to {}: {error}", file.display());
     }
-    Some(::doctor::examine(&host, &seen.map(sides_of).unwrap_or_default(), &[]).summary)
+    let sides = seen.map(sides_of).unwrap_or_default();
+    Some(::doctor::examine_below(&host, &sides, &[], Some(Path::new(HOST))).summary)
 }
 
 /// Writes a file atomically.

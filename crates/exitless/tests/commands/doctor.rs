@@ -400,6 +400,46 @@ fn fixes_are_told_in_the_words_of_the_program_that_made_the_vm() {
 }
 
 #[test]
+fn a_vm_whose_machine_is_in_another_file_is_judged_with_that_file() {
+    let folder = tempfile::tempdir().unwrap();
+    unpacked("zen2", folder.path());
+    let config = folder.path().join("run/incus/web/qemu.conf");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, "# Machine\n[machine]\ntype = \"q35\"\naccel = \"kvm\"\n").unwrap();
+    let line = "/opt/incus/bin/qemu-system-x86_64 -S -name web -uuid 4dea22b3-1d52-d8f3-2516-782e98ab3fa0 -daemonize -cpu \
+                host -nographic -nodefaults -no-user-config -readconfig /run/incus/web/qemu.conf -smbios type=2,product=Incus";
+    vm(folder.path(), 4711, "/", &line.split_whitespace().collect::<Vec<_>>());
+    let root = folder.path().to_str().unwrap();
+    let finding = |rule: &str| {
+        let document = doctor(&["--json", "--root", root, "--vm", "4711"]).json();
+        let sections = document["sections"].as_array().unwrap();
+        let mut all = sections.iter().flat_map(|section| section["findings"].as_array().unwrap());
+        all.find(|one| one["rule"] == rule).map(Value::to_string)
+    };
+    let lint = || said(&command(&["vm", "lint", "4711", "--root", root]).output().unwrap());
+    let ticks = finding("pit-lost-ticks").unwrap();
+    assert!(ticks.contains("incus config set web raw.qemu="), "{ticks}");
+    assert_eq!(finding("accelerator"), None);
+
+    std::fs::remove_file(&config).unwrap();
+    let skipped = finding("vm-definition").unwrap();
+    let why = "/run/incus/web/qemu.conf, which was not read, may set the machine";
+    assert!(skipped.contains(why) && skipped.contains("skip"), "{skipped}");
+    assert_eq!(finding("accelerator"), None);
+    let text = lint().out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains(why) && !text.contains("QEMU uses TCG"), "{text}");
+
+    // QEMU has its machine, or its accelerator, from elsewhere.
+    vm(folder.path(), 4712, "/", &["/opt/emulator/qemu-system-x86_64-headless", "-avd", "phone"]);
+    vm(folder.path(), 4713, "/", &["/opt/qemu/qemu-system-x86_64", "-machine", "q35", "-name", "db"]);
+    for (pid, what) in [("4712", "from elsewhere than its command line"), ("4713", "rules found")] {
+        let text =
+            doctor(&["--root", root, "--vm", pid]).out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(what) && !text.contains("QEMU uses TCG"), "{text}");
+    }
+}
+
+#[test]
 fn definitions_of_vms_are_found_by_the_names_of_their_programs() {
     let folder = tempfile::tempdir().unwrap();
     with_managers(folder.path());

@@ -213,12 +213,8 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
     let folder = root.join(format!("proc/{pid}"));
     let path = folder.join("cmdline");
     let place = path.clone();
-    let look = move || {
-        let bytes = File::open(&place).and_then(limited)?;
-        let directory = std::fs::read_link(place.with_file_name("cwd"));
-        Ok((bytes, directory.unwrap_or_else(|_| PathBuf::from("/"))))
-    };
-    let (bytes, directory) = match files::look(&folder, look).and_then(|read| read) {
+    let look = move || File::open(&place).and_then(limited);
+    let bytes = match files::look(&folder, look).and_then(|read| read) {
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => {
             let hint = if Path::new(&pid.to_string()).exists() {
                 format!(" For the file of that name, say ./{pid}.")
@@ -240,7 +236,7 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
         return Err(anyhow!("Process {pid} has no arguments: it belongs to the kernel, or has ended."));
     }
     let text = Text::new(format!("process {pid}"), bytes);
-    let files = FilesBelow::new(root, directory).named_by(folder);
+    let files = FilesBelow::of_process(root, pid);
     let made = host::vms::names_of(root, pid).map(|(name, made)| (name.unwrap_or_default(), made));
     Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), made, files })
 }
