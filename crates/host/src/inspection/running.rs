@@ -76,6 +76,9 @@ pub struct ThreadPlace {
 /// libvirt's directories of definitions, and of the states of running domains.
 const DEFINED: &str = "/etc/libvirt/qemu";
 const STATUS: &str = "/run/libvirt/qemu";
+/// The start of the directories that libvirt makes for running domains. Those of a user's own libvirt (qemu:///session) are
+/// in their home.
+const OF_RUNNING: &str = "/var/lib/libvirt/qemu/domain-";
 
 impl Running {
     pub(super) fn read(root: &Root) -> Self {
@@ -141,10 +144,15 @@ fn domains(root: &Root) -> Domains {
 }
 
 /// The domain of a VM, by the process ID that libvirt recorded, or else by the name that libvirt gave to QEMU. Anybody can
-/// give a QEMU the name of a domain, so one that libvirt recorded for another VM is not taken.
+/// give a QEMU the name of a domain, so one that libvirt recorded for another VM is not taken, nor one that does not run by
+/// all that libvirt left behind: the other definition of that name may be of another manager.
 fn libvirt(vm: &Vm, domains: &mut Domains, running: &BTreeSet<i32>) -> Option<LibvirtDomain> {
     let noted = domains.iter().find(|(_, (pid, _))| *pid == Some(vm.pid)).map(|(name, _)| name.clone());
-    let is_free = |(pid, _): &(Option<i32>, LibvirtDomain)| pid.is_none_or(|pid| !running.contains(&pid));
+    let is_of_libvirt =
+        || vm.management.libvirt_id_confirmed || vm.arguments.iter().any(|one| one.contains(OF_RUNNING));
+    let is_free = |(pid, domain): &(Option<i32>, LibvirtDomain)| {
+        pid.is_none_or(|pid| !running.contains(&pid)) && (domain.status.get().is_some() || is_of_libvirt())
+    };
     let named =
         || (vm.vmm == Vmm::Qemu && domains.get(&vm.name).is_some_and(is_free)).then(|| vm.name.clone());
     let name = noted.or_else(named)?;
@@ -211,5 +219,24 @@ mod tests {
             vms.map(|one| (one.vm.pid, one.libvirt.as_ref().map(|domain| domain.name.as_str()))).collect();
         assert_eq!(told, [(4000, None), (5000, Some("web")), (6000, Some("db"))]);
         assert!(found.defined.is_empty());
+    }
+
+    #[test]
+    fn a_domain_that_does_not_run_is_not_that_of_a_vm_with_its_name() {
+        let own = "path=/var/lib/libvirt/qemu/domain-3-web/monitor.sock,id=monitor";
+        let of_user = "path=/home/a/.config/libvirt/qemu/lib/domain-3-web/monitor.sock,id=monitor";
+        for (chardev, domain) in [(own, Some("web")), (of_user, None), ("null,id=a", None)] {
+            let text = format!(
+                "== /proc/4000/comm\nqemu-kvm\n== /proc/4000/exe -> /usr/bin/qemu-kvm\n== /proc/4000/stat\n\
+                 4000 (qemu-kvm) S{}\n== /proc/4000/cmdline arguments\nqemu-kvm\n-name\nweb\n-chardev\n{chardev}\n\
+                 == /proc/4000/fd/9 -> anon_inode:kvm-vm\n== /etc/libvirt/qemu/web.xml\n<domain type='kvm'/>\n",
+                " 1".repeat(49)
+            );
+            let found = Running::read(&crate::fake::root(&text));
+            let told = found.vms.get().unwrap()[0].libvirt.as_ref().map(|domain| domain.name.as_str());
+            assert_eq!(told, domain, "{chardev}");
+            let defined: Vec<_> = found.defined.iter().map(|domain| domain.name.as_str()).collect();
+            assert_eq!(defined, if domain.is_some() { vec![] } else { vec!["web"] }, "{chardev}");
+        }
     }
 }
