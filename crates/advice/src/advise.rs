@@ -1,7 +1,7 @@
 //! The table applied to a profile.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use conclusions::prediction::{Part, split};
 use exits::{Access, AccessKind, Direction, ExitLevels, ExitReason, Exits, Isa, Profile, VcpuExits};
@@ -29,6 +29,8 @@ pub struct VmAdvice<'a> {
     pub name: Option<String>,
     /// True if its definition was available.
     pub has_definition: bool,
+    /// True if another VMM than QEMU runs it, so that its devices were named with the table for others.
+    pub is_of_other_vmm: bool,
     /// vCPUs that had exits.
     pub vcpus: usize,
     /// All its exits.
@@ -128,6 +130,27 @@ pub fn advise<'a>(
     observed_ns: u64,
     facts: &BTreeMap<u32, Facts>,
 ) -> Advice<'a> {
+    advise_beside(table, Others { table, vms: &BTreeSet::new() }, profile, observed_ns, facts)
+}
+
+/// The VMs of VMMs other than QEMU.
+#[derive(Debug, Clone, Copy)]
+pub struct Others<'a, 'v> {
+    /// The table for them: [`Table::without_qemu`].
+    pub table: &'a Table,
+    /// Their process IDs.
+    pub vms: &'v BTreeSet<u32>,
+}
+
+/// As [`advise`], for a host that also has VMs of other VMMs than QEMU.
+#[must_use]
+pub fn advise_beside<'a>(
+    table: &'a Table,
+    others: Others<'a, '_>,
+    profile: &Profile,
+    observed_ns: u64,
+    facts: &BTreeMap<u32, Facts>,
+) -> Advice<'a> {
     let mut vms: BTreeMap<Option<u32>, Vec<&VcpuExits>> = BTreeMap::new();
     for vcpu in profile.vcpus().iter().filter(|vcpu| !vcpu.reasons.is_empty()) {
         vms.entry(vcpu.vcpu.vm).or_default().push(vcpu);
@@ -137,7 +160,9 @@ pub fn advise<'a>(
         .map(|(vm, vcpus)| {
             let facts = vm.and_then(|vm| facts.get(&vm));
             let name = vm.and_then(|vm| profile.names.get(&vm)).cloned();
-            of_vm(table, vm, name, &vcpus, facts)
+            let is_of_other_vmm = vm.is_some_and(|vm| others.vms.contains(&vm));
+            let table = if is_of_other_vmm { others.table } else { table };
+            VmAdvice { is_of_other_vmm, ..of_vm(table, vm, name, &vcpus, facts) }
         })
         .collect();
     vms.sort_by_key(|vm| (Reverse(vm.at_most_ns()), Reverse(vm.exits), vm.vm));
@@ -181,6 +206,7 @@ fn of_vm<'a>(
         vm,
         name,
         has_definition: facts.is_some(),
+        is_of_other_vmm: false,
         vcpus: vcpus.len(),
         exits: rows.iter().fold(0, |sum, row| sum.saturating_add(row.exits)),
         time_ns: sum(false),

@@ -13,7 +13,7 @@ mod seen;
 mod table;
 
 pub use action::Action;
-pub use advise::{Advice, Cured, DeviceExits, Of, VmAdvice, advise};
+pub use advise::{Advice, Cured, DeviceExits, Of, Others, VmAdvice, advise, advise_beside};
 pub use facts::{Fact, Facts};
 pub use hot::{Hot, hot};
 pub use idle::{Audit, Source, audit};

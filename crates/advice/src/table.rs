@@ -20,6 +20,9 @@ const FILES: [(&str, &str); 5] = [
 /// The lowest order of entries that stand for any PCI device.
 const ANY_PCI: i32 = 90;
 
+/// The entries for PCI devices that only QEMU's address windows tell.
+const BY_WINDOW: [&str; 2] = ["pci-memory", "pci-ports"];
+
 /// An embedded file of the table that cannot be parsed: a bug.
 #[derive(Debug, thiserror::Error)]
 #[error("The built-in table {file} is not as expected; this is a defect of exitless, please report it")]
@@ -230,6 +233,18 @@ impl Table {
         }
         table.devices.sort_by_key(|device| device.order);
         Ok(table)
+    }
+
+    /// The table for VMs of VMMs other than QEMU: without cures that need settings of QEMU or libvirt, and without devices
+    /// that only QEMU's address windows tell.
+    #[must_use]
+    pub fn without_qemu(&self) -> Self {
+        let mut devices = self.devices.clone();
+        devices.retain(|device| !BY_WINDOW.contains(&device.id.as_str()));
+        for device in &mut devices {
+            device.cures.retain(|cure| cure.qemu.is_none() && cure.libvirt.is_none());
+        }
+        Self { devices, suspects: Vec::new() }
     }
 
     /// The device that this access is to: by the PCI device whose BAR contains it, if that is known, or else by the address

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use ::advice::{Advice, Audit, Facts, Table, VmAdvice, advise, audit};
+use ::advice::{Advice, Audit, Facts, Others, Table, VmAdvice, advise_beside, audit};
 use clap::Args;
 use domain::{FilesBelow, Text};
 use exits::Profile;
 use host::Root;
 use host::pci::Bar;
-use host::vms::{Spent, ThreadReading, Vm, Vms};
+use host::vms::{Spent, ThreadReading, Vm, Vmm, Vms};
 use live::{Collector, Profiler, Sampling, Watch};
 use report::advice::AdviceView;
 use traces::Recordings;
@@ -83,13 +83,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let kept = given.map(|file| check_file(file).map_err(Into::into).and_then(|()| kept::read(file)));
     let kept = kept.transpose()?;
-    let Observed { recordings, facts, threads, hot } = match arguments.files.is_empty() {
+    let Observed { recordings, facts, others, threads, hot } = match arguments.files.is_empty() {
         true => watched(arguments)?,
         false => recorded(arguments)?,
     };
     let table = Table::load(hypervisor(&recordings)?)?;
     let hot = kept.map(|kept| kept.recording).or(hot);
-    let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts);
+    let table_of_others = table.without_qemu();
+    let others = Others { table: &table_of_others, vms: &others };
+    let advice = advise_beside(&table, others, &recordings.profile, recordings.observed_ns(), &facts);
     let audits = arguments.idle.then(|| audits(&advice, arguments.budget, &threads));
     print(&recordings, &advice, audits.as_deref(), hot.as_ref(), arguments)?;
     match audits.is_some_and(|audits| audits.iter().any(|audit| !audit.is_within())) {
@@ -102,6 +104,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 struct Observed {
     recordings: Recordings,
     facts: BTreeMap<u32, Facts>,
+    /// The VMs of other VMMs than QEMU.
+    others: BTreeSet<u32>,
     threads: Threads,
     hot: Option<hotspots::Recording>,
 }
@@ -143,7 +147,7 @@ fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
         .into());
     }
     let facts = facts.into_iter().flat_map(|facts| vms.first().map(|&vm| (vm, facts))).collect();
-    Ok(Observed { recordings, facts, threads: BTreeMap::new(), hot: None })
+    Ok(Observed { recordings, facts, others: BTreeSet::new(), threads: BTreeMap::new(), hot: None })
 }
 
 /// Observes this host: the exits, the facts from its VMs' command lines, and the addresses of their PCI
@@ -231,8 +235,12 @@ fn observed(
     profile.names.extend(named);
     let facts =
         seen.values().filter_map(|one| Some((one.vm.pid, facts_of(&one.vm)?.with_bars(one.bars.clone()))));
-    let facts = facts.filter_map(|(pid, facts)| Some((u32::try_from(pid).ok()?, facts))).collect();
-    Observed { recordings: source.recordings(profile), facts, threads, hot }
+    let facts: BTreeMap<u32, Facts> =
+        facts.filter_map(|(pid, facts)| Some((u32::try_from(pid).ok()?, facts))).collect();
+    // A program of another name whose arguments are QEMU's is QEMU.
+    let is_other = |pid: &u32, one: &Seen| one.vm.vmm != Vmm::Qemu && !facts.contains_key(pid);
+    let others = seen.iter().filter(|&(pid, one)| is_other(pid, one)).map(|(&pid, _)| pid).collect();
+    Observed { recordings: source.recordings(profile), facts, others, threads, hot }
 }
 
 /// A VM that was running during the count.

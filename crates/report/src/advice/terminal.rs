@@ -227,7 +227,14 @@ fn assumptions(advice: &Advice<'_>) -> Vec<String> {
          enter it again is in no handling time, and is saved on top."
             .to_owned(),
     ];
-    if advice.vms.iter().any(|vm| !vm.has_definition) {
+    if advice.vms.iter().any(|vm| vm.is_of_other_vmm) {
+        said.push(
+            "Some VMs are of other VMMs than QEMU. Their devices were named by addresses that PCs have in common, and fixes in \
+             settings of QEMU or libvirt were left out."
+                .to_owned(),
+        );
+    }
+    if advice.vms.iter().any(|vm| !vm.has_definition && !vm.is_of_other_vmm) {
         said.push(
             "Without a VM's definition, fixes may be listed that it already has, and devices that share addresses are not \
              distinguished; --definition gives one for a recording."

@@ -1,8 +1,8 @@
 //! Tests of advice against snapshots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use advice::{Fact, Facts, Table, advise, audit};
+use advice::{Advice, Cure, Fact, Facts, Others, Table, advise, advise_beside, audit};
 use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Profile, Span, Vcpu};
 use report::advice::{AdviceView, json, terminal};
 use traces::{Format, Options, Origin, Reading, Recordings};
@@ -59,6 +59,38 @@ fn advice_in_80_columns() {
     let text = terminal(&recordings, &advice, None, VIEW);
     assert_fits(&text);
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_vm_of_another_vmm_is_not_told_qemus_settings() {
+    let one = exits(1, 1000);
+    let mut profile = Profile::new();
+    for vm in [10, 20] {
+        let vcpu = profile.vcpu(Vcpu { vm: Some(vm), number: Some(0), thread: Some(vm + 1) });
+        vcpu.reasons.extend([30, 49].map(|code| (ExitReason::vmx(code), one.clone())));
+        let serial = Access::Port { port: 0x3f8, direction: Direction::Write };
+        let virtio = Access::Mmio { address: 0xc000_1050, direction: Direction::Write };
+        vcpu.accesses.extend([serial, virtio].map(|access| (access, one.clone())));
+    }
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let other = table.without_qemu();
+    let others = Others { table: &other, vms: &BTreeSet::from([20]) };
+    let advice = advise_beside(&table, others, &profile, 1_000_000_000, &BTreeMap::new());
+    let of = |number| advice.vms.iter().find(|vm| vm.vm == Some(number)).unwrap();
+    let cures = |number| of(number).rows.iter().flat_map(|row| &row.cures).map(|one| one.cure);
+    let is_of_qemu = |cure: &Cure| cure.qemu.is_some() || cure.libvirt.is_some();
+    assert!(cures(10).any(is_of_qemu) && !cures(20).any(is_of_qemu));
+
+    let recordings = Recordings { profile, ..Recordings::default() };
+    let text_of = |number| {
+        let one = Advice { observed_ns: advice.observed_ns, vms: vec![of(number).clone()] };
+        terminal(&recordings, &one, None, VIEW)
+    };
+    let wrong = ["\n      QEMU   ", "\n      XML    ", "info mtree", "PCI device", "--definition"];
+    assert!(wrong.iter().all(|word| text_of(10).contains(word)), "{}", text_of(10));
+    let text = text_of(20);
+    assert!(!wrong.iter().any(|word| text.contains(word)), "{text}");
+    assert!(text.contains("serial port") && text.contains("other VMMs than QEMU"), "{text}");
 }
 
 #[test]
