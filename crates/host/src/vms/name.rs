@@ -64,6 +64,8 @@ pub(super) fn of(vmm: Vmm, arguments: &[String]) -> Option<String> {
         Vmm::Firecracker | Vmm::CloudHypervisor => {
             last(arguments, &["id"]).or_else(|| socket_stem(arguments, &["api-socket", "api-sock"]))?
         }
+        // With Dragonball, Kata's shim is the VMM.
+        Vmm::Other if program(arguments) == Some("containerd-shim-kata-v2") => last(arguments, &["id"])?,
         Vmm::Other => last(arguments, &["name"])?,
     };
     Some(name).filter(|name| !name.is_empty())
@@ -73,11 +75,30 @@ fn last(arguments: &[String], names: &[&str]) -> Option<String> {
     values(arguments, names).last().map(|&value| value.to_owned())
 }
 
+fn program(arguments: &[String]) -> Option<&str> {
+    Path::new(arguments.first()?).file_name()?.to_str()
+}
+
 /// The name of a VM from the path of its socket: `web` for `/run/web.sock` or `path=/run/web.sock`.
+///
+/// Some managers give all sockets one name, and the directory that of the VM: Kata (virtcontainers/clh.go; runtime-rs
+/// ch/utils.rs) and cuttlefish, which has a second VM, the access point (`cuttlefish_config_instance.cpp`). libvirt adds to
+/// the name (`ch_monitor.c`).
 fn socket_stem(arguments: &[String], names: &[&str]) -> Option<String> {
     let value = properties(values(arguments, names).last()?, "path");
-    let stem = Path::new(property(&value, "path")?).file_stem()?;
-    Some(stem.to_string_lossy().into_owned())
+    let path = Path::new(property(&value, "path")?);
+    let stem = path.file_stem()?.to_string_lossy();
+    let mut above = path.ancestors().skip(1).filter_map(Path::file_name).map(|name| name.to_string_lossy());
+    let mut folder = || above.find(|name| name != "internal");
+    let name = match &*stem {
+        "clh-api" | "ch-api" | "crosvm_control" => folder().map(|name| name.into_owned()),
+        "ap_control" => folder().map(|name| format!("{name}-ap")),
+        _ if path.parent().is_some_and(|folder| folder.ends_with("libvirt/ch")) => {
+            path.file_name()?.to_string_lossy().strip_suffix("-socket").map(str::to_owned)
+        }
+        _ => None,
+    };
+    Some(name.unwrap_or_else(|| stem.into_owned()))
 }
 
 #[cfg(test)]
@@ -104,7 +125,23 @@ mod tests {
             (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket path=/run/web.sock", Some("web")),
             (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket=/run/web.sock", Some("web")),
             (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket fd=3", None),
+            (
+                Vmm::CloudHypervisor,
+                "cloud-hypervisor --api-socket /run/vc/vm/0a1b/clh-api.sock",
+                Some("0a1b"),
+            ),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket /run/kata/0a1b/ch-api.sock", Some("0a1b")),
+            (Vmm::CloudHypervisor, "cloud-hypervisor --api-socket ch-api.sock", Some("ch-api")),
+            (
+                Vmm::CloudHypervisor,
+                "cloud-hypervisor --api-socket /run/libvirt/ch/web.1-socket",
+                Some("web.1"),
+            ),
+            (Vmm::Crosvm, "crosvm run --socket=/cf/cvd-1/internal/crosvm_control.sock", Some("cvd-1")),
+            (Vmm::Crosvm, "crosvm run --socket=/cf/cvd-1/internal/ap_control.sock", Some("cvd-1-ap")),
+            (Vmm::Other, "/opt/kata/bin/containerd-shim-kata-v2 -namespace k8s.io -id 0a1b", Some("0a1b")),
             (Vmm::Other, "lkvm run --name web", Some("web")),
+            (Vmm::Other, "lkvm run --id web", None),
             (Vmm::Other, "exitless probe", None),
         ];
         for (vmm, line, expected) in table {

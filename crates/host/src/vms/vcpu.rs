@@ -20,9 +20,16 @@ pub struct Vcpu {
 }
 
 /// Names of vCPU threads, before and after the number: QEMU (system/cpus.c and accel/kvm), crosvm,
-/// firecracker, kvmtool, cloud-hypervisor, and this program.
-const NAMES: [(&str, &str); 6] =
-    [("CPU ", "/KVM"), ("crosvm_vcpu", ""), ("fc_vcpu ", ""), ("kvm-vcpu-", ""), ("vcpu", ""), ("vcpu ", "")];
+/// firecracker, Dragonball, kvmtool, cloud-hypervisor, and this program.
+const NAMES: [(&str, &str); 7] = [
+    ("CPU ", "/KVM"),
+    ("crosvm_vcpu", ""),
+    ("fc_vcpu ", ""),
+    ("db_vcpu", ""),
+    ("kvm-vcpu-", ""),
+    ("vcpu", ""),
+    ("vcpu ", ""),
+];
 
 /// The number in the name of a vCPU's thread.
 pub(super) fn number_of(name: &str) -> Option<u32> {
@@ -118,8 +125,9 @@ mod tests {
 
     #[test]
     fn numbers_in_the_names_of_every_vmm() {
-        let names = ["CPU 11/KVM", "crosvm_vcpu3", "fc_vcpu 0", "kvm-vcpu-2", "vcpu12", "vcpu 1"];
-        assert_eq!(names.map(number_of), [Some(11), Some(3), Some(0), Some(2), Some(12), Some(1)]);
+        let names = ["CPU 11/KVM", "crosvm_vcpu3", "fc_vcpu 0", "db_vcpu4", "kvm-vcpu-2", "vcpu12", "vcpu 1"];
+        let numbers = [11, 3, 0, 4, 2, 12, 1].map(Some);
+        assert_eq!(names.map(number_of), numbers);
         for other in ["CPU 1/TCG", "CPU /KVM", "vcpu", "vcpu-1", "vcpu+1", "IO iothread1", "vcpu99999999999"]
         {
             assert_eq!(number_of(other), None, "{other}");
