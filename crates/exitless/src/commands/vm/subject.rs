@@ -238,6 +238,17 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
     let text = Text::new(format!("process {pid}"), bytes);
     let files = FilesBelow::of_process(root, pid);
     let made = host::vms::names_of(root, pid).map(|(name, made)| (name.unwrap_or_default(), made));
+    if let Some(manager) = made.as_ref().map(|(_, made)| made.manager)
+        && manager.is_vmm()
+        && managed::has_words(manager)
+    {
+        let name = manager.name();
+        return Err(Usage(format!(
+            "Process {pid} is {name}, and only command lines of QEMU are read. `exitless verify --vm {pid}` says what to \
+             change in {name}."
+        ))
+        .into());
+    }
     Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), made, files })
 }
 

@@ -73,6 +73,23 @@ fn a_number_is_a_process() {
 }
 
 #[test]
+fn the_process_of_another_vmm_is_not_taken_for_qemu() {
+    let root = root();
+    for (line, name) in [
+        ("/usr/bin/firecracker\0--id\0web\0", "firecracker"),
+        ("cloud-hypervisor\0--cpus\0boot=2\0", "cloud-hypervisor"),
+        ("crosvm\0run\0--name\0web\0", "crosvm"),
+    ] {
+        fs::write(root.path().join("proc/17/comm"), format!("{name}\n")).unwrap();
+        fs::write(root.path().join("proc/17/cmdline"), line).unwrap();
+        let error = Subject::find(root.path(), "17", Which::Next).unwrap_err();
+        assert!(error.is::<Usage>(), "{error}");
+        let next = format!("`exitless verify --vm 17` says what to change in {name}.");
+        assert!(error.to_string().ends_with(&next), "{error}");
+    }
+}
+
+#[test]
 fn a_file_is_told_by_its_first_character() {
     let root = root();
     let path = root.path().join("a");
