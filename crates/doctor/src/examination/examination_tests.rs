@@ -863,10 +863,18 @@ fn ipis_exit_where_avic_only_delivers() {
     let mut side = active().remove(0);
     side.activation.mode = Some(Mode::HybridAvic);
     side.ipi_virtualization = IpiVirtualization::Off(NoIpiVirtualization::HybridAvic);
-    let examination = examine(&on("zen4").inspect(), &[side], &[]);
+    let mut host = on("zen4").inspect();
+    let examination = examine(&host, std::slice::from_ref(&side), &[]);
     let found = said(&examination, "vm-ipis")[0];
     assert_eq!(found.state, State::Warn);
     assert!(found.found.contains("x2APIC") && found.evidence[0].value.contains("only for delivery"));
+    assert_eq!(found.fixes, [Fix::Advice("QEMU: -cpu ...,x2apic=off".to_owned())]);
+
+    let vm = &mut host.running.vms.value.as_mut().unwrap()[0].vm;
+    (vm.vmm, vm.management.manager) = (host::vms::Vmm::Firecracker, host::vms::Manager::Firecracker);
+    let examination = examine(&host, &[side], &[]);
+    let [Fix::Managed(only)] = &said(&examination, "vm-ipis")[0].fixes[..] else { panic!("{examination:?}") };
+    assert!(only.changes[0].starts_with("PUT /cpu-config"), "{only:?}");
 }
 
 #[test]

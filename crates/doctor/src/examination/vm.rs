@@ -119,6 +119,21 @@ fn mode(mode: Option<Mode>) -> &'static str {
 
 fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, running: &RunningVm) -> Verdict {
     let lack = subject.isa.and_then(|isa| subject.host.processor.lack(isa));
+    side.reasons().fold(verdict, |verdict, reason| match (&lack, reason) {
+        // No parameter adds a feature that the CPU lacks.
+        (Some(lack), InhibitReason::Disabled) => verdict.advice(lack.next.clone()),
+        _ => cured(verdict, subject, running, reason, |_| true),
+    })
+}
+
+/// Adds the cures of a reason in the places that are `wanted` and that the VM has.
+fn cured(
+    mut verdict: Verdict,
+    subject: &Subject<'_>,
+    running: &RunningVm,
+    reason: InhibitReason,
+    wanted: fn(CurePlace) -> bool,
+) -> Verdict {
     // The settings of the VM's manager come first. Omit fixes in places that the VM's owner cannot edit, those for
     // the other form of the definition, and on other VMMs those of QEMU.
     let manager = running.vm.management.manager;
@@ -128,36 +143,26 @@ fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, running: &Runni
         true => managed::hides(place),
         false => place == other || (!of_qemu && place.is_of_qemu()),
     };
-    side.reasons().fold(verdict, |mut verdict, reason| match (&lack, reason) {
-        // No parameter adds a feature that the CPU lacks.
-        (Some(lack), InhibitReason::Disabled) => verdict.advice(lack.next.clone()),
-        _ => {
-            verdict.fixes.extend(
-                managed::of_reason(reason, &running.vm.name, &running.vm.management)
-                    .into_iter()
-                    .map(Fix::Managed),
-            );
-            let cures = reason.cures().iter();
-            let ours = cures.filter(|cure| !foreign(cure.place) && cure.place.is_of(subject.isa));
-            ours.fold(verdict, |verdict, cure| {
-                verdict.advice(format!("{}: {}", cure.place.name(), cure.change))
-            })
-        }
-    })
+    let managed = managed::of_reason(reason, &running.vm.name, &running.vm.management);
+    verdict.fixes.extend(managed.into_iter().map(Fix::Managed));
+    let cures = reason.cures().iter().filter(|cure| wanted(cure.place));
+    let ours = cures.filter(|cure| !foreign(cure.place) && cure.place.is_of(subject.isa));
+    ours.fold(verdict, |verdict, cure| verdict.advice(format!("{}: {}", cure.place.name(), cure.change)))
 }
 
 fn ipis(subject: &Subject<'_>) -> Option<Verdict> {
-    let side = subject.vm?.side?;
+    let Of { running, side } = subject.vm?;
+    let side = side?;
     Some(match side.ipi_virtualization {
         IpiVirtualization::On => Verdict::pass("they take no exit"),
         IpiVirtualization::Off(why) => {
             let verdict = Verdict::warn(format!("they exit: {}", no_ipis(why)));
             if why == NoIpiVirtualization::HybridAvic {
-                return Some(
-                    verdict
-                        .seen(format!("KVM's state of process {}", side.pid), mode(side.activation.mode))
-                        .advice("up to 255 vCPUs: -cpu ...,x2apic=off, with which AVIC takes IPIs as well"),
-                );
+                let verdict =
+                    verdict.seen(format!("KVM's state of process {}", side.pid), mode(side.activation.mode));
+                // This kernel already delivers beside x2APIC, so no other one helps.
+                let in_vm = |place: CurePlace| place != CurePlace::Host;
+                return Some(cured(verdict, subject, running, InhibitReason::X2Apic, in_vm));
             }
             let path = host::parameter_path(subject.module(), "enable_ipiv");
             let value = subject.parameter(subject.module(), "enable_ipiv").unwrap_or("not there");
@@ -179,7 +184,9 @@ fn no_ipis(why: NoIpiVirtualization) -> &'static str {
         NoIpiVirtualization::Inhibited => "interrupt virtualization is not active",
         NoIpiVirtualization::Parameter => "enable_ipiv is off",
         NoIpiVirtualization::Erratum1235 => "KVM leaves it off for erratum 1235",
-        NoIpiVirtualization::HybridAvic => "the guest uses x2APIC, and the CPU has no x2AVIC",
+        NoIpiVirtualization::HybridAvic => {
+            "the guest uses x2APIC without x2AVIC; with up to 255 vCPUs it can do without x2APIC"
+        }
         NoIpiVirtualization::Controls => "the CPU's controls of this VM leave it out",
         NoIpiVirtualization::Cpu => "the CPU has none",
         NoIpiVirtualization::Kernel => "this kernel has none",
