@@ -185,7 +185,7 @@ fn no_ipis(why: NoIpiVirtualization) -> &'static str {
         NoIpiVirtualization::Parameter => "enable_ipiv is off",
         NoIpiVirtualization::Erratum1235 => "KVM leaves it off for erratum 1235",
         NoIpiVirtualization::HybridAvic => {
-            "the guest uses x2APIC without x2AVIC; with up to 255 vCPUs it can do without x2APIC"
+            "the guest uses x2APIC, and the CPU has no x2AVIC; guests of up to 255 vCPUs need no x2APIC"
         }
         NoIpiVirtualization::Controls => "the CPU's controls of this VM leave it out",
         NoIpiVirtualization::Cpu => "the CPU has none",

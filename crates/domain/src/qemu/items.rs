@@ -95,9 +95,9 @@ fn index(list: &[Property], property: &Property) -> Option<usize> {
 const SETS: usize = 1_000;
 
 /// The most files of `-readconfig` that are read, and the most bytes in all of them: a hostile command line may name any
-/// number of files.
+/// number of files, and each of their lines takes a hundred times its length. Real ones have some KiB.
 const CONFIGS: usize = 16;
-const CONFIG_BYTES: usize = 1 << 20;
+const CONFIG_BYTES: usize = 256 << 10;
 
 /// All items of a command, in the order of their effect. Writes into the definition what was not understood or not read.
 pub(super) fn items(
@@ -204,7 +204,7 @@ impl Configs<'_> {
         let bytes = self.files.contents(Path::new(path)).map_err(|problem| problem.to_string())?;
         self.bytes += bytes.len();
         if self.bytes > CONFIG_BYTES {
-            return Err("all such files together have more than 1 MiB".to_owned());
+            return Err("all such files together have more than 256 KiB".to_owned());
         }
         Ok(bytes)
     }
@@ -212,7 +212,8 @@ impl Configs<'_> {
 
 /// The place of a line of a file that an option names.
 fn file_place(path: &str, line: usize, shown: &str, option: &Place) -> Place {
-    Place { text: format!("{path}, line {line}: {}", cut(shown)), ..option.clone() }
+    // In full, a long path would be kept for each line of the file.
+    Place { text: format!("{}, line {line}: {}", cut(path), cut(shown)), ..option.clone() }
 }
 
 /// `-set group.id.key=value`.

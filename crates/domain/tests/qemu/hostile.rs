@@ -184,7 +184,7 @@ impl Files for Everything {
 fn any_number_of_files_costs_no_more_than_some() {
     let line = format!("kvm\0-m\x001\0{}", "-readconfig\0f\0".repeat(1_000));
     let (few, large) = (100, 600 << 10);
-    for (bytes, doubt) in [(few, "Of 1000 -readconfig, only the first 16"), (large, "more than 1 MiB")] {
+    for (bytes, doubt) in [(few, "Of 1000 -readconfig, only the first 16"), (large, "more than 256 KiB")] {
         let files = Everything { bytes, read: Cell::new(0) };
         let vm = read(&Text::new("process 1", line.as_str()), &files).expect("is a command line");
         assert_eq!(files.read.get(), 16);
