@@ -315,7 +315,7 @@ mod tests {
         };
         let first = of(40, &[(0, 5)]);
         let both = of(40, &[(0, 5), (9, 40_000)]);
-        assert_eq!(struck(&[first.clone()], &[both.clone()]), 0, "a CPU came online");
+        assert_eq!(struck(std::slice::from_ref(&first), std::slice::from_ref(&both)), 0, "a CPU came online");
         assert_eq!(struck(&[both], &[of(40, &[(0, 8)])]), 3, "a CPU went offline");
         assert_eq!(struck(&[of(133, &[(0, 1000)])], &[of(140, &[(0, 7)])]), 7, "a number is new");
         assert_eq!(struck(&[first], &[of(40, &[(0, 2)])]), 2, "it was set up again");

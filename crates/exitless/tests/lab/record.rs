@@ -110,7 +110,7 @@ fn record_a_cpu_that_was_offline() {
     let pin = ["-cp", "1", this.file_name().unwrap().to_str().unwrap()];
     assert!(std::process::Command::new("taskset").args(pin).status().unwrap().success());
     for _ in 0..100 {
-        std::os::unix::process::parent_id();
+        let _ = std::os::unix::process::parent_id();
     }
     let mut recorded = 0;
     let (_, losses) = recorder
