@@ -12,7 +12,7 @@ pub struct Losses {
     pub lost_exits: u64,
     /// Exits without an entry after them: the next event of the vCPU is another exit.
     pub exits_without_entry: u64,
-    /// Exits at the end of the recording: at most one for each vCPU.
+    /// Exits at the end of the recording, or of their vCPU's thread: at most one for each.
     pub exits_at_the_end: u64,
     /// Entries without an exit before them; a vCPU that was running at the start of the recording has one.
     pub entries_without_exit: u64,

@@ -488,9 +488,10 @@ impl LongTracer {
 }
 
 /// The exits that are missing, or whose times are. The other events that were lost are accesses, or entries after exits that
-/// were lost too.
+/// were lost too. Exits in which threads ended have no time to be missing.
 fn lost(losses: &Losses, without_time: u64) -> u64 {
-    losses.lost_exits + without_time.min(losses.lost_events.saturating_sub(losses.lost_exits))
+    let without_entry = without_time.saturating_sub(losses.exits_at_the_end);
+    losses.lost_exits + without_entry.min(losses.lost_events.saturating_sub(losses.lost_exits))
 }
 
 #[cfg(test)]

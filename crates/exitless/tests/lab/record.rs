@@ -113,7 +113,7 @@ fn record_a_cpu_that_was_offline() {
         let _ = std::os::unix::process::parent_id();
     }
     let mut recorded = 0;
-    let (_, losses) = recorder
+    let losses = recorder
         .finish(&mut |exit, _| recorded += u32::from((exit.cpu, exit.reason) == (1, GETPPID)))
         .unwrap();
     assert_eq!(recorded, 100, "{losses:?}");

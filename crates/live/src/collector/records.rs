@@ -120,6 +120,8 @@ pub struct Recorder {
     isa: Isa,
     lost_in_buffers: u64,
     made_room_ns: u64,
+    /// The exits in which threads ended, as far as they were passed on without a time.
+    at_the_end: u64,
     /// Records that must wait because earlier ones may follow.
     early: Vec<Record>,
     joining: Joining,
@@ -168,6 +170,7 @@ impl Recorder {
             isa,
             lost_in_buffers: 0,
             made_room_ns: monotonic_ns(),
+            at_the_end: 0,
             early: Vec::new(),
             joining: Joining::default(),
         })
@@ -197,6 +200,7 @@ impl Recorder {
         let ended = self.vcpus.open(self.isa, |thread| !alive(thread))?;
         // What these threads did before is in the buffers.
         self.take_records(exit);
+        self.at_the_end += ended.len() as u64;
         ended.iter().for_each(|(last, _)| self.joining.close(last, exit));
         self.vcpus.free(&alive)
     }
@@ -236,20 +240,21 @@ impl Recorder {
     }
 
     /// Stops recording exits, entries and accesses at the same moment, and passes on the rest; exits that are being
-    /// handled at the end come last, without a time. Returns their number, and all that was lost.
+    /// handled at the end come last, without a time. Returns what [`Self::lost`] does, with these.
     ///
     /// # Errors
     /// [`Error::KernelMap`] if the counts cannot be read.
-    pub fn finish(mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<(u64, Losses), Error> {
+    pub fn finish(mut self, exit: &mut impl FnMut(&LiveExit, &[LiveAccess])) -> Result<Losses, Error> {
         self.attached.end()?;
         self.take_records(exit);
         let open = self.vcpus.open(self.isa, |_| true).map_err(map_error)?;
+        self.at_the_end += open.len() as u64;
         open.iter().for_each(|(open, _)| self.joining.close(open, exit));
-        Ok((open.len() as u64, self.lost()?))
+        self.lost()
     }
 
     /// The exits and events that were lost so far: there was no room for them, or the program was already running on the
-    /// CPU.
+    /// CPU. `exits_at_the_end` are those that were passed on without a time because the thread had ended, which is no loss.
     ///
     /// # Errors
     /// [`Error::KernelMap`] if the counts cannot be read.
@@ -259,6 +264,7 @@ impl Recorder {
         let without_place = counted(&self.counters, LOST_RECORDS)?.max(self.lost_in_buffers);
         lost.lost_exits += without_place;
         lost.lost_events += without_place;
+        lost.exits_at_the_end = self.at_the_end;
         Ok(lost)
     }
 
@@ -378,9 +384,10 @@ mod tests {
             Ok(recorder) => recorder,
             Err(error) => return eprintln!("not tested: {error}"),
         };
-        let mut ended = 0;
+        let (mut ended, mut without_time) = (0, 0);
         let mut take = |exit: &LiveExit, _: &[LiveAccess]| {
             ended += u64::from(exit.reason == exits::ExitReason::vmx(60));
+            without_time += u64::from(exit.handling_ns.is_none());
         };
         for _ in 0..12 {
             (0..ENDED / 12).for_each(|_| std::thread::spawn(|| ()).join().unwrap());
@@ -389,8 +396,13 @@ mod tests {
         assert!(recorder.vcpus.is_crowded(|_| false).unwrap());
         recorder.forget_ended(&mut take).unwrap();
         assert!(!recorder.vcpus.is_crowded(|_| false).unwrap());
-        let lost = recorder.finish(&mut take).unwrap().1.lost_exits;
+        let made_room = recorder.lost().unwrap().exits_at_the_end;
+        let losses = recorder.finish(&mut take).unwrap();
+        let lost = losses.lost_exits;
         assert!(ended <= ENDED && ended + lost >= ENDED, "{ended} of {ENDED}, {lost} lost");
+        let all = losses.exits_at_the_end;
+        assert!(made_room + lost >= ENDED / 2, "{made_room}, {lost} lost");
+        assert!(made_room <= all && all <= without_time, "{made_room} of {all} of {without_time}");
     }
 
     #[test]

@@ -136,5 +136,7 @@ fn a_missed_entry_hides_a_long_exit_and_a_missed_access_does_not() {
     // At the start, exits lack a time although nothing was missed.
     for (without_time, expected) in [(0, 2), (1, 3), (9, 5)] {
         assert_eq!(lost(&losses, without_time), expected, "{without_time} without a time");
+        let with_ended = Losses { exits_at_the_end: 4, ..losses };
+        assert_eq!(lost(&with_ended, without_time + 4), expected, "threads that ended lost nothing");
     }
 }

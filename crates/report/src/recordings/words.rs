@@ -120,7 +120,7 @@ fn losses(profile: &Profile) -> Vec<String> {
         ),
         (exits_without_entry, "the next event of the vCPU is another exit"),
         (pairs_back_in_time, "the entry lies before the exit: the clocks of the processors differ"),
-        (exits_at_the_end, "the recording ends before the entry"),
+        (exits_at_the_end, "the recording or the vCPU ends before the entry"),
     ];
     let mut notes: Vec<String> = without_time
         .into_iter()

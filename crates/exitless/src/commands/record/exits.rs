@@ -25,7 +25,7 @@ struct Recording {
     /// The VMs that had exits since names were last asked for.
     vms: BTreeSet<u32>,
     accesses: Vec<AccessRecord>,
-    without_entry: u64,
+    without_time: u64,
 }
 
 /// Records until `course` ends, or until the file cannot grow.
@@ -38,7 +38,7 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
         names: BTreeMap::new(),
         vms: BTreeSet::new(),
         accesses: Vec::new(),
-        without_entry: 0,
+        without_time: 0,
     };
     recorder.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let mut flushed = Instant::now();
@@ -52,14 +52,9 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
         }
     }
     let seconds = course.began.elapsed().as_secs_f64();
-    let before = recording.without_entry;
-    let (open, lost) = recorder.finish(&mut |exit, accesses| recording.take(exit, accesses))?;
-    // Exits in progress at the end have no entry because the recording ends; do not count them as lost
-    // entries.
-    recording.without_entry = (recording.without_entry - open).max(before);
+    let lost = recorder.finish(&mut |exit, accesses| recording.take(exit, accesses))?;
     let mut summary = recording.summary(lost);
     summary.names.extend(names.last(std::mem::take(&mut recording.vms)));
-    summary.losses.exits_at_the_end = open;
     let losses = summary.losses;
     let so_far = recording.writer.written();
     let (written, failure) = match recording.writer.finish(summary) {
@@ -91,7 +86,7 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
 impl Recording {
     fn take(&mut self, exit: &LiveExit, accesses: &[LiveAccess]) {
         self.vms.extend(exit.vcpu.vm);
-        self.without_entry += u64::from(exit.handling_ns.is_none());
+        self.without_time += u64::from(exit.handling_ns.is_none());
         self.accesses.clear();
         let each = accesses.iter();
         self.accesses
@@ -115,7 +110,9 @@ impl Recording {
     }
 
     fn summary(&self, lost: Losses) -> Summary {
-        let losses = Losses { exits_without_entry: self.without_entry, ..lost };
+        // An exit at the end of its thread, or of the recording, has no entry to be lost.
+        let exits_without_entry = self.without_time.saturating_sub(lost.exits_at_the_end);
+        let losses = Losses { exits_without_entry, ..lost };
         Summary {
             losses,
             names: self.names.clone(),
