@@ -19,7 +19,7 @@ use crate::record::{Record, Sample, records};
 use crate::trace::clock::Anchor;
 use crate::trace::cpus::online;
 use crate::trace::owner::Owner;
-use crate::trace::source::{CpuRecords, Source, Tracepoint};
+use crate::trace::source::{CpuRecords, Followed, Source, Tracepoint};
 use crate::{Error, EventFormat, Field, LiveAccess, LiveExit, Recorder, Tracefs, Watch};
 use owned::Owned;
 use past::{Past, Step};
@@ -277,11 +277,21 @@ impl LongTracer {
         let recorder = Recorder::attach(root, &Watch { long: Some(options), ..watch.clone() })?;
         let owned = Owned::start(root).map_err(|source| Error::Thread { does: "looks for VMs", source })?;
         let context = Tracefs::find(root).and_then(|tracefs| Context::new(&tracefs));
-        Ok(Self {
+        Ok(Self::with(root, options, recorder, owned, context.map_err(|error| with_causes(&error))))
+    }
+
+    fn with(
+        root: &Path,
+        options: LongOptions,
+        recorder: Recorder,
+        owned: Owned,
+        context: Result<Context, String>,
+    ) -> Self {
+        Self {
             root: root.to_owned(),
             options,
             recorder,
-            context: context.map_err(|error| with_causes(&error)),
+            context,
             source: None,
             pasts: BTreeMap::new(),
             last_events: BTreeMap::new(),
@@ -295,7 +305,7 @@ impl LongTracer {
             looked_ns: 0,
             changed_ns: 0,
             refusals: Refusals::default(),
-        })
+        }
     }
 
     /// The reason why exits do not say what the host did, if they do not; or if only those of some vCPUs do, which shows
@@ -422,7 +432,9 @@ impl LongTracer {
     /// Watches threads that recently had exits.
     fn look(&mut self, now_ns: u64) {
         self.seen.retain(|_, seen| now_ns.saturating_sub(seen.last_ns) < FORGET_NS);
-        let Ok(context) = &self.context else { return };
+        if self.context.is_err() {
+            return;
+        }
         let Ok(cpus) = online(&self.root) else { return };
         let threads = to_watch(&self.seen, |thread| self.pasts.contains_key(&thread), now_ns);
         if threads.is_empty() {
@@ -431,16 +443,13 @@ impl LongTracer {
         self.too_many |= self.seen.len() > threads.len();
         let given_up = self.refusals.given_up.is_some();
         let is_early = self.source.is_some() && now_ns.saturating_sub(self.changed_ns) < CHANGE_NS;
+        // Also if the source is replaced below: threads that stay watched have a gap on CPUs that were offline.
+        let followed = self.source.as_mut().map(|source| source.follow(&cpus)).unwrap_or_default();
+        self.follow(followed);
         if given_up || is_early || threads.iter().all(|thread| self.pasts.contains_key(thread)) {
-            let followed = self.source.as_mut().map(|source| source.follow(&cpus)).unwrap_or_default();
-            self.hold(&followed.last);
-            // These CPUs came online some time ago.
-            self.gaps.extend(followed.begun.into_iter().map(|cpu| {
-                let from_ns = self.last_events.get(&cpu).copied().unwrap_or(0);
-                Gap { cpu, from_ns, to_ns: now_ns }
-            }));
             return;
         }
+        let Ok(context) = &self.context else { return };
         // Open the new source before closing the old one, so that no event is missed.
         let opened = Source::open(context.filtered(&threads), &cpus).and_then(|mut source| {
             source.enable()?;
@@ -460,6 +469,17 @@ impl LongTracer {
             }
             Err(error) => self.refusals.add(&error),
         }
+    }
+
+    /// Takes the last records of CPUs that went offline, and keeps the gaps on those that came online some time ago.
+    fn follow(&mut self, followed: Followed) {
+        self.hold(&followed.last);
+        // Their events were opened a moment ago.
+        let to_ns = crate::monotonic_ns();
+        self.gaps.extend(followed.begun.into_iter().map(|cpu| {
+            let from_ns = self.last_events.get(&cpu).copied().unwrap_or(0);
+            Gap { cpu, from_ns, to_ns }
+        }));
     }
 
     /// What the host did during an exit, if all of it is known.

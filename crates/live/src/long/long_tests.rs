@@ -112,6 +112,43 @@ fn a_gap_on_one_cpu_concerns_only_exits_that_may_have_been_there() {
 }
 
 #[test]
+fn a_cpu_that_was_offline_has_a_gap_also_where_a_thread_is_added() {
+    let root = tempfile::tempdir().unwrap();
+    let cpus = root.path().join("sys/devices/system/cpu");
+    std::fs::create_dir_all(cpus.join("cpu0/cache")).unwrap();
+    std::fs::write(cpus.join("online"), "0\n").unwrap();
+    let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
+    let context = || Tracefs::find(Path::new("/")).and_then(|tracefs| Context::new(&tracefs));
+    let (recorder, context) =
+        match Recorder::attach_to_system_calls(&watch).and_then(|recorder| Ok((recorder, context()?))) {
+            Ok(both) => both,
+            Err(error) => return println!("not tested: {error}"),
+        };
+    let owned = Owned::start(root.path()).unwrap();
+    let options = LongOptions { bound_ns: 1, sleep: true };
+    let mut tracer = LongTracer::with(root.path(), options, recorder, owned, Ok(context));
+    let see = |tracer: &mut LongTracer, thread, now_ns| {
+        tracer.seen.insert(thread, Seen { last_ns: now_ns, last_long_ns: 0 });
+        tracer.look(now_ns);
+        tracer.pasts.contains_key(&thread)
+    };
+    if !see(&mut tracer, 1, crate::monotonic_ns()) {
+        return println!("not tested: no events of threads may be watched");
+    }
+    assert!(tracer.gaps.is_empty());
+    // Both directories exist at the same time, so they differ in their numbers.
+    std::fs::create_dir(cpus.join("cpu0/next")).unwrap();
+    std::fs::remove_dir(cpus.join("cpu0/cache")).unwrap();
+    std::fs::rename(cpus.join("cpu0/next"), cpus.join("cpu0/cache")).unwrap();
+    let began_ns = crate::monotonic_ns();
+    assert!(see(&mut tracer, 2, began_ns + CHANGE_NS));
+    let gaps: Vec<&Gap> = tracer.gaps.iter().collect();
+    let [gap] = gaps[..] else { panic!("{gaps:?}") };
+    assert_eq!(gap.cpu, 0);
+    assert!((began_ns..=crate::monotonic_ns()).contains(&gap.to_ns), "it ends when its events are open");
+}
+
+#[test]
 fn threads_that_are_refused_again_and_again_are_given_up_with_the_reason() {
     let too_many = || Error::OnCpu {
         action: "open",
