@@ -98,6 +98,9 @@ pub struct Cure {
     /// human or in the guest.
     #[serde(default, skip_serializing)]
     pub apply: Vec<Action>,
+    /// True if its change in the guest or on the host helps without the settings of QEMU or libvirt.
+    #[serde(default, skip_serializing)]
+    pub alone: bool,
     /// True if it only helps Windows guests.
     #[serde(default, skip_serializing)]
     pub windows: bool,
@@ -242,7 +245,11 @@ impl Table {
         let mut devices = self.devices.clone();
         devices.retain(|device| !BY_WINDOW.contains(&device.id.as_str()));
         for device in &mut devices {
-            device.cures.retain(|cure| cure.qemu.is_none() && cure.libvirt.is_none());
+            device.cures.retain(|cure| cure.alone || cure.qemu.is_none() && cure.libvirt.is_none());
+            for cure in &mut device.cures {
+                (cure.qemu, cure.libvirt) = (None, None);
+                cure.apply.clear();
+            }
         }
         Self { devices, suspects: Vec::new() }
     }

@@ -175,6 +175,22 @@ fn each_cure_that_leaves_exits_says_how_it_shows_that_it_is_in_place() {
 }
 
 #[test]
+fn a_change_in_the_guest_or_on_the_host_that_helps_alone_is_left_without_qemu() {
+    let (all, others) = (table(), table().without_qemu());
+    let cures = |table: &Table| -> Vec<Cure> {
+        table.devices.iter().flat_map(|device| device.cures.iter().cloned()).collect()
+    };
+    let is_of_qemu = |cure: &Cure| cure.qemu.is_some() || cure.libvirt.is_some() || !cure.apply.is_empty();
+    assert!(!cures(&others).iter().any(is_of_qemu));
+    let alone: Vec<Cure> = cures(&all).into_iter().filter(|cure| cure.alone).collect();
+    assert!(alone.iter().all(|cure| is_of_qemu(cure) && (cure.guest.is_some() || cure.host.is_some())));
+    let of = |id: &str| others.devices.iter().find(|device| device.id == id).unwrap();
+    let nested: Vec<&str> = of("nested").cures.iter().map(|cure| cure.id.as_str()).collect();
+    assert_eq!(nested, ["vbs-off", "nested-help"]);
+    assert!(alone.iter().all(|one| cures(&others).iter().any(|cure| cure.id == one.id)), "{alone:?}");
+}
+
+#[test]
 fn processors_with_erratum_1235_are_not_told_to_send_ipis() {
     let table = table();
     let ipi = table.devices.iter().find(|device| device.id == "ipi").unwrap();
