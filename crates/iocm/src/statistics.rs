@@ -153,7 +153,7 @@ counters! {
         /// Ticks of the TSC in which its driver was told not to kick: it was served, polled, or its worker napped.
         unkicked_ticks: Stopwatch,
         /// Those of them in which its worker napped, or slept until a limit allowed more.
-        napped_ticks: Count,
+        napped_ticks: Stopwatch,
         /// Ticks of the TSC in which it was left to its kicks.
         slept_ticks: Stopwatch,
         /// Nanoseconds in which requests waited while its worker served others.

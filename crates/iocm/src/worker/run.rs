@@ -241,6 +241,7 @@ impl Run {
         self.counters.sleeps.add(1);
         self.counters.awake_ticks.stop(began);
         self.counters.slept_ticks.start(began);
+        self.queues_nap(began);
         let before = now_ns();
         self.wait(timeout);
         let now = now_ns();
@@ -249,13 +250,20 @@ impl Run {
         let ended = ticks();
         self.counters.slept_ticks.stop(ended);
         self.counters.awake_ticks.start(ended);
-        self.napped(ended.wrapping_sub(began));
+        self.queues_napped(ended);
     }
 
-    /// Counts a sleep for those queues whose driver did not know of it: kicks are disabled.
-    fn napped(&self, ticks: u64) {
+    /// Counts the sleep that begins at these ticks for those queues whose driver does not know of it: kicks are disabled.
+    fn queues_nap(&self, began: u64) {
         for entry in self.entries.iter().filter(|entry| entry.polling_now) {
-            entry.queue.state().counters.napped_ticks.add(ticks);
+            entry.queue.state().counters.napped_ticks.start(began);
+        }
+    }
+
+    /// Ends what [`Self::queues_nap`] began.
+    fn queues_napped(&self, ended: u64) {
+        for entry in &self.entries {
+            entry.queue.state().counters.napped_ticks.stop(ended);
         }
     }
 
@@ -475,6 +483,7 @@ impl Run {
         let began = ticks();
         self.counters.awake_ticks.stop(began);
         self.counters.napped_ticks.start(began);
+        self.queues_nap(began);
         let files = [self.uring.file(), self.mailbox.wake()];
         let mut files = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
         let before = now_ns();
@@ -488,7 +497,7 @@ impl Run {
         let ended = ticks();
         self.counters.napped_ticks.stop(ended);
         self.counters.awake_ticks.start(ended);
-        self.napped(ended.wrapping_sub(began));
+        self.queues_napped(ended);
         match is_over {
             // The next look at the queues checks for kicks, too.
             true => self.kicks_checked = 0,

@@ -74,24 +74,35 @@ fn a_nap_is_counted_while_it_lasts() {
     let mailbox = Arc::new(Mailbox::new().unwrap());
     let counters = Arc::<WorkerCounters>::default();
     let (its_mailbox, its_counters) = (Arc::clone(&mailbox), Arc::clone(&counters));
+    let device = BlockDevice::open(BlockOptions::default()).unwrap();
+    let features = RingFeatures { packed: false, event_index: false, indirect: true };
+    let (queue, _driver, state) = queue_of(&device, features);
     let worker = std::thread::spawn(move || {
         let mut run = Run::new(&WorkerOptions::default(), its_mailbox, its_counters, Routes::new()).unwrap();
+        run.add(queue);
         run.counters.awake_ticks.start(ticks());
         run.nap(3_600_000_000_000)
     });
     let end = Instant::now() + Duration::from_secs(20);
-    while counters.read().napped_ticks == 0 {
+    // That of the queue starts last.
+    while state.counters.read().napped_ticks == 0 {
         assert!(Instant::now() < end, "the nap is not counted: {:?}", counters.read());
         std::thread::sleep(Duration::from_millis(1));
     }
     let [first, second] = [counters.read(), counters.read()];
     assert!(second.napped_ticks > first.napped_ticks, "{first:?} {second:?}");
     assert_eq!(second.awake_ticks, first.awake_ticks, "it is not awake meanwhile");
+    // For a queue that is polled it is part of the time without kicks.
+    let [first, second] =
+        [0; 2].map(|_| (state.counters.napped_ticks.get(), state.counters.unkicked_ticks.get()));
+    assert!(second.0 > first.0 && second.0 <= second.1, "{first:?} {second:?}");
     mailbox.send(Command::Polling(Polling::Always));
     assert!(worker.join().unwrap(), "the command ends the nap");
     let [first, second] = [counters.read(), counters.read()];
     assert!(second.awake_ticks > first.awake_ticks, "{first:?} {second:?}");
     assert_eq!(second.napped_ticks, first.napped_ticks, "it is over");
+    let [first, second] = [0; 2].map(|_| state.counters.napped_ticks.get());
+    assert!(first == second && first > 0, "{first} {second}");
 }
 
 /// A request comes just before the worker sleeps, so the queue stays polled.
