@@ -16,7 +16,7 @@ pub(super) const PREEMPTION_TIMER: ExitReason = ExitReason::vmx(52);
 ///
 /// It is at most all of them, and at most the number of interrupts accepted in the whole source, if known. The expected
 /// number is what remains without the host's own interrupts, which have a rate of `tick_hz` in guest time, and without the
-/// guest's timers that expire on the host.
+/// guest's timers that expire on the host, as far as these did not interrupt nested guests.
 pub(super) fn kicks(
     vcpu: &VcpuExits,
     interrupts: u64,
@@ -30,7 +30,9 @@ pub(super) fn kicks(
     let whole = interrupts as f64;
     let high = evidence.accepted.map_or(whole, |accepted| whole.min(accepted as f64));
     let ticks = guest_seconds(vcpu, observed_ns) * tick_hz;
-    let expected = (whole - ticks - own_timers(vcpu) as f64).min(delivered(vcpu, evidence));
+    // Guest time is also that of nested guests, so their interrupts count here.
+    let all = all_interrupts(vcpu) as f64;
+    let expected = (all - ticks - own_timers(vcpu) as f64).min(delivered(vcpu, evidence));
     Range::within(0.0, expected, high, whole)
 }
 
@@ -40,9 +42,7 @@ pub(super) fn host_rate(vcpus: &[&VcpuExits], observed_ns: u64, tick_hz: u32) ->
     let ticks = f64::from(tick_hz);
     let rates = vcpus.iter().filter_map(|vcpu| {
         let seconds = sure_guest_seconds(vcpu, observed_ns)?;
-        let of_host = vcpu.reasons.iter().filter(|(reason, _)| is_interrupt(reason.basic()));
-        let interrupts = of_host.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
-        (seconds * ticks >= ENOUGH_TICKS).then(|| interrupts as f64 / seconds)
+        (seconds * ticks >= ENOUGH_TICKS).then(|| all_interrupts(vcpu) as f64 / seconds)
     });
     rates.fold(ticks, f64::min)
 }
@@ -53,6 +53,12 @@ const ENOUGH_TICKS: f64 = 8.0;
 /// EXTERNAL_INTERRUPT and `interrupt`.
 pub(super) fn is_interrupt(reason: ExitReason) -> bool {
     reason == ExitReason::vmx(1) || reason == ExitReason::svm(0x60)
+}
+
+/// The exits for interrupts of the host, also those from nested guests.
+fn all_interrupts(vcpu: &VcpuExits) -> u64 {
+    let of_host = vcpu.reasons.iter().filter(|(reason, _)| is_interrupt(reason.basic()));
+    of_host.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count))
 }
 
 /// The time of the vCPU in guest mode: the time without the handling of its exits.
@@ -92,7 +98,7 @@ fn own_timers(vcpu: &VcpuExits) -> u64 {
 /// The number of interrupts that the vCPU took, from its EOIs; infinite if these are unknown, because there are no events
 /// for registers or the guest uses paravirtual EOIs.
 fn delivered(vcpu: &VcpuExits, evidence: &Evidence) -> f64 {
-    let split = vcpu.reasons.keys().any(|&reason| is_msr(reason, None)) && evidence.x2apic > 0;
+    let split = vcpu.own_counts().keys().any(|&reason| is_msr(reason, None)) && evidence.x2apic > 0;
     let tells = split && evidence.eois >= evidence.ipis && evidence.paravirtual_eois == 0;
     if !tells {
         return f64::INFINITY;

@@ -362,6 +362,15 @@ fn exits_of_nested_guests_are_not_avoided_and_have_rows_of_their_own() {
 }
 
 #[test]
+fn the_hosts_interrupts_of_nested_guests_are_not_looked_for_among_the_guests_own() {
+    // For nine of ten seconds the host's timer, with 250 Hz, interrupts a nested guest.
+    let rows = [("EXTERNAL_INTERRUPT", 3500), ("L2 EXTERNAL_INTERRUPT", 2250)];
+    let prediction = predict(&profile(&rows, &[]), 10 * SECOND, &Assumption::default());
+    let (_, expected, high) = gone(&prediction, "EXTERNAL_INTERRUPT");
+    assert!((expected - 1000.0).abs() < 2.0 && high == 1250.0, "{expected} of {high}");
+}
+
+#[test]
 fn what_nested_guests_exit_for_is_no_sign_that_it_is_active_already() {
     let mut vm = profile(&[("APIC_WRITE", 50), ("EXTERNAL_INTERRUPT", 100), ("MSR_WRITE", 40)], &[]);
     let vcpu = vm.vcpu(Vcpu { vm: Some(1), number: Some(0), thread: Some(100) });
