@@ -2,8 +2,6 @@
 
 /// The signature of KVM.
 pub(crate) const KVM: &str = "KVMKVMKVM";
-/// The signature of Hyper-V, and of a VMM with its enlightenments.
-pub(crate) const HYPER_V: &str = "Microsoft Hv";
 
 /// The hypervisor under a host that is itself a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -279,9 +279,10 @@ fn hypervisor(cpuid: &Fact<Vec<CpuidLeaf>>, first: &Fact<Cpu>) -> Fact<Option<St
         if ecx >> 31 == 0 {
             return Fact::known(None, place, format!("{ecx:#010x}"));
         }
-        let name = hypervisor_of(|number| leaf(cpuid, number)).unwrap_or_default();
+        let found = hypervisor_of(|number| leaf(cpuid, number));
+        let (number, name) = found.unwrap_or((HYPERVISOR, String::new()));
         let mut fact = Fact::known(Some(name.clone()), place, format!("{ecx:#010x}"));
-        fact.evidence.push(Evidence::new("CPUID 40000000h", name));
+        fact.evidence.push(Evidence::new(format!("CPUID {number:x}h"), name));
         return fact;
     }
     let flag = first.part(|cpu| cpu.hypervisor);

@@ -1,22 +1,22 @@
 //! CPUID: the instruction on the live machine, the output of `cpuid -r` for another host.
 
 use super::{Kind, Root, hexadecimal};
-use crate::below::{HYPER_V, KVM};
+use crate::below::KVM;
 
 /// The file with the leaves of another machine.
 const KEPT: &str = "/exitless/cpuid";
 
 /// The leaf of the hypervisor's signature, in the range that is reserved for hypervisors.
 pub(crate) const HYPERVISOR: u32 = 0x4000_0000;
-/// The leaf of KVM's signature behind Hyper-V's enlightenments: `KVM_CPUID_SIGNATURE_NEXT` in QEMU's
-/// `target/i386/kvm/kvm.c`.
+/// The leaf of KVM's signature behind Hyper-V's enlightenments, whatever name is before it (`hv-vendor-id`):
+/// `KVM_CPUID_SIGNATURE_NEXT` in QEMU's `target/i386/kvm/kvm.c`.
 pub(crate) const BEHIND: u32 = 0x4000_0100;
 
-/// The signature in the leaf [`HYPERVISOR`], or KVM's if that is in [`BEHIND`] because the VM has Hyper-V's enlightenments.
-pub(crate) fn hypervisor_of(leaf: impl Fn(u32) -> Option<[u32; 4]>) -> Option<String> {
-    let name = hypervisor_name(leaf(HYPERVISOR)?);
-    let is_kvm = || name == HYPER_V && leaf(BEHIND).is_some_and(|leaf| hypervisor_name(leaf) == KVM);
-    Some(if is_kvm() { KVM.to_owned() } else { name })
+/// The leaf with the hypervisor's signature, and the signature: KVM's in [`BEHIND`], or else that in [`HYPERVISOR`].
+pub(crate) fn hypervisor_of(leaf: impl Fn(u32) -> Option<[u32; 4]>) -> Option<(u32, String)> {
+    let first = hypervisor_name(leaf(HYPERVISOR)?);
+    let behind = leaf(BEHIND).map(hypervisor_name).filter(|name| name == KVM);
+    Some(behind.map_or((HYPERVISOR, first), |name| (BEHIND, name)))
 }
 
 /// The signature in a leaf.
@@ -34,7 +34,7 @@ impl Root {
         if ecx >> 31 == 0 {
             return None;
         }
-        hypervisor_of(|leaf| self.cpuid(leaf, 0))
+        hypervisor_of(|leaf| self.cpuid(leaf, 0)).map(|(_, name)| name)
     }
 
     /// EAX, EBX, ECX and EDX of a leaf; `None` if unknown.
@@ -154,8 +154,13 @@ mod tests {
         let named = |first: &str, behind: Option<&str>| {
             hypervisor_of(|number| if number == HYPERVISOR { Some(leaf(first)) } else { behind.map(leaf) })
         };
-        assert_eq!(named("Microsoft Hv", Some("KVMKVMKVM")).as_deref(), Some("KVMKVMKVM"));
-        assert_eq!(named("Microsoft Hv", None).as_deref(), Some("Microsoft Hv"));
-        assert_eq!(named("VMwareVMware", Some("KVMKVMKVM")).as_deref(), Some("VMwareVMware"));
+        let kvm = |at| Some((at, "KVMKVMKVM".to_owned()));
+        assert_eq!(named("KVMKVMKVM", None), kvm(HYPERVISOR));
+        // QEMU's `hv-vendor-id` gives another name.
+        for first in ["Microsoft Hv", "GenuineIntel"] {
+            assert_eq!(named(first, Some("KVMKVMKVM")), kvm(BEHIND), "{first}");
+            assert_eq!(named(first, Some("")), Some((HYPERVISOR, first.to_owned())));
+            assert_eq!(named(first, None), Some((HYPERVISOR, first.to_owned())));
+        }
     }
 }
