@@ -44,6 +44,12 @@ pub(crate) fn forced_avic(script: &str) -> Said {
     run(&["lab", "run", "amd-svm", "--", "sh", "-c", &format!("{reload}\n{script}")])
 }
 
+/// The mask of a VM's inhibit reasons in the last sample of `verify`, without IRQWIN (bit 8 in Linux 6.12), which comes and
+/// goes.
+pub(crate) fn lasting_inhibits(vm: &Value) -> u64 {
+    vm["state"]["last"]["inhibits"].as_u64().unwrap_or_else(|| panic!("{vm}")) & !(1 << 8)
+}
+
 /// A Xen host for running a shell script.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dom0<'a> {

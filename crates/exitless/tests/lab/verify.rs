@@ -2,15 +2,10 @@
 
 use serde_json::Value;
 
-use crate::command::{bare, forced_avic};
+use crate::command::{bare, forced_avic, lasting_inhibits};
 
 fn of_reasons(vm: &Value) -> Vec<&str> {
     vm["activation"]["reasons"].as_array().unwrap().iter().filter_map(|one| one["reason"].as_str()).collect()
-}
-
-/// The mask of inhibit reasons in the last sample, without IRQWIN (bit 8 in Linux 6.12), which comes and goes.
-fn lasting_inhibits(vm: &Value) -> u64 {
-    vm["state"]["last"]["inhibits"].as_u64().unwrap() & !(1 << 8)
 }
 
 #[test]

@@ -7,18 +7,8 @@ use serde_json::Value;
 
 use crate::command::{Dom0, Said};
 use crate::doctor::found;
-use crate::xen::{Counts, counts};
+use crate::xen::{Counts, counts, recorded};
 
-/// Records a guest from its first instruction until it has worked for a second, and pauses it before the
-/// recording ends. The recording stays in the laboratory, because copying 3 MiB out takes a minute.
-const RECORDED: &str = "xl create -p -q /opt/exitless/guest/pvh.cfg && \
-    { xentrace -D -e 0xaf000 pvh.trace & TRACE=$!; sleep 1; xl unpause pvh; waited=0; \
-    until grep 'guest up' /var/log/xen/console/guest-pvh.log || [ $waited = 90 ]; do \
-    sleep 1; waited=$((waited + 1)); done; \
-    sleep 1; xl pause pvh; sleep 1; kill -TERM $TRACE; wait $TRACE; \
-    xenalyze --summary --cpu-hz 50M pvh.trace > summary.txt 2> xenalyze.txt; \
-    exitless report --json --tsc-hz 50M --by vm,reason pvh.trace > report.json; \
-    exitless doctor --json > doctor.json; }";
 const FILES: [&str; 4] = ["summary.txt", "xenalyze.txt", "report.json", "doctor.json"];
 
 struct Arm {
@@ -30,7 +20,8 @@ impl Arm {
     fn run(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dom0 = Dom0 { lab: "xen-apicv", options: arguments, ..Dom0::default() };
-        let said = dom0.run(RECORDED, &FILES, folder.path().to_str().unwrap());
+        let script = recorded("50M", "exitless doctor --json > doctor.json");
+        let said = dom0.run(&script, &FILES, folder.path().to_str().unwrap());
         Self { said, folder }
     }
 
