@@ -69,7 +69,7 @@ pub enum Fact {
     PrivateMemory,
     /// Memory is not swapped.
     MemoryLocked,
-    /// An e1000 or e1000e.
+    /// An e1000, e1000e or igb.
     NicE1000,
     /// An rtl8139.
     NicRtl8139,
@@ -101,6 +101,8 @@ pub enum Fact {
     NoDisplay,
     /// A balloon.
     Balloon,
+    /// A device of the host is assigned to it.
+    Assigned,
 }
 
 /// The facts of one VM.
@@ -110,6 +112,9 @@ pub struct Facts {
     /// The BARs of its PCI devices, if the VMM reported them.
     #[serde(default)]
     bars: Vec<Bar>,
+    /// The IDs of its assigned devices that have one.
+    #[serde(default)]
+    assigned: BTreeSet<String>,
 }
 
 impl Facts {
@@ -119,7 +124,9 @@ impl Facts {
         let mut facts = machine(definition);
         facts.extend(processor(definition));
         facts.extend(devices(definition));
-        facts.into_iter().collect()
+        let assigned = definition.devices.iter().filter(|device| device.kind == DeviceKind::Assigned);
+        let assigned = assigned.filter_map(|device| device.id.clone()).collect();
+        Self { assigned, ..facts.into_iter().collect() }
     }
 
     /// These facts with the BARs of PCI devices.
@@ -132,6 +139,12 @@ impl Facts {
     #[must_use]
     pub fn bar(&self, access: Access) -> Option<&Bar> {
         self.bars.iter().find(|bar| bar.has(access))
+    }
+
+    /// Tests whether a BAR is of an assigned device, by the ID that the VM's definition gives it.
+    #[must_use]
+    pub fn is_assigned(&self, bar: &Bar) -> bool {
+        self.assigned.contains(&bar.id)
     }
 
     /// Tests whether the VM has this fact.
@@ -159,7 +172,7 @@ impl Facts {
 
 impl FromIterator<Fact> for Facts {
     fn from_iter<T: IntoIterator<Item = Fact>>(facts: T) -> Self {
-        Self { facts: facts.into_iter().collect(), bars: Vec::new() }
+        Self { facts: facts.into_iter().collect(), ..Self::default() }
     }
 }
 
@@ -271,7 +284,7 @@ fn devices(definition: &Definition) -> Vec<Fact> {
     let usb_input = any(&|device| matches!(device.model.as_str(), "usb-tablet" | "usb-mouse" | "usb-kbd"));
     let xhci = any(&|device| device.model.contains("xhci"));
     those([
-        (any(&|device| model(device, "e1000")), Fact::NicE1000),
+        (any(&|device| model(device, "e1000") || model(device, "igb")), Fact::NicE1000),
         (any(&|device| model(device, "rtl8139")), Fact::NicRtl8139),
         (any(&|device| model(device, "vmxnet3")), Fact::NicVmxnet3),
         (
@@ -305,6 +318,7 @@ fn devices(definition: &Definition) -> Vec<Fact> {
         (display, Fact::Display),
         (!display, Fact::NoDisplay),
         (any(&|device| model(device, "virtio-balloon")), Fact::Balloon),
+        (definition.has_assigned_device(), Fact::Assigned),
     ])
 }
 

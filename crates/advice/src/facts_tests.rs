@@ -56,6 +56,7 @@ fn devices_are_those_of_the_arguments() {
     );
     assert!(new.all(&[Fact::UsbXhci, Fact::VirtioPci, Fact::VirtioGpu, Fact::Balloon, Fact::IoeventfdOff]));
     assert!(!new.has(Fact::UsbPolled) && !new.has(Fact::VirtioNetInVmm) && !new.has(Fact::NicE1000));
+    assert!(facts("-accel kvm -M q35 -device igb").has(Fact::NicE1000));
 }
 
 #[test]

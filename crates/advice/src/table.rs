@@ -23,6 +23,9 @@ const ANY_PCI: i32 = 90;
 /// The entries for PCI devices that only QEMU's address windows tell.
 const BY_WINDOW: [&str; 2] = ["pci-memory", "pci-ports"];
 
+/// The entry for devices that are assigned to the VM.
+const ASSIGNED: &str = "assigned";
+
 /// An embedded file of the table that cannot be parsed: a bug.
 #[derive(Debug, thiserror::Error)]
 #[error("The built-in table {file} is not as expected; this is a defect of exitless, please report it")]
@@ -258,9 +261,13 @@ impl Table {
     /// ranges of the table. Devices that depend on the VM's definition are only found with `facts`.
     #[must_use]
     pub fn of_access(&self, access: Access, facts: Option<&Facts>) -> Option<&Device> {
-        if let Some(bar) = facts.and_then(|facts| facts.bar(access)) {
+        if let Some((facts, bar)) = facts.and_then(|facts| Some((facts, facts.bar(access)?))) {
+            // The IDs of an assigned device are those of the host's, and may be those that QEMU emulates.
+            let is_assigned = facts.is_assigned(bar);
+            let is_its =
+                |device: &Device| if is_assigned { device.id == ASSIGNED } else { device.is_pci(bar) };
             let unnamed = || self.devices.iter().find(|device| device.is_anywhere(access));
-            return self.devices.iter().find(|device| device.is_pci(bar)).or_else(unnamed);
+            return self.devices.iter().find(|device| is_its(device)).or_else(unnamed);
         }
         self.devices
             .iter()

@@ -456,6 +456,39 @@ fn a_definition_tells_devices_apart_that_share_addresses() {
     assert_eq!(device(mmio(0xb000_8000), &[Fact::Q35, Fact::NicE1000]), "ecam");
     assert_eq!(device(port(0xc010), &[Fact::NicRtl8139]), "nic-rtl8139");
     assert_eq!(table().of_access(address, None).unwrap().id, "pci-memory");
+    // Only 64-bit BARs are above 4 GiB.
+    let (above, old) = (
+        mmio(0x38_0000_3000),
+        [Fact::DiskAhci, Fact::NicE1000, Fact::NicRtl8139, Fact::NicVmxnet3, Fact::UsbPolled],
+    );
+    assert_eq!(device(above, &old), "pci-memory");
+    assert_eq!(device(above, &[&old[..], &[Fact::Assigned]].concat()), "assigned");
+    assert_eq!(device(above, &[&old[..], &[Fact::Assigned, Fact::VirtioPci]].concat()), "virtio-pci");
+}
+
+#[test]
+fn a_device_of_the_host_is_not_taken_for_an_emulated_one_of_the_same_model() {
+    let bar = |id: &str| Bar {
+        address: "00:03.0".to_owned(),
+        id: id.to_owned(),
+        vendor: 0x8086,
+        device: 0x2922,
+        class: 0x106,
+        number: 5,
+        is_ports: false,
+        start: 0xfebc_1000,
+        size: 0x1000,
+    };
+    let arguments = b"qemu-system-x86_64 -accel kvm -M q35 -device vfio-pci,host=0000:00:17.0,id=hostdev0";
+    let text = domain::Text::new("a test", &arguments[..]);
+    let facts = Facts::of(&domain::qemu::read(&text, &domain::NoFiles).unwrap());
+    for (id, wanted) in [("hostdev0", "assigned"), ("sata0", "ahci")] {
+        let facts = facts.clone().with_bars(vec![bar(id)]);
+        let table = table();
+        let found = table.of_access(mmio(0xfebc_1018), Some(&facts)).unwrap();
+        assert_eq!(found.id, wanted);
+        assert_eq!(found.cures.iter().any(|cure| cure.id == "virtio-blk"), id == "sata0", "{id}");
+    }
 }
 
 #[test]
