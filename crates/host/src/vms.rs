@@ -88,6 +88,9 @@ pub struct Vm {
     pub devices: Vec<AssignedDevice>,
     /// Open VFIO groups and devices of the process (`/dev/vfio/12`, `/dev/vfio/devices/vfio0`).
     pub vfio: Vec<PathBuf>,
+    /// It has a vDPA device open (`/dev/vhost-vdpa-0`).
+    #[serde(skip)]
+    pub has_vdpa: bool,
     /// Its directories in KVM's part of debugfs, below the root; empty if that cannot be read or does not
     /// exist.
     pub debugfs: Vec<PathBuf>,
@@ -280,6 +283,7 @@ impl Vm {
             debugfs: directories.iter().map(|one| one.path.clone()).collect(),
             vm_fds: descriptors.vms,
             vfio: descriptors.vfio,
+            has_vdpa: descriptors.has_vdpa,
             vmm,
             command,
             arguments,

@@ -117,7 +117,9 @@ name /sys/class/iommu /sys/class/iommu/* /sys/kernel/iommu_groups /sys/kernel/io
     /sys/kernel/iommu_groups/[0-9]*/devices/* \
     /sys/firmware/acpi/tables /sys/firmware/acpi/tables/IVRS /sys/firmware/acpi/tables/DMAR
 copy /sys/class/iommu/*/intel-iommu/cap /sys/class/iommu/*/intel-iommu/ecap /sys/class/iommu/*/amd-iommu/features
-link /sys/bus/pci/devices/*/driver /sys/bus/pci/devices/*/physfn /sys/class/vfio-dev/*/device
+name /sys/bus/pci/devices/*/vfio-dev/*
+link /sys/bus/pci/devices/*/driver /sys/bus/pci/devices/*/iommu_group /sys/bus/pci/devices/*/physfn \
+    /sys/class/vfio-dev/*/device
 copy /sys/bus/pci/devices/*/class /sys/bus/pci/devices/*/vendor /sys/bus/pci/devices/*/device \
     /sys/bus/pci/devices/*/sriov_numvfs /sys/bus/pci/devices/*/sriov_totalvfs
 

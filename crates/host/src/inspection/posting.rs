@@ -5,10 +5,11 @@ use super::iommu::{AmdFeatures, IntelCapabilities};
 use crate::Root;
 use crate::interrupt_lines::{InterruptLine, interrupt_lines};
 use crate::root::hexadecimal;
-use crate::vms::{AssignedDevice, Vm};
+use crate::vms::{AssignedDevice, Vm, Vmm};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 /// An IOMMU and its support for posted interrupts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +31,8 @@ pub struct DeviceInterrupt {
     pub device: String,
     /// It is level-triggered (INTx).
     pub level: bool,
-    /// The number of times that each CPU that is online handled it since it was set up.
+    /// The number of times that each CPU that is online handled it since it was set up, with the interrupts of other
+    /// devices that share its line.
     pub each: BTreeMap<u32, u64>,
 }
 
@@ -69,7 +71,7 @@ pub fn joined(answers: impl IntoIterator<Item = Option<bool>>, deciding: bool) -
 }
 
 /// The PCI addresses, or other names, of the devices of `vm`: those of its open VFIO groups and devices, and
-/// those on its command line.
+/// those on its command line that it still has.
 #[must_use]
 pub fn devices_of(root: &Path, vm: &Vm) -> Vec<String> {
     devices_in(&Root::directory(root), vm)
@@ -90,10 +92,37 @@ pub(crate) fn devices_in(root: &Root, vm: &Vm) -> Vec<String> {
         }
     }
     found.extend(vm.devices.iter().filter_map(|device| match device {
-        AssignedDevice::Pci(address) => Some(address.clone()),
+        AssignedDevice::Pci(address) => (!is_unplugged(root, vm, address)).then(|| address.clone()),
         AssignedDevice::Sysfs(_) => None,
     }));
     found.into_iter().collect()
+}
+
+/// Tests whether a device of the command line is known to be no longer the VM's: QEMU closes the group with its last
+/// device. Other VMMs may have the descriptors in another process.
+fn is_unplugged(root: &Root, vm: &Vm, address: &str) -> bool {
+    if vm.vmm != Vmm::Qemu {
+        return false;
+    }
+    let home = format!("/sys/bus/pci/devices/{address}");
+    let Ok(group) = root.link(&format!("{home}/iommu_group")) else { return false };
+    let group = group.file_name().unwrap_or_default().to_string_lossy();
+    let mut files = match root.entries(&format!("{home}/vfio-dev"), |_| true) {
+        Ok(files) => files,
+        // The device has another driver, or the kernel is older than 6.1.
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(_) => return false,
+    };
+    files.extend([group.to_string(), format!("noiommu-{group}")]);
+    let open =
+        |path: &PathBuf| path.file_name().is_some_and(|name| files.iter().any(|file| name == file.as_str()));
+    !vm.vfio.iter().any(open)
+}
+
+/// Tests whether a device is a mediated one: a part of a device whose driver on the host raises its interrupts.
+#[must_use]
+pub fn is_mediated(root: &Path, device: &str) -> bool {
+    Root::directory(root).exists(&format!("/sys/bus/mdev/devices/{device}"))
 }
 
 /// Tests whether a device of a group belongs to VFIO: a group may also contain bridges, which stay with the
@@ -111,19 +140,19 @@ pub fn device_interrupts(root: &Path) -> Vec<DeviceInterrupt> {
     let bytes = Root::directory(root).read("/proc/interrupts").unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let Some((cpus, lines)) = interrupt_lines(&text) else { return Vec::new() };
-    lines.filter_map(|line| device_interrupt(&cpus, line)).collect()
+    lines.flat_map(|line| of_line(&cpus, &line)).collect()
 }
 
-fn device_interrupt(cpus: &[u32], line: InterruptLine<'_>) -> Option<DeviceInterrupt> {
-    let at = line.rest.rfind("vfio-")?;
-    let (kind, rest) = line.rest[at..].split_once('(')?;
-    let device = rest.split(')').next()?.to_owned();
-    Some(DeviceInterrupt {
-        number: line.label.parse().ok()?,
-        device,
-        level: kind.starts_with("vfio-intx"),
-        each: cpus.iter().copied().zip(line.counts).collect(),
-    })
+/// The interrupts of a line: devices that share an INTx line are all in it.
+fn of_line(cpus: &[u32], line: &InterruptLine<'_>) -> Vec<DeviceInterrupt> {
+    let Ok(number) = line.label.parse::<u32>() else { return Vec::new() };
+    let each: BTreeMap<u32, u64> = cpus.iter().copied().zip(line.counts.iter().copied()).collect();
+    let of_device = |(at, _): (usize, &str)| {
+        let (kind, rest) = line.rest[at..].split_once('(')?;
+        let device = rest.split(')').next()?.to_owned();
+        Some(DeviceInterrupt { number, device, level: kind.starts_with("vfio-intx"), each: each.clone() })
+    };
+    line.rest.match_indices("vfio-").filter_map(of_device).collect()
 }
 
 #[cfg(test)]
@@ -136,7 +165,7 @@ mod tests {
     const INTERRUPTS: &str = "            CPU0       CPU1\n   0:         40          0  IR-IO-APIC    2-edge      timer\n\
         133:          7         12  IR-PCI-MSIX-0000:65:00.0    0-edge      vfio-msix[0](0000:65:00.0)\n\
         134:          0          0  IR-PCI-MSIX-0000:65:00.0    1-edge      vfio-msix[1](0000:65:00.0)\n \
-         18:          5          0  IR-IO-APIC   18-fasteoi   vfio-intx(0000:03:00.0)\n\
+         18:          5          0  IR-IO-APIC   18-fasteoi   vfio-intx(0000:03:00.0), vfio-intx(0000:04:00.0)\n\
         bad: vfio-msi[0](\n NMI:          1          2   Non-maskable interrupts\n";
 
     #[test]
@@ -152,6 +181,7 @@ mod tests {
             (133, card, false, on(7, 12)),
             (134, card, false, on(0, 0)),
             (18, "0000:03:00.0", true, on(5, 0)),
+            (18, "0000:04:00.0", true, on(5, 0)),
         ];
         assert_eq!(told, expected);
         assert!(device_interrupts(Path::new("/nowhere")).is_empty());
@@ -247,5 +277,40 @@ mod tests {
             vec![AssignedDevice::Pci("0000:67:00.0".to_owned()), AssignedDevice::Sysfs("/sys/x".into())];
         let vm = Vm { devices, vfio: vfio.to_vec(), ..Vm::default() };
         assert_eq!(devices_of(root.path(), &vm), ["0000:65:00.0", "0000:66:00.1", "0000:67:00.0"]);
+    }
+
+    #[test]
+    fn an_unplugged_device_of_the_command_line_is_no_longer_the_vms() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |device: &str| root.path().join("sys/bus/pci/devices").join(device);
+        for (device, group) in [("0000:65:00.0", "12"), ("0000:66:00.0", "13"), ("0000:67:00.0", "14")] {
+            fs::create_dir_all(at(device)).unwrap();
+            symlink(format!("../../../../kernel/iommu_groups/{group}"), at(device).join("iommu_group"))
+                .unwrap();
+        }
+        fs::create_dir_all(at("0000:67:00.0").join("vfio-dev/vfio3")).unwrap();
+        let addresses = ["0000:65:00.0", "0000:66:00.0", "0000:67:00.0", "0000:68:00.0"];
+        let devices = addresses.map(|address| AssignedDevice::Pci(address.to_owned())).to_vec();
+        let vfio = ["/dev/vfio/noiommu-12", "/dev/vfio/devices/vfio3"].map(PathBuf::from).to_vec();
+        let vm = Vm { vmm: Vmm::Qemu, devices, vfio, ..Vm::default() };
+        assert_eq!(devices_of(root.path(), &vm), ["0000:65:00.0", "0000:67:00.0", "0000:68:00.0"]);
+        // Its file may be among those that cannot be listed.
+        fs::write(at("0000:66:00.0").join("vfio-dev"), "").unwrap();
+        assert_eq!(devices_of(root.path(), &vm), addresses);
+        // The process of crosvm's devices has the descriptors.
+        let other = Vm { vmm: Vmm::Crosvm, vfio: Vec::new(), ..vm };
+        assert_eq!(devices_of(root.path(), &other), addresses);
+    }
+
+    #[test]
+    fn a_mediated_device_is_told_from_one_of_pci() {
+        let root = tempfile::tempdir().unwrap();
+        let device = "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001";
+        for folder in ["sys/kernel/iommu_groups/12/devices", "sys/bus/mdev/devices"] {
+            fs::create_dir_all(root.path().join(folder).join(device)).unwrap();
+        }
+        let vm = Vm { vfio: vec![PathBuf::from("/dev/vfio/12")], ..Vm::default() };
+        assert_eq!(devices_of(root.path(), &vm), [device]);
+        assert!(is_mediated(root.path(), device) && !is_mediated(root.path(), "0000:65:00.0"));
     }
 }

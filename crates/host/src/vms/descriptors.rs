@@ -14,12 +14,14 @@ pub(super) struct Descriptors {
     pub(super) vcpu_statistics: Vec<(u32, i32)>,
     /// Paths below `/dev/vfio` except that of the container.
     pub(super) vfio: Vec<PathBuf>,
+    /// One is a vDPA device.
+    pub(super) has_vdpa: bool,
 }
 
 impl Descriptors {
     pub(super) fn read(process: &Process) -> Listing<Self> {
         // The other open files of a VM are private.
-        match process.links(|target| is_kvm(target) || is_vfio(target)) {
+        match process.links(|target| is_kvm(target) || is_vfio(target) || is_vdpa(target)) {
             Listing::Read(links) => Listing::Read(Self::among(&links)),
             Listing::Denied => Listing::Denied,
             Listing::Held => Listing::Held,
@@ -38,8 +40,8 @@ impl Descriptors {
                     let statistics = numbered(name, "vcpu-stats:");
                     found.vcpu_statistics.extend(statistics.map(|vcpu| (vcpu, *number)));
                 }
-                None if is_vfio(target) => found.vfio.push(target.clone()),
-                None => {}
+                None if is_vfio(target) => found.vfio.push(as_opened(target)),
+                None => found.has_vdpa |= is_vdpa(target),
             }
         }
         found.vcpus.sort_unstable();
@@ -70,8 +72,22 @@ const LONGEST_VFIO: usize = 64;
 /// Tests for VFIO groups and devices, but not for `/dev/vfio/vfio`, the container, which does not identify a
 /// device.
 fn is_vfio(target: &Path) -> bool {
-    let is_short = target.as_os_str().len() <= LONGEST_VFIO;
-    is_short && target.starts_with("/dev/vfio") && target != Path::new("/dev/vfio/vfio")
+    is_short(target) && target.starts_with("/dev/vfio") && target != Path::new("/dev/vfio/vfio")
+}
+
+/// The path of a file without the kernel's note that it was deleted: libvirt removes a group's file from the VM's `/dev` with
+/// the first device of the group that it unplugs.
+fn as_opened(target: &Path) -> PathBuf {
+    target.to_str().and_then(|target| target.strip_suffix(" (deleted)")).map_or(target, Path::new).to_owned()
+}
+
+/// Tests for vDPA devices, by the name that the kernel gives them (drivers/vhost/vdpa.c).
+fn is_vdpa(target: &Path) -> bool {
+    is_short(target) && target.to_str().is_some_and(|target| target.starts_with("/dev/vhost-vdpa-"))
+}
+
+fn is_short(target: &Path) -> bool {
+    target.as_os_str().len() <= LONGEST_VFIO
 }
 
 #[cfg(test)]
@@ -86,5 +102,22 @@ mod tests {
         for path in ["/dev/vfio/vfio", "/dev/vfiox", &format!("/dev/vfio/{}", "1".repeat(1000))] {
             assert!(!is_vfio(Path::new(path)), "{path}");
         }
+    }
+
+    #[test]
+    fn a_group_stays_open_when_its_file_is_removed() {
+        let links = [(3, PathBuf::from("/dev/vfio/12 (deleted)")), (4, PathBuf::from("/dev/vfio/13"))];
+        let vfio = Descriptors::among(&links).vfio;
+        assert_eq!(vfio, ["/dev/vfio/12", "/dev/vfio/13"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn vdpa_devices_are_seen_beside_those_of_vfio() {
+        let has_vdpa = |paths: &[&str]| {
+            let links: Vec<_> = paths.iter().map(|path| (3, PathBuf::from(path))).collect();
+            Descriptors::among(&links).has_vdpa
+        };
+        assert!(has_vdpa(&["/dev/vhost-vdpa-0", "/dev/vfio/12"]));
+        assert!(!has_vdpa(&["/dev/vfio/12", "anon_inode:kvm-vm"]));
     }
 }
