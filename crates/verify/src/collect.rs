@@ -251,6 +251,7 @@ pub(super) mod tests {
             monitors: Vec::new(),
             devices: Vec::new(),
             vfio: Vec::new(),
+            has_vdpa: false,
             debugfs: Vec::new(),
         }
     }

@@ -140,7 +140,9 @@ impl Seen<'_> {
     ) -> Vec<DeviceVerdict> {
         let devices = posting::devices_of(self.root, vm);
         let iommu_posts = posting::joined(self.host.iommus.iter().map(|one| one.posts), false);
-        let only_device = devices.len() == 1;
+        // Level-triggered interrupts are never posted, and a device of the group may have no driver in the guest.
+        let may_post = |device: &str| self.interrupts[1].iter().any(|one| one.device == device && !one.level);
+        let may_post: Vec<String> = devices.iter().filter(|device| may_post(device)).cloned().collect();
         let judged = devices.into_iter().map(|device| {
             let [before, after] = self.interrupts.map(|all| all.iter().filter(|one| one.device == device));
             // A source that began anew with the same number counts from 0, as those with new numbers do.
@@ -151,21 +153,34 @@ impl Seen<'_> {
             };
             let numbers: Vec<u32> = after.clone().map(|one| one.number).collect();
             let level = !numbers.is_empty() && after.clone().all(|one| one.level);
-            let mut updates = changes.iter().flat_map(|changes| &changes.posting);
+            let updates = changes.iter().flat_map(|changes| &changes.posting);
+            let updates = updates.filter(|update| numbers.contains(&update.host_irq));
+            // The last update of each vector.
+            let updates: BTreeMap<u32, bool> =
+                updates.map(|update| (update.host_irq, update.posted)).collect();
+            let posted = updates.values().filter(|&&posted| posted).count();
+            let is_of_all = !numbers.is_empty() && updates.len() == numbers.len();
+            let mediated = posting::is_mediated(self.root, &device).then_some(PostingObstacle::Mediated);
             let evidence = DeviceEvidence {
-                obstacle: DeviceEvidence::obstacle_of(status)
+                obstacle: mediated
+                    .or(DeviceEvidence::obstacle_of(status))
                     .or((iommu_posts == Some(false)).then_some(PostingObstacle::Iommu))
                     .or_else(|| self.told_not_to_post())
                     .or(level.then_some(PostingObstacle::LevelTriggered)),
                 iommu_posts,
                 host_vectors: numbers.len(),
                 host_interrupts: after.clone().map(more).sum(),
-                last_update_posts: updates
-                    .rfind(|update| numbers.contains(&update.host_irq))
-                    .map(|update| update.posted),
+                updated_vectors: updates.len(),
+                posted_vectors: posted,
+                last_update_posts: match posted {
+                    0 if is_of_all => Some(false),
+                    _ if is_of_all && posted == updates.len() => Some(true),
+                    _ => None,
+                },
                 vm_has_posted: last
                     .and_then(|state| posting::joined(state.vcpus.iter().map(|vcpu| vcpu.posted_to), true)),
-                only_device,
+                // vDPA's queues are posted too, but their interrupts are not among those of devices.
+                only_device: !vm.has_vdpa && may_post.iter().all(|other| *other == device),
             };
             DeviceVerdict { device, delivery: evidence.judge(), evidence }
         });
@@ -212,6 +227,11 @@ mod tests {
     impl Host<'_> {
         /// The evidence on the one device of a VM whose interrupt virtualization is active.
         fn evidence(&self, last: Option<&VmState>) -> DeviceEvidence {
+            self.verdicts(&with(&[DEVICE]), last, None).remove(0).evidence
+        }
+
+        /// The verdicts on the devices of a VM whose interrupt virtualization is active.
+        fn verdicts(&self, vm: &Vm, last: Option<&VmState>, changes: Option<&Changes>) -> Vec<DeviceVerdict> {
             let iommu = |&posts| posting::Iommu { name: "ivhd0".to_owned(), posts, register: None };
             let host = HostSide {
                 kernel: None,
@@ -237,10 +257,67 @@ mod tests {
                 profile: None,
                 interrupts: self.interrupts,
             };
-            let devices = vec![AssignedDevice::Pci(DEVICE.to_owned())];
-            let vm = Vm { devices, ..crate::collect::tests::vm() };
-            seen.devices(&vm, Status::Active, last, None).remove(0).evidence
+            seen.devices(vm, Status::Active, last, changes)
         }
+    }
+
+    /// A VM with these devices.
+    fn with(devices: &[&str]) -> Vm {
+        let devices = devices.iter().map(|device| AssignedDevice::Pci((*device).to_owned())).collect();
+        Vm { devices, ..crate::collect::tests::vm() }
+    }
+
+    /// The state of a VM for whose vCPU KVM has posted interrupts.
+    fn posted() -> VmState {
+        let vcpu = VcpuState {
+            number: 0,
+            active: None,
+            in_kernel_apic: None,
+            x2apic: None,
+            controls: None,
+            posted_to: Some(true),
+        };
+        VmState { inhibits: None, irqchip: None, pit_reinjects: None, vcpus: [vcpu].into() }
+    }
+
+    #[test]
+    fn a_device_without_interrupts_does_not_hide_that_another_ones_are_posted() {
+        let root = Path::new("/dev/null/no-host");
+        let (other, line) = ("0000:01:00.1", interrupt(18, "0000:01:00.1", true, 5));
+        let delivery = |interrupts: &[DeviceInterrupt], vm: &Vm| {
+            let host = Host { root, iommus: &[], interrupts: [interrupts; 2] };
+            let verdicts = host.verdicts(vm, Some(&posted()), None);
+            verdicts.into_iter().map(|one| one.delivery).collect::<Vec<_>>()
+        };
+        use conclusions::activation::DeviceDelivery::{ByHost, None as NotSetUp, Posted, Unknown};
+        let (card, both) = (interrupt(40, DEVICE, false, 5), with(&[DEVICE, other]));
+        assert_eq!(delivery(std::slice::from_ref(&card), &both), [Posted, NotSetUp]);
+        assert_eq!(delivery(&[card.clone(), line], &both), [Posted, ByHost]);
+        assert_eq!(delivery(&[card.clone(), interrupt(41, other, false, 5)], &both), [Unknown; 2]);
+        // The posted one may be of vDPA.
+        let beside_vdpa = Vm { has_vdpa: true, ..with(&[DEVICE]) };
+        assert_eq!(delivery(&[card], &beside_vdpa), [Unknown]);
+    }
+
+    #[test]
+    fn what_was_written_for_one_vector_is_not_the_verdict_on_all() {
+        let root = Path::new("/dev/null/no-host");
+        let interrupts = [interrupt(40, DEVICE, false, 5), interrupt(41, DEVICE, false, 5)];
+        let host = Host { root, iommus: &[], interrupts: [&interrupts; 2] };
+        let found = |written: &[(u32, bool)]| {
+            let change = |&(host_irq, posted): &(u32, bool)| live::PostingChange { host_irq, posted };
+            let changes = Changes { posting: written.iter().map(change).collect(), ..Changes::default() };
+            let DeviceVerdict { delivery, evidence, .. } =
+                host.verdicts(&with(&[DEVICE]), None, Some(&changes)).remove(0);
+            let counts = (evidence.posted_vectors, evidence.updated_vectors);
+            (delivery, evidence.last_update_posts, counts)
+        };
+        use conclusions::activation::DeviceDelivery::{ByHost, Posted, Unknown};
+        assert_eq!(found(&[(40, true), (41, true)]), (Posted, Some(true), (2, 2)));
+        assert_eq!(found(&[(40, false), (41, true), (41, false)]), (ByHost, Some(false), (0, 2)));
+        assert_eq!(found(&[(40, true), (41, true), (41, false)]), (Unknown, None, (1, 2)));
+        assert_eq!(found(&[(41, false), (9, true)]), (Unknown, None, (0, 1)));
+        assert_eq!(found(&[(41, true)]), (Unknown, None, (1, 1)));
     }
 
     #[test]

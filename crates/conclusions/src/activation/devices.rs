@@ -17,6 +17,8 @@ pub enum PostingObstacle {
     KernelArgument,
     /// A level-triggered interrupt (INTx), which is never posted.
     LevelTriggered,
+    /// A mediated device: a driver on the host raises its interrupts, which are never posted.
+    Mediated,
 }
 
 /// Evidence on one device's interrupts.
@@ -30,11 +32,17 @@ pub struct DeviceEvidence {
     pub host_vectors: usize,
     /// The number of its interrupts that the host handled during the observation.
     pub host_interrupts: u64,
-    /// The mode that KVM last wrote to its interrupt remapping entries during the observation: true if posted.
+    /// The number of its vectors whose interrupt remapping entries KVM wrote during the observation.
+    pub updated_vectors: usize,
+    /// The number of those that KVM last wrote as posted.
+    pub posted_vectors: usize,
+    /// What KVM last wrote for all of its vectors during the observation: true if posted. `None` if it did not write all,
+    /// or if they differ.
     pub last_update_posts: Option<bool>,
     /// True if KVM has posted interrupts for a vCPU of the VM (AMD's `ir_list`).
     pub vm_has_posted: Option<bool>,
-    /// True if it is the VM's only assigned device, so that facts about the VM's devices apply to it.
+    /// True if no other device of the VM has interrupts that may be posted, so that facts about the VM's devices apply to
+    /// it.
     pub only_device: bool,
 }
 
@@ -73,6 +81,10 @@ impl DeviceEvidence {
     /// The verdict that follows from the evidence.
     #[must_use]
     pub fn judge(&self) -> DeviceDelivery {
+        // Its driver on the host has the vectors.
+        if self.obstacle == Some(PostingObstacle::Mediated) {
+            return DeviceDelivery::ByHost;
+        }
         if self.host_vectors == 0 {
             return DeviceDelivery::None;
         }
@@ -86,11 +98,18 @@ impl DeviceEvidence {
             // KVM's actions have priority over conclusions from the host's configuration.
             (Some(true), _) => DeviceDelivery::Posted,
             (Some(false), _) => DeviceDelivery::ByHost,
-            (None, _) if self.obstacle.is_some() => DeviceDelivery::ByHost,
-            (None, Some(true)) if self.only_device => DeviceDelivery::Posted,
-            (None, Some(false)) => DeviceDelivery::ByHost,
+            // What it wrote for some vectors contradicts conclusions about all of them.
+            (None, _) if self.obstacle.is_some() && self.posted_vectors == 0 => DeviceDelivery::ByHost,
+            (None, Some(true)) if self.only_device && !self.is_mixed() => DeviceDelivery::Posted,
+            (None, Some(false)) if self.posted_vectors == 0 => DeviceDelivery::ByHost,
             _ => DeviceDelivery::Unknown,
         }
+    }
+
+    /// Tests whether KVM left some of its vectors unposted, which says nothing about the others.
+    #[must_use]
+    pub fn is_mixed(&self) -> bool {
+        self.last_update_posts.is_none() && self.posted_vectors < self.updated_vectors
     }
 }
 
@@ -105,13 +124,26 @@ mod tests {
             iommu_posts: Some(true),
             host_vectors: 2,
             host_interrupts: 0,
+            updated_vectors: 0,
+            posted_vectors: 0,
             last_update_posts: None,
             vm_has_posted: None,
             only_device: true,
         };
         let configured = Some(PostingObstacle::KernelArgument);
         let inhibited = DeviceEvidence::obstacle_of(Status::Inhibited);
+        let one_unposted = DeviceEvidence { updated_vectors: 1, ..seen.clone() };
+        let one_posted = DeviceEvidence { updated_vectors: 1, posted_vectors: 1, ..seen.clone() };
+        let mediated = Some(PostingObstacle::Mediated);
         let table = [
+            (one_unposted.clone(), DeviceDelivery::Unknown),
+            (DeviceEvidence { vm_has_posted: Some(true), ..one_unposted.clone() }, DeviceDelivery::Unknown),
+            (DeviceEvidence { vm_has_posted: Some(false), ..one_unposted.clone() }, DeviceDelivery::ByHost),
+            (DeviceEvidence { obstacle: configured, ..one_unposted }, DeviceDelivery::ByHost),
+            (one_posted.clone(), DeviceDelivery::Unknown),
+            (DeviceEvidence { vm_has_posted: Some(true), ..one_posted.clone() }, DeviceDelivery::Posted),
+            (DeviceEvidence { obstacle: configured, ..one_posted }, DeviceDelivery::Unknown),
+            (DeviceEvidence { obstacle: mediated, host_vectors: 0, ..seen.clone() }, DeviceDelivery::ByHost),
             (seen.clone(), DeviceDelivery::Unknown),
             (DeviceEvidence { host_vectors: 0, ..seen.clone() }, DeviceDelivery::None),
             (DeviceEvidence { last_update_posts: Some(true), ..seen.clone() }, DeviceDelivery::Posted),

@@ -254,8 +254,8 @@ pub(crate) const CASES: &[Case] = &[
     ),
     Case(
         "vm-device-interrupts",
-        beside(|| device(DeviceDelivery::ByHost)),
-        beside(|| device(DeviceDelivery::Posted)),
+        beside(|| devices(&[DeviceDelivery::ByHost, DeviceDelivery::None])),
+        beside(|| devices(&[DeviceDelivery::Posted, DeviceDelivery::None])),
     ),
     Case(
         "vm-vhost-places",
@@ -386,16 +386,23 @@ pub(crate) fn inhibited() -> Vec<VmSide> {
     }]
 }
 
-fn device(delivery: DeviceDelivery) -> Vec<VmSide> {
+fn devices(deliveries: &[DeviceDelivery]) -> Vec<VmSide> {
     let evidence = DeviceEvidence {
         obstacle: None,
         iommu_posts: Some(true),
         host_vectors: 1,
         host_interrupts: 0,
+        updated_vectors: 0,
+        posted_vectors: 0,
         last_update_posts: None,
         vm_has_posted: None,
         only_device: true,
     };
-    let device = DeviceVerdict { device: "0000:a1:00.1".to_owned(), delivery, evidence };
-    vec![VmSide { devices: vec![device], ..active().remove(0) }]
+    let device = |(number, &delivery): (usize, &DeviceDelivery)| DeviceVerdict {
+        device: format!("0000:a1:00.{number}"),
+        delivery,
+        evidence: evidence.clone(),
+    };
+    let devices = deliveries.iter().enumerate().map(device).collect();
+    vec![VmSide { devices, ..active().remove(0) }]
 }

@@ -4,7 +4,10 @@ use super::rule::{Category, Rule, Verdict};
 use super::subject::{Of, Subject};
 use super::vm_side::VmSide;
 use crate::{Fix, managed};
-use conclusions::activation::{DeviceDelivery, Doubt, IpiVirtualization, Mode, NoIpiVirtualization, Status};
+use conclusions::activation::{
+    DeviceDelivery, DeviceVerdict, Doubt, IpiVirtualization, Mode, NoIpiVirtualization, PostingObstacle,
+    Status,
+};
 use exits::{CurePlace, InhibitReason, counted};
 use host::inspection::{Role, RunningVm};
 use host::vms::Vmm;
@@ -198,17 +201,29 @@ fn devices(subject: &Subject<'_>) -> Option<Verdict> {
     if side.devices.is_empty() {
         return None;
     }
-    let of =
-        |delivery: DeviceDelivery| side.devices.iter().filter(move |one| one.delivery == delivery).count();
+    // The driver of a mediated device has its interrupts, whatever the host's configuration is.
+    let is_mediated = |one: &DeviceVerdict| one.evidence.obstacle == Some(PostingObstacle::Mediated);
+    let is_set_up = |one: &&DeviceVerdict| one.delivery != DeviceDelivery::None && !is_mediated(one);
+    let set_up: Vec<&DeviceVerdict> = side.devices.iter().filter(is_set_up).collect();
+    let of = |delivery: DeviceDelivery| set_up.iter().filter(|one| one.delivery == delivery).count();
     let by_host = of(DeviceDelivery::ByHost);
+    let has_mediated = side.devices.iter().any(is_mediated);
     let verdict = if by_host > 0 {
         Verdict::warn(format!(
             "the host takes those of {by_host} of {}",
             counted(side.devices.len() as u64, "device")
         ))
         .advice("see what keeps the IOMMU from posting; INTx is never posted")
-    } else if of(DeviceDelivery::Posted) == side.devices.len() {
-        Verdict::pass("all are posted")
+    } else if set_up.is_empty() && has_mediated {
+        Verdict::skip("a driver of the host raises those of mediated devices, which are never posted")
+    } else if set_up.is_empty() {
+        Verdict::skip("none are set up: run `exitless verify` while the devices work")
+    } else if of(DeviceDelivery::Posted) == set_up.len() {
+        Verdict::pass(if has_mediated {
+            "all but those of mediated devices are posted"
+        } else {
+            "all are posted"
+        })
     } else {
         Verdict::skip("none came during the check: run `exitless verify` while the devices work")
     };

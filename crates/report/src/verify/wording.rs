@@ -106,11 +106,15 @@ pub(super) fn delivery(verdict: &DeviceVerdict, watched_ns: u64) -> String {
         PostingObstacle::Parameter => "enable_device_posted_irqs is off",
         PostingObstacle::KernelArgument => "the host's kernel arguments forbid posting",
         PostingObstacle::LevelTriggered => "it interrupts by INTx, which is never posted",
+        PostingObstacle::Mediated => "a driver of the host raises its interrupts, which are never posted",
     });
     let how = match verdict.delivery {
         DeviceDelivery::Posted => "interrupts are posted to the vCPU",
         DeviceDelivery::ByHost => "the host takes its interrupts and injects them",
         DeviceDelivery::None => "no interrupt is set up",
+        DeviceDelivery::Unknown if evidence.is_mixed() => {
+            "not all of its vectors are posted; none of its interrupts reached the host"
+        }
         DeviceDelivery::Unknown => "posted or idle: none of its interrupts reached the host",
     };
     let mut text = format!("{}: {how}", printable(&verdict.device));
@@ -127,6 +131,10 @@ pub(super) fn delivery(verdict: &DeviceVerdict, watched_ns: u64) -> String {
     match evidence.last_update_posts {
         Some(true) => text += "; kvm_pi_irte_update: posted",
         Some(false) => text += "; kvm_pi_irte_update: not posted",
+        None if evidence.updated_vectors > 0 => {
+            let updated = counted(evidence.updated_vectors as u64, "vector");
+            let _ = write!(text, "; kvm_pi_irte_update: {} of {updated} posted", evidence.posted_vectors);
+        }
         None => {}
     }
     text
