@@ -845,6 +845,12 @@ fn vfio_is_not_told_to_refuse_all_devices() {
     assert!(fixes_of(rule, unsafe_on).contains("echo N >"));
     let without = fixes_of(rule, &format!("{unsafe_on}{NO_IR}"));
     assert!(without.contains("first have interrupts remapped") && !without.contains("echo"), "{without}");
+
+    let container_off = "== /sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts\nN\n";
+    let iommufd_on = unsafe_on.replace("vfio_iommu_type1", "iommufd");
+    let fixes = fixes_of(rule, &format!("{container_off}{iommufd_on}"));
+    assert!(fixes.contains("echo N > /sys/module/iommufd/"), "{fixes}");
+    assert!(fixes.contains("of iommufd from modprobe.d") && !fixes.contains("vfio_iommu_type1"), "{fixes}");
 }
 
 #[test]

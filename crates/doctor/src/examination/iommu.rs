@@ -61,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "VFIO without interrupt remapping",
         category: Category::Iommu,
         why: "with it a guest can raise any interrupt of the host through its device",
-        source: "Linux drivers/vfio/vfio_iommu_type1.c, allow_unsafe_interrupts",
+        source: "Linux drivers/vfio/vfio_iommu_type1.c and drivers/iommu/iommufd/device.c, allow_unsafe_interrupts",
         parent: "",
         check: unsafe_interrupts,
     },
@@ -258,21 +258,34 @@ fn snp(subject: &Subject<'_>) -> Option<Verdict> {
 }
 
 fn unsafe_interrupts(subject: &Subject<'_>) -> Option<Verdict> {
-    let (module, name) = ("vfio_iommu_type1", "allow_unsafe_interrupts");
-    let value = subject.parameter(module, name)?;
-    let path = parameter_path(module, name);
-    Some(match subject.is_on(module, name) {
-        Some(true) => {
-            let verdict = Verdict::warn("devices are assigned without interrupt remapping").seen(path, value);
-            match subject.host.iommus.remapped.get() {
-                Some(true) => verdict
-                    .command(format!("echo N > {}  # until the next boot", parameter_path(module, name)))
-                    .advice(format!("for good: remove {name}=1 from modprobe.d and the kernel's arguments")),
-                // VFIO would refuse every device.
-                _ => verdict
-                    .advice("first have interrupts remapped: without that no device can be assigned then"),
-            }
-        }
-        _ => Verdict::pass("devices are assigned only with interrupt remapping").seen(path, value),
+    const NAME: &str = "allow_unsafe_interrupts";
+    // A VMM assigns devices through the container of VFIO or through iommufd; each has a parameter of its own.
+    let value = |module: &'static str| Some((module, subject.parameter(module, NAME)?));
+    let known: Vec<_> = ["vfio_iommu_type1", "iommufd"].into_iter().filter_map(value).collect();
+    let is_on = |(module, _): &(&str, &str)| subject.is_on(module, NAME) == Some(true);
+    let on: Vec<_> = known.iter().copied().filter(is_on).collect();
+    let seen = |verdict: Verdict, all: &[(&str, &str)]| {
+        let add = |verdict: Verdict, (module, value): &(&str, &str)| {
+            verdict.seen(parameter_path(module, NAME), (*value).to_owned())
+        };
+        all.iter().fold(verdict, add)
+    };
+    if known.is_empty() {
+        return None;
+    }
+    if on.is_empty() {
+        return Some(seen(Verdict::pass("devices are assigned only with interrupt remapping"), &known));
+    }
+    let verdict = seen(Verdict::warn("devices are assigned without interrupt remapping"), &on);
+    Some(match subject.host.iommus.remapped.get() {
+        Some(true) => on.iter().fold(verdict, |verdict, (module, _)| {
+            verdict
+                .command(format!("echo N > {}  # until the next boot", parameter_path(module, NAME)))
+                .advice(format!(
+                    "for good: remove {NAME}=1 of {module} from modprobe.d and the kernel's arguments"
+                ))
+        }),
+        // VFIO would refuse every device.
+        _ => verdict.advice("first have interrupts remapped: without that no device can be assigned then"),
     })
 }

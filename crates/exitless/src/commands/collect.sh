@@ -98,7 +98,7 @@ copy /etc/os-release /usr/lib/os-release \
     /proc/xen/capabilities /sys/hypervisor/type /sys/hypervisor/guest_type \
     /sys/hypervisor/version/major /sys/hypervisor/version/minor /sys/hypervisor/version/extra \
     /sys/kernel/security/lockdown /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name
-for module in kvm kvm_amd kvm_intel vfio_iommu_type1 vfio_pci vhost vhost_net irqbypass; do
+for module in kvm kvm_amd kvm_intel vfio_iommu_type1 iommufd vfio_pci vhost vhost_net irqbypass; do
     name "/sys/module/$module" "/sys/module/$module/parameters"
     copy "/sys/module/$module/parameters"/*
 done
@@ -126,7 +126,7 @@ copy /sys/bus/pci/devices/*/class /sys/bus/pci/devices/*/vendor /sys/bus/pci/dev
 # Lines of modprobe.d on other modules are nobody's business.
 for file in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/local/lib/modprobe.d/*.conf \
     /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf; do
-    if [ -f "$file" ] && grep -Eq 'kvm|vfio|vhost|irqbypass' "$file"; then copy "$file"; fi
+    if [ -f "$file" ] && grep -Eq 'kvm|vfio|iommufd|vhost|irqbypass' "$file"; then copy "$file"; fi
 done
 
 copy /etc/libvirt/qemu/*.xml /run/libvirt/qemu/*.xml /run/libvirt/qemu/*.pid

@@ -31,7 +31,7 @@ pub struct Kernel {
     pub loaded: Fact<BTreeSet<String>>,
     /// Modules that are built in (`/lib/modules/RELEASE/modules.builtin`).
     pub built_in: Fact<BuiltIn>,
-    /// Parameters of `kvm`, `kvm_amd`, `kvm_intel`, `vfio_iommu_type1`, `vhost` and `irqbypass`, if loaded or
+    /// Parameters of `kvm`, `kvm_amd`, `kvm_intel`, `vfio_iommu_type1`, `iommufd`, `vhost` and `irqbypass`, if loaded or
     /// built in, from `/sys/module/NAME/parameters`.
     pub parameters: BTreeMap<String, Parameters>,
     /// The features of its KVM, by its type information (BTF).
@@ -60,8 +60,17 @@ pub struct Distribution {
 pub struct BuiltIn(pub BTreeSet<String>);
 
 /// Modules whose parameters and lines in modprobe.d are read.
-const MODULES: &[&str] =
-    &["kvm", "kvm_amd", "kvm_intel", "vfio_iommu_type1", "vfio_pci", "vhost", "vhost_net", "irqbypass"];
+const MODULES: &[&str] = &[
+    "kvm",
+    "kvm_amd",
+    "kvm_intel",
+    "vfio_iommu_type1",
+    "iommufd",
+    "vfio_pci",
+    "vhost",
+    "vhost_net",
+    "irqbypass",
+];
 /// Prefixes of the built-in modules that are kept.
 const KEPT: &[&str] =
     &["kvm", "vfio", "vhost", "irqbypass", "iommufd", "msr", "cpuid", "haltpoll", "xen", "tun", "tap"];

@@ -423,6 +423,7 @@ const MODULES: &[&str] = &[
     "kvm_amd",
     "kvm_intel",
     "irqbypass",
+    "iommufd",
     "vfio",
     "vfio_iommu_type1",
     "vfio_pci",
