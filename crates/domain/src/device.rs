@@ -110,6 +110,8 @@ pub struct GuestIommu {
     pub extended_interrupt_mode: Option<Set<bool>>,
     /// It supports assigned devices (`caching-mode`).
     pub caching_mode: Option<Set<bool>>,
+    /// The same for `amd-iommu` (`dma-remap`), for which libvirt has no name.
+    pub dma_remapping: Option<Set<bool>>,
     /// Its place in the text.
     pub place: Place,
 }

@@ -1,6 +1,6 @@
 //! Assigned devices, and the guest's IOMMU.
 
-use domain::{DefinitionChange, Device, DeviceKind, Irqchip};
+use domain::{DefinitionChange, Device, DeviceKind, GuestIommu, Irqchip};
 
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
@@ -18,8 +18,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "assigned-caching-mode",
         title: "Assigned devices behind an IOMMU",
-        why: "without caching mode the VMM does not see what the guest maps, and QEMU refuses assigned devices",
-        source: "QEMU hw/i386/intel_iommu.c, caching-mode",
+        why: "without caching mode (amd-iommu: DMA remapping) the VMM does not see what the guest maps, and QEMU \
+              refuses assigned devices",
+        source: "QEMU hw/i386/intel_iommu.c, caching-mode; hw/i386/amd_iommu.c, dma-remap",
         guest_follows: false,
         needs_kvm: true,
         check: caching_mode,
@@ -28,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "iommu-irqchip",
         title: "Interrupt remapping",
         why: "QEMU remaps interrupts only where it emulates the I/O APIC, and refuses to start otherwise",
-        source: "QEMU hw/i386/intel_iommu.c, vtd_decide_config",
+        source: "QEMU hw/i386/x86-iommu.c, x86_iommu_realize",
         guest_follows: false,
         needs_kvm: true,
         check: remapping,
@@ -72,13 +73,28 @@ fn assigned_interrupts(subject: &Subject<'_>) -> Verdict {
         .advice("remove the properties x-no-kvm-intx, x-no-kvm-msi and x-no-kvm-msix")
 }
 
+/// QEMU's model for the processors of a vendor; virtio-iommu, which neither has properties nor refuses devices, is none.
+fn is_of_a_processor(iommu: &GuestIommu) -> bool {
+    matches!(iommu.model.as_str(), "intel-iommu" | "amd-iommu")
+}
+
 fn caching_mode(subject: &Subject<'_>) -> Verdict {
     let devices = assigned(subject);
-    let iommu = subject.vm.iommus.iter().find(|iommu| iommu.model == "intel-iommu");
+    let iommu = subject.vm.iommus.iter().find(|iommu| is_of_a_processor(iommu));
     let (Some(device), Some(iommu)) = (devices.first(), iommu) else {
         return Verdict::pass("no device is assigned behind an IOMMU");
     };
     let form = subject.form();
+    if iommu.model == "amd-iommu" {
+        if iommu.dma_remapping.as_ref().is_some_and(|set| set.value) {
+            return Verdict::pass("DMA remapping is on").said(form, &iommu.place);
+        }
+        let found = format!("{} is assigned, and the IOMMU's DMA remapping is off", called(device));
+        return Verdict::fail(found)
+            .said(form, &iommu.place)
+            .said(form, &device.place)
+            .advice("QEMU: -device amd-iommu,dma-remap=on, which older ones lack; or leave the IOMMU out");
+    }
     if iommu.caching_mode.as_ref().is_some_and(|set| set.value) {
         return Verdict::pass("caching mode is on").said(form, &iommu.place);
     }
@@ -89,8 +105,8 @@ fn caching_mode(subject: &Subject<'_>) -> Verdict {
 }
 
 fn remapping(subject: &Subject<'_>) -> Verdict {
-    let remaps = |iommu: &&domain::GuestIommu| {
-        iommu.model == "intel-iommu" && iommu.interrupt_remapping.as_ref().is_some_and(|set| set.value)
+    let remaps = |iommu: &&GuestIommu| {
+        is_of_a_processor(iommu) && iommu.interrupt_remapping.as_ref().is_some_and(|set| set.value)
     };
     let Some(iommu) = subject.vm.iommus.iter().find(remaps) else {
         return Verdict::pass("not asked for");

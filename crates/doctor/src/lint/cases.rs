@@ -69,7 +69,18 @@ fn iommu(caching: bool) -> GuestIommu {
         interrupt_remapping: Some(said(true, "intremap=on")),
         extended_interrupt_mode: Some(said(true, "eim=on")),
         caching_mode: caching.then(|| said(true, "caching-mode=on")),
+        dma_remapping: None,
         place: place("-device intel-iommu"),
+    }
+}
+
+fn amd_iommu(dma_remapping: bool) -> GuestIommu {
+    GuestIommu {
+        model: "amd-iommu".to_owned(),
+        extended_interrupt_mode: None,
+        dma_remapping: dma_remapping.then(|| said(true, "dma-remap=on")),
+        place: place("-device amd-iommu"),
+        ..iommu(false)
     }
 }
 

@@ -143,6 +143,7 @@ impl<'t> Reading<'t> {
             interrupt_remapping: self.switch(node, "driver@intremap"),
             extended_interrupt_mode: self.switch(node, "driver@eim"),
             caching_mode: self.switch(node, "driver@caching_mode"),
+            dma_remapping: None,
             place: node.place(),
         };
         self.definition.iommus.push(iommu);

@@ -361,6 +361,7 @@ fn iommu(reading: &mut Reading<'_>, item: &Item) {
         interrupt_remapping: reading.switch(item, "intremap"),
         extended_interrupt_mode: reading.switch(item, "eim"),
         caching_mode: reading.switch(item, "caching-mode"),
+        dma_remapping: reading.switch(item, "dma-remap"),
         place: item.place.clone(),
     };
     reading.definition.iommus.push(iommu);
@@ -382,6 +383,7 @@ fn iommu_globals(reading: &mut Reading<'_>) {
             ("intremap", &mut iommu.interrupt_remapping),
             ("eim", &mut iommu.extended_interrupt_mode),
             ("caching-mode", &mut iommu.caching_mode),
+            ("dma-remap", &mut iommu.dma_remapping),
         ] {
             if field.is_none() {
                 *field = first.get(&(iommu.model.as_str(), property.to_owned())).cloned();

@@ -59,24 +59,40 @@ pub(super) fn of_timers_and_assigned() -> Vec<Cases> {
         ),
         row(
             "assigned-caching-mode",
-            vec![(any(), |vm| {
-                assigned(vm);
-                vm.iommus.push(iommu(false));
-            })],
+            vec![
+                (any(), |vm| {
+                    assigned(vm);
+                    vm.iommus.push(iommu(false));
+                }),
+                (any(), |vm| {
+                    assigned(vm);
+                    vm.iommus.push(amd_iommu(false));
+                }),
+            ],
             vec![
                 (any(), assigned),
                 (any(), |vm| {
                     assigned(vm);
                     vm.iommus.push(iommu(true));
                 }),
+                (any(), |vm| {
+                    assigned(vm);
+                    vm.iommus.push(amd_iommu(true));
+                }),
             ],
         ),
         row(
             "iommu-irqchip",
-            vec![(any(), |vm| {
-                vm.iommus.push(iommu(true));
-                kernel_irqchip(vm);
-            })],
+            vec![
+                (any(), |vm| {
+                    vm.iommus.push(iommu(true));
+                    kernel_irqchip(vm);
+                }),
+                (any(), |vm| {
+                    vm.iommus.push(amd_iommu(false));
+                    kernel_irqchip(vm);
+                }),
+            ],
             vec![(any(), |_| {}), (any(), |vm| vm.iommus.push(iommu(true)))],
         ),
     ]
