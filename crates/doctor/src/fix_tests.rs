@@ -48,6 +48,22 @@ fn what_the_guest_need_not_follow_is_fixed_and_the_rest_is_named() {
 }
 
 #[test]
+fn an_irqchip_is_not_split_while_the_rtc_catches_up_on_ticks_of_windows() {
+    let host =
+        HostSide { kernel: Some(exits::KernelVersion::new(5, 4)), ..HostSide::of_vendor(exits::Isa::Svm) };
+    let timer = "<timer name='rtc' tickpolicy='catchup'/>";
+    let (pit, delay) = ("<timer name='pit' tickpolicy='delay'/>", "<timer name='rtc' tickpolicy='delay'/>");
+    for (rtc, splits) in [("", true), (timer, false), (delay, true)] {
+        let text = Text::new("web.xml", XML.replace(pit, &format!("{pit}{rtc}")));
+        let fixed = fix(&text, Form::Libvirt, &NoFiles, &host, &Chosen::All).unwrap();
+        let text = String::from_utf8(fixed.bytes).unwrap();
+        assert_eq!(text.contains("<ioapic"), splits, "{text}");
+        let left = fixed.plan.left.iter().find(|left| left.rule == "irqchip").map(|left| left.why);
+        assert_eq!(left, (!splits).then_some(Left::Advice), "{text}");
+    }
+}
+
+#[test]
 fn a_definition_for_another_architecture_or_hypervisor_is_neither_judged_nor_changed() {
     let named = |text: &str, form| {
         let text = Text::new("vm", text);

@@ -74,7 +74,7 @@ fn judge(rule: &Rule, subject: &Subject<'_>) -> Finding {
         return rule.skipped("the VM does not run on KVM");
     }
     let verdict = (rule.check)(subject);
-    rule.finding(verdict)
+    rule.finding(if subject.catches_up_ticks() { verdict.without_split() } else { verdict })
 }
 
 /// The reason why the rules do not apply to a definition: it is for another architecture or hypervisor.

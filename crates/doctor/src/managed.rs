@@ -142,6 +142,10 @@ fn edits_of(reason: InhibitReason) -> Vec<Edit> {
     }
 }
 
+/// The condition of a split irqchip: QEMU would repeat the ticks of such an RTC without end.
+const UNLESS_RTC_CATCHES_UP: &str =
+    " (not for Windows without hv-stimer if the RTC catches up on lost ticks)";
+
 /// The fixes of an inhibit reason by the settings of a VM's manager; empty if the manager has no settings of
 /// its own.
 #[must_use]
@@ -149,8 +153,19 @@ pub fn of_reason(reason: InhibitReason, name: &str, management: &Management) -> 
     if !has_words(management.manager) {
         return Vec::new();
     }
-    let edits = edits_of(reason).into_iter();
-    let mut found: Vec<Managed> = edits.filter_map(|edit| said(&[edit], name, management)).collect();
+    // Crosvm does not repeat ticks, and the other two have no setting.
+    let runs_qemu =
+        !matches!(management.manager, Manager::CloudHypervisor | Manager::Crosvm | Manager::Firecracker);
+    let in_words = |edit: Edit| {
+        let splits = edit.setting == Setting::SplitIrqchip;
+        let mut one = said(&[edit], name, management)?;
+        // The definition, which would show the policy of the RTC, is not known here.
+        if splits && runs_qemu {
+            one.changes.iter_mut().for_each(|change| change.push_str(UNLESS_RTC_CATCHES_UP));
+        }
+        Some(one)
+    };
+    let mut found: Vec<Managed> = edits_of(reason).into_iter().filter_map(in_words).collect();
     if reason == InhibitReason::HyperV {
         // Older KVM does not know hv-avic, and QEMU then refuses to start with it.
         for change in found.iter_mut().flat_map(|one| one.changes.iter_mut()) {

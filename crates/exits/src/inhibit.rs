@@ -111,7 +111,7 @@ const FACTS: &[Facts] = &[
         reason: InhibitReason::PitReinject,
         name: "PIT_REINJ",
         set_by: "the in-kernel PIT is in reinject mode, which needs to see every EOI",
-        cure: "use -global kvm-pit.lost_tick_policy=discard, or kernel-irqchip=split",
+        cure: "use -global kvm-pit.lost_tick_policy=discard",
     },
     Facts {
         reason: InhibitReason::Sev,

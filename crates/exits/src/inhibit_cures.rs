@@ -77,9 +77,13 @@ const LIBVIRT_FEATURES: &str = "libvirt formatdomain, Hypervisor features";
 const KVM_HOST: &str = "Linux arch/x86/include/asm/kvm_host.h, enum kvm_apicv_inhibit";
 const KVM_API: &str = "Linux Documentation/virt/kvm/api.rst";
 const ORACLE: &str = "How to enable AMD AVIC and speed up your VMs (Oracle, 2024)";
-const SPLIT: &str = "-machine kernel-irqchip=split";
+// With a split irqchip QEMU does not see which ticks of the RTC arrive (ioapic_service in hw/intc/ioapic.c), and injects each
+// again without end if the policy is to catch up (rtc_policy_slew_deliver_irq in hw/rtc/mc146818rtc.c).
+const SPLIT: &str =
+    "-machine kernel-irqchip=split (not for Windows without hv-stimer if the RTC has driftfix=slew)";
 const X2APIC_IN_XML: &str = "<cpu><feature policy='require' name='x2apic'/></cpu>";
-const SPLIT_IN_XML: &str = "<features><ioapic driver='qemu'/></features>";
+const SPLIT_IN_XML: &str = "<features><ioapic driver='qemu'/></features> \
+                            (not for Windows without stimer if the RTC has tickpolicy='catchup')";
 
 use CurePlace::{Guest, Host, KvmAmd, KvmIntel, Libvirt, Qemu, Vmm};
 
@@ -255,6 +259,15 @@ mod tests {
             let is_avic = cure.change.contains("avic");
             assert!(!is_avic || cure.change.contains("Linux 5.15"), "{}", cure.change);
         }
+    }
+
+    #[test]
+    fn an_irqchip_is_split_only_under_an_rtc_that_does_not_catch_up() {
+        let splits = |change: &str| change.contains("irqchip=split") || change.contains("<ioapic");
+        let all = InhibitReason::all().flat_map(InhibitReason::cures).map(|cure| cure.change);
+        let told: Vec<&str> = all.filter(|change| splits(change)).collect();
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert!(told.iter().all(|change| change.contains("RTC") && change.contains("stimer")), "{told:?}");
     }
 
     #[test]

@@ -434,7 +434,12 @@ fn each_host_comes_to_its_conclusion() {
     assert_eq!(found.conclusion.next.as_deref(), Some("exitless vm fix 5000"));
     assert!(found.conclusion.sentence.contains("by PIT_REINJ"), "{:?}", found.conclusion);
     let fixes = &said(&found, "vm-interrupt-virtualization")[0].fixes;
-    assert!(fixes.contains(&Fix::Advice("QEMU: -machine kernel-irqchip=split".to_owned())), "{fixes:?}");
+    assert!(
+        fixes.iter().any(|fix| {
+            matches!(fix, Fix::Advice(text) if text.starts_with("QEMU: -machine kernel-irqchip=split"))
+        }),
+        "{fixes:?}"
+    );
     assert!(
         !fixes.iter().any(|fix| matches!(fix, Fix::Advice(text) if text.starts_with("libvirt"))),
         "{fixes:?}"

@@ -132,6 +132,54 @@ fn avic_before_linux_5_6_needs_a_split_irqchip_and_nothing_else() {
 }
 
 #[test]
+fn no_fix_splits_the_irqchip_under_an_rtc_that_catches_up() {
+    let splits = |fix: &Fix| match fix {
+        Fix::Definition(changes) => {
+            changes.contains(&DefinitionChange::Irqchip(Irqchip::Split))
+                || changes.contains(&DefinitionChange::InterruptRemapping)
+        }
+        _ => false,
+    };
+    let split = |vm: &Definition, host: &HostSide| {
+        let findings = lint(vm, host);
+        findings.iter().flat_map(|finding| &finding.fixes).any(splits)
+    };
+    let machines: [fn(&mut Definition); 3] = [
+        |vm| vm.machine.irqchip = None,
+        |vm| vm.machine.irqchip = Some(said(Irqchip::UserSpace, "kernel-irqchip=off")),
+        |vm| {
+            vm.machine.irqchip = None;
+            vm.vcpus.count = Some(said(380, "-smp 380"));
+        },
+    ];
+    for machine in machines {
+        for host in [amd(Technology::Avic, 5, 4), amd(Technology::X2Avic, 6, 12)] {
+            let mut vm = quiet();
+            machine(&mut vm);
+            assert!(split(&vm, &host));
+            vm.timers.rtc = Some(said(TickPolicy::CatchUp, "driftfix=slew"));
+            assert!(!split(&vm, &host), "{:?}", lint(&vm, &host));
+            // Windows with synthetic timers does not tick by the RTC.
+            let mut enlightened = vm.clone();
+            enlighten(&mut enlightened, &["stimer"]);
+            vm.timers.rtc = Some(said(TickPolicy::Discard, "driftfix=none"));
+            assert!(split(&enlightened, &host) && split(&vm, &host));
+        }
+    }
+    let mut vm = quiet();
+    vm.machine.irqchip = None;
+    vm.timers.rtc = Some(said(TickPolicy::CatchUp, "driftfix=slew"));
+    let of = |major, minor| finding("irqchip", &vm, &amd(Technology::Avic, major, minor)).fixes;
+    assert_eq!(of(6, 12), [Fix::Definition(vec![DefinitionChange::PitTickPolicy(TickPolicy::Discard)])]);
+    let told = of(5, 4);
+    let wanted = ["hv-stimer", "-rtc driftfix=none", "<timer name='rtc' tickpolicy='delay'/>"];
+    assert!(
+        matches!(&told[..], [Fix::Advice(text)] if wanted.iter().all(|one| text.contains(one))),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn without_kvm_nothing_is_judged() {
     let mut vm = quiet();
     vm.machine.accelerator = Some(said(domain::Accelerator::Tcg, "-accel tcg"));

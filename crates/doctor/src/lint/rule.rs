@@ -1,7 +1,7 @@
 //! Rules over a definition.
 
 use crate::{Evidence, Finding, Fix};
-use domain::{DefinitionChange, Device, Form, Place};
+use domain::{DefinitionChange, Device, Form, Irqchip, Place};
 use exits::{Cure, CurePlace, InhibitReason};
 
 use super::subject::Subject;
@@ -203,6 +203,13 @@ impl Verdict {
         self
     }
 
+    /// Leaves out the fixes that split the irqchip. If there is no other, people are told what has to come first.
+    pub(super) fn without_split(mut self) -> Self {
+        let had_fixes = !self.fixes.is_empty();
+        self.fixes.retain(|fix| !splits(fix));
+        if had_fixes && self.fixes.is_empty() { self.advice(BEFORE_SPLIT) } else { self }
+    }
+
     /// Adds the cures of an inhibit reason on the host or in the guest.
     pub(super) fn cured_elsewhere(self, reason: InhibitReason) -> Self {
         let elsewhere = |cure: &&Cure| matches!(cure.place, CurePlace::Host | CurePlace::Guest);
@@ -215,6 +222,20 @@ impl Verdict {
         self.found = found.into();
         self
     }
+}
+
+/// The step before the irqchip of a VM is split whose RTC catches up on lost ticks.
+const BEFORE_SPLIT: &str = "first give Windows hv-stimer, or another guest -rtc driftfix=none (libvirt: <timer \
+                            name='rtc' tickpolicy='delay'/>), and run exitless vm fix again, which splits the irqchip: \
+                            with a split one QEMU takes each tick of an RTC that catches up for lost, and repeats it. \
+                            Linux does not tick by the RTC: where the policy is fixed (Nova), split its irqchip by hand";
+
+/// Tests whether a fix splits the irqchip, as interrupt remapping does too.
+fn splits(fix: &Fix) -> bool {
+    let Fix::Definition(changes) = fix else { return false };
+    changes.iter().any(|change| {
+        matches!(change, DefinitionChange::Irqchip(Irqchip::Split) | DefinitionChange::InterruptRemapping)
+    })
 }
 
 /// The evidence for a part of the definition. The command line of a process has no lines, so only the

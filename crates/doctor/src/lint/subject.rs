@@ -2,6 +2,7 @@
 
 use domain::{
     Accelerator, CpuModel, Definition, Device, DeviceKind, FeatureState, Form, GuestIommu, Irqchip, Place,
+    TickPolicy,
 };
 
 use super::host_side::{HostSide, Technology};
@@ -47,6 +48,18 @@ impl<'a> Subject<'a> {
     pub(super) fn irqchip(&self) -> Held<'a, Irqchip> {
         let place = self.vm.machine.irqchip.as_ref().map(|set| &set.place);
         Held { value: self.vm.irqchip_in_force(), place }
+    }
+
+    /// Tests whether QEMU injects ticks of the RTC again that did not arrive, and would go on without end with a split
+    /// irqchip. `rtc_policy_slew_deliver_irq` in `hw/rtc/mc146818rtc.c` asks whether a tick arrived. KVM's PIC and I/O
+    /// APIC report that (`hw/i386/kvm`), and QEMU's own local APIC. With a split irqchip there are none of these, and
+    /// `ioapic_service` in `hw/intc/ioapic.c` reports nothing, so each tick counts as lost. A guest with synthetic timers
+    /// does not tick by the RTC.
+    pub(super) fn catches_up_ticks(&self) -> bool {
+        let policy = self.vm.timers.rtc.as_ref().map(|set| set.value);
+        policy == Some(TickPolicy::CatchUp)
+            && self.irqchip().value != Irqchip::Split
+            && !self.vm.hyperv("stimer")
     }
 
     pub(super) fn model(&self) -> CpuModel {

@@ -35,6 +35,15 @@ const WITH_WORDS: [Manager; 9] = [
 ];
 
 #[test]
+fn only_the_irqchip_of_qemu_is_split_on_a_condition() {
+    let split = |manager| of_reason(InhibitReason::Absent, "web", &vm(manager))[0].changes.concat();
+    for manager in [Manager::Proxmox, Manager::Nova, Manager::Ovirt, Manager::Incus] {
+        assert!(split(manager).ends_with(UNLESS_RTC_CATCHES_UP), "{}", split(manager));
+    }
+    assert_eq!(split(Manager::Crosvm), "--irqchip split");
+}
+
+#[test]
 fn every_inhibit_reason_of_a_definition_has_an_answer_in_every_program() {
     assert_eq!(Manager::ALL.iter().filter(|one| has_words(**one)).count(), WITH_WORDS.len());
     for manager in WITH_WORDS {

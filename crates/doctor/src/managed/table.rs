@@ -246,7 +246,10 @@ pub const ROWS: &[Row] = &[
     row(
         DiscardPitTicks,
         Nova,
-        Nothing("Nova writes tickpolicy='delay'; split the irqchip by hw:viommu_model instead"),
+        Nothing(
+            "Nova writes tickpolicy='delay'; split the irqchip by hw:viommu_model=intel instead (not for Windows \
+             without hv-stimer, because Nova has the RTC catch up on lost ticks)",
+        ),
         NOVA_TIMERS,
     ),
     row(NoHpet, Nova, Change("image: hw_time_hpet=false"), NOVA_TIMERS),

@@ -183,7 +183,7 @@ ended web; ended lines; ended other
     ] {
         assert!(text.lines().any(|found| found.get(13..) == Some(line)), "{line}\n{text}");
     }
-    let cure = "fix: use -global kvm-pit.lost_tick_policy=discard, or kernel-irqchip=split";
+    let cure = "fix: use -global kvm-pit.lost_tick_policy=discard";
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words.matches(cure).count(), 1, "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
