@@ -443,17 +443,20 @@ proptest! {
 #[test]
 fn on_xen_the_processor_decides_about_the_cure() {
     let table = Table::load(exits::Hypervisor::Xen).unwrap();
-    let eoi = Access::Msr { number: 0x80b, direction: Direction::Write };
-    let cures = |reasons: &[ExitReason]| {
-        let reasons: Vec<_> = reasons.iter().map(|&reason| (reason, exits(9, 1000))).collect();
-        let of = profile(&reasons, &[(eoi, exits(9, 900))]);
-        let advice = advise(&table, &of, SECOND, &BTreeMap::new());
-        let is_eoi = |row: &&DeviceExits<'_>| matches!(row.of, Of::Device(device) if device.id == "eoi");
-        let row = advice.vms[0].rows.iter().find(is_eoi).unwrap();
-        (row.open().map(|cure| cure.id.clone()).collect::<Vec<_>>(), row.best())
-    };
-    assert_eq!(cures(&[ExitReason::vmx(32)]), (vec!["xen-apicv".to_owned()], Some(Effect::Fewer)));
-    assert_eq!(cures(&[ExitReason::svm(0x7c)]), (vec!["xen-no-avic".to_owned()], None));
-    // EOI_INDUCED exits show that APICv is active.
-    assert_eq!(cures(&[ExitReason::vmx(32), ExitReason::vmx(45)]), (vec![], None));
+    // EOIs by the x2APIC, and those of Windows by viridian's register.
+    for (number, name) in [(0x80b, "eoi"), (0x4000_0070, "hyperv-synic")] {
+        let eoi = Access::Msr { number, direction: Direction::Write };
+        let cures = |reasons: &[ExitReason]| {
+            let reasons: Vec<_> = reasons.iter().map(|&reason| (reason, exits(9, 1000))).collect();
+            let of = profile(&reasons, &[(eoi, exits(9, 900))]);
+            let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+            let is_eoi = |row: &&DeviceExits<'_>| matches!(row.of, Of::Device(device) if device.id == name);
+            let row = advice.vms[0].rows.iter().find(is_eoi).unwrap();
+            (row.open().map(|cure| cure.id.clone()).collect::<Vec<_>>(), row.best())
+        };
+        assert_eq!(cures(&[ExitReason::vmx(32)]), (vec!["xen-apicv".to_owned()], Some(Effect::Fewer)));
+        assert_eq!(cures(&[ExitReason::svm(0x7c)]), (vec!["xen-no-avic".to_owned()], None));
+        // EOI_INDUCED exits show that APICv is active.
+        assert_eq!(cures(&[ExitReason::vmx(32), ExitReason::vmx(45)]), (vec![], None));
+    }
 }

@@ -30,7 +30,8 @@ impl Already {
 pub(super) fn is_active(evidence: &Evidence) -> bool {
     let sent = evidence.ipis.saturating_add(evidence.self_ipis);
     let interrupts = sent.saturating_add(evidence.timer_arms);
-    let silent = shows_none_of_its_absence(evidence) && evidence.paravirtual_eois == 0;
+    let other_eois = evidence.paravirtual_eois.saturating_add(evidence.hyper_v_eois);
+    let silent = shows_none_of_its_absence(evidence) && other_eois == 0;
     evidence.by_hardware > 0 || (silent && interrupts >= INTERRUPTS)
 }
 

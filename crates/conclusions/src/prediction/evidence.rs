@@ -15,6 +15,8 @@ pub(super) struct Evidence {
     pub(super) self_ipis: u64,
     /// EOIs that caused exits.
     pub(super) eois: u64,
+    /// EOIs by Hyper-V's register, which cause exits with and without interrupt virtualization.
+    pub(super) hyper_v_eois: u64,
     /// The number of times that the guest armed its timer.
     pub(super) timer_arms: u64,
     /// Exits in which a vCPU goes to sleep.
@@ -101,6 +103,7 @@ impl Evidence {
     fn access(&mut self, access: Access, count: u64) {
         let add = |sum: &mut u64, counts: bool| *sum = sum.saturating_add(if counts { count } else { 0 });
         add(&mut self.timer_arms, arms_timer(access));
+        add(&mut self.hyper_v_eois, Register::of_hyper_v(access).is_some_and(Register::is_eoi));
         let Some(register) = Register::of(access) else { return };
         add(&mut self.ipis, register.is_icr());
         add(&mut self.self_ipis, register.is_self_ipi());

@@ -470,6 +470,34 @@ fn xen_asks_for_the_ends_of_emulated_timers_and_keeps_some_windows() {
 }
 
 #[test]
+fn windows_on_xen_uses_its_apic_once_there_is_apicv() {
+    let rows = [
+        ("MSR_WRITE", 230),
+        ("HV_EOI:W", 100),
+        ("HV_TPR:W", 50),
+        ("HV_ICR:W", 20),
+        ("TSC_DEADLINE:W", 60),
+        ("EXTERNAL_INTERRUPT", 400),
+    ];
+    let xen = predict(&profile(&rows, &[]), SECOND, &on_xen());
+    assert_eq!(gone(&xen, "HV_EOI:W"), (0.0, 40.0, 100.0));
+    assert_eq!(gone(&xen, "HV_TPR:W"), (0.0, 50.0, 50.0));
+    assert_eq!(gone(&xen, "HV_ICR:W"), (0.0, 0.0, 20.0));
+    let eoi = xen.rows.iter().find(|row| row.exits == 100).unwrap();
+    assert_eq!((eoi.rule, eoi.becomes), (Rule::HyperVRegister, Some(ExitReason::vmx(45))));
+    // The timers have ends, by Hyper-V's register, so nothing shows that APICv is active.
+    assert!(xen.already.is_empty());
+    let kvm = predict(&profile(&rows, &[]), SECOND, &without_ticks());
+    assert!(kvm.already.is_empty());
+    for register in ["HV_EOI:W", "HV_TPR:W", "HV_ICR:W"] {
+        assert_eq!(gone(&kvm, register), (0.0, 0.0, 0.0), "{register}");
+    }
+    // With APICv they are of a domain that keeps to them.
+    let rows = [("MSR_WRITE", 100), ("HV_EOI:W", 100), ("APIC_WRITE", 9)];
+    assert_eq!(gone(&predict(&profile(&rows, &[]), SECOND, &on_xen()), "HV_EOI:W"), (0.0, 0.0, 0.0));
+}
+
+#[test]
 fn xens_events_tell_accesses_to_the_page_too() {
     let rows = [("APIC_ACCESS", 100), ("0xfee00300:W", 60)];
     let prediction = predict(&profile(&rows, &[("hvm_iomem_write", 60)]), SECOND, &on_xen());

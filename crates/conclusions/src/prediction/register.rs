@@ -9,7 +9,9 @@ const APIC_PAGE: std::ops::Range<u64> = 0xfee0_0000..0xfee0_1000;
 const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x8ff;
 const TSC_DEADLINE: u32 = 0x6e0;
 /// EOI, ICR and TPR of Hyper-V's Top-Level Functional Specification, appendix C.
-const HYPER_V: std::ops::RangeInclusive<u32> = 0x4000_0070..=0x4000_0072;
+const HV_EOI: u32 = 0x4000_0070;
+const HV_ICR: u32 = 0x4000_0071;
+const HV_TPR: u32 = 0x4000_0072;
 
 const VERSION: u32 = 0x30;
 const TPR: u32 = 0x80;
@@ -77,6 +79,18 @@ impl Register {
             }
             _ => None,
         }
+    }
+
+    /// The register of the xAPIC that `access` stands for, if it is one to Hyper-V's registers.
+    pub(super) fn of_hyper_v(access: Access) -> Option<Self> {
+        let Access::Msr { number, direction } = access else { return None };
+        let offset = match number {
+            HV_EOI => EOI,
+            HV_ICR => ICR,
+            HV_TPR => TPR,
+            _ => return None,
+        };
+        Some(Self { offset, direction, mode: Mode::Xapic })
     }
 
     pub(super) fn writes(self, offset: u32) -> bool {
@@ -192,7 +206,7 @@ impl Register {
 pub(super) fn other_msr(number: u32) -> Rule {
     match number {
         TSC_DEADLINE => Rule::TimerArm,
-        number if HYPER_V.contains(&number) => Rule::HyperVRegister,
+        HV_EOI..=HV_TPR => Rule::HyperVRegister,
         _ => Rule::OtherRegister,
     }
 }

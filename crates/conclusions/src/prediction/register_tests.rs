@@ -155,9 +155,23 @@ fn avic_without_x2avic_leaves_every_msr_and_takes_the_page() {
 }
 
 #[test]
+fn registers_of_hyper_v_stand_for_those_of_the_page() {
+    for (hyper_v, page) in
+        [("HV_EOI:W", "0xfee000b0:W"), ("HV_ICR:W", "0xfee00300:W"), ("HV_TPR:R", "0xfee00080:R")]
+    {
+        let own = Register::of_hyper_v(hyper_v.parse().unwrap());
+        assert_eq!(own, Register::of(page.parse().unwrap()), "{hyper_v}");
+        assert!(own.is_some(), "{hyper_v}");
+    }
+    assert_eq!(Register::of_hyper_v("HV_VP_ASSIST_PAGE:W".parse().unwrap()), None);
+}
+
+#[test]
 fn other_msrs_stay() {
     assert_eq!(other_msr(0x6e0), Rule::TimerArm);
     assert_eq!(other_msr(0x4000_0070), Rule::HyperVRegister);
+    assert_eq!(other_msr(0x4000_0072), Rule::HyperVRegister);
+    assert_eq!(other_msr(0x4000_0073), Rule::OtherRegister);
     assert_eq!(other_msr(0x1b), Rule::OtherRegister);
     for other in ["0x3f8:POUT", "0xd0000000:W", "msr 0x10:R", "other"] {
         assert_eq!(Register::of(other.parse().unwrap_or(Access::Other)), None, "{other}");

@@ -118,7 +118,11 @@ impl Rule {
             Self::TimerArm => {
                 ("the guest's timer is Xen's to run", "SDM 30.4.3.2; xen/arch/x86/hvm/vlapic.c")
             }
-            Self::HyperVRegister => ("registers of viridian are emulated", "xen/arch/x86/hvm/viridian"),
+            Self::HyperVRegister => (
+                "with APICv Xen no longer recommends these registers, so Windows uses its APIC; a domain that was saved \
+                 before does so from its next start",
+                "cpuid_viridian_leaves in xen/arch/x86/hvm/viridian/viridian.c",
+            ),
             Self::InterruptWindow => (
                 "the processor waits until the guest can take the interrupt; not for guests with one callback vector for \
                  all vCPUs",

@@ -207,7 +207,12 @@ impl Vm<'_> {
                 Part::Access(access) => self.access(reason, access),
                 _ => (if alone { Part::Whole } else { Part::Rest }, self.rule_of_rest(reason), None),
             };
-            let gone = self.gone(reason, rule, exits);
+            let gone = match part {
+                Part::Access(access) if rule == Rule::HyperVRegister => {
+                    self.gone_to_apic(reason, access, exits)
+                }
+                _ => self.gone(reason, rule, exits),
+            };
             PredictedRow { becomes, ..row(reason, part, rule, exits, time_ns, times, gone) }
         });
         rows.collect()
@@ -227,7 +232,11 @@ impl Vm<'_> {
             (None, Access::Msr { number, direction }) => match other_msr(number) {
                 Rule::TimerArm if direction == Direction::Read => (Part::Rest, Rule::OtherRegister, None),
                 Rule::OtherRegister => (Part::Rest, Rule::OtherRegister, None),
-                rule => (Part::Access(access), rule, None),
+                rule => {
+                    let fate =
+                        self.in_place_of(reason, access).map(|own| own.fate(reason.isa, self.assumption));
+                    (Part::Access(access), rule, fate.and_then(|fate| fate.becomes))
+                }
             },
             (None, _) => (Part::Rest, self.rule_of_rest(reason), None),
         }
@@ -241,6 +250,22 @@ impl Vm<'_> {
         } else {
             Rule::NotSplit
         }
+    }
+
+    /// The register of its own APIC that a guest uses with APICv in place of Hyper-V's. Xen then no longer recommends
+    /// Hyper-V's (`cpuid_viridian_leaves` in `xen/arch/x86/hvm/viridian/viridian.c`), KVM does.
+    fn in_place_of(&self, reason: ExitReason, access: Access) -> Option<Register> {
+        let leaves = self.assumption.hypervisor == Hypervisor::Xen && reason.isa == Isa::Vmx;
+        Register::of_hyper_v(access).filter(|_| leaves && !is_active_throughout(self.evidence))
+    }
+
+    /// The number of accesses to one of Hyper-V's registers that would be avoided. A domain that was saved before keeps to
+    /// these registers until it starts anew, so it may be none.
+    fn gone_to_apic(&self, reason: ExitReason, access: Access, exits: u64) -> Range {
+        self.in_place_of(reason, access).map_or(Range::NONE, |own| {
+            let rule = own.fate(reason.isa, self.assumption).rule;
+            Range { low: 0.0, ..self.gone(reason, rule, exits) }
+        })
     }
 
     /// The number of `exits` that would be avoided.
