@@ -38,7 +38,10 @@ pub enum Fact {
     HypervStimer,
     /// Windows is told to use the real APIC (`hv-avic`).
     HypervAvic,
-    /// Paravirtual EOI is offered.
+    /// Hyper-V's EOIs without exits are offered (`hv-vapic`).
+    HypervVapic,
+    /// Paravirtual EOI is offered, in the form that the guest takes: KVM's, or Hyper-V's (`hv-vapic`) to a guest that is
+    /// told of Hyper-V. The same holds for the other paravirtual methods below.
     PvEoi,
     /// The TSC-deadline timer is offered.
     TscDeadline,
@@ -46,11 +49,12 @@ pub enum Fact {
     Invtsc,
     /// The guest can disable KVM's halt polling because it polls itself.
     PollControl,
-    /// Paravirtual unhalt is offered: a vCPU that waits for a lock can sleep until another one wakes it.
+    /// Paravirtual unhalt is offered: a vCPU that waits for a lock can sleep until another one wakes it. Hyper-V's form is
+    /// a call of a vCPU that waits long (`hv-spinlocks`).
     PvUnhalt,
-    /// Paravirtual IPIs are offered: one hypercall for many vCPUs.
+    /// Paravirtual IPIs are offered: one hypercall for many vCPUs (`hv-ipi`).
     PvIpi,
-    /// The paravirtual TLB flush is offered: no IPI to vCPUs that are not running.
+    /// The paravirtual TLB flush is offered: no IPI to vCPUs that are not running (`hv-tlbflush`).
     PvTlbFlush,
     /// There is no virtual PMU.
     NoPmu,
@@ -228,6 +232,11 @@ fn processor(definition: &Definition) -> Vec<Fact> {
     let clock = detected && is(&definition.timers.kvm_clock, true) && not_off("kvmclock");
     let hyperv_clock = is(&definition.timers.hyperv_clock, false) || definition.hyperv("time");
     let offered = |name: &str| detected && (on(name) || host && not_off(name));
+    // Windows knows none of KVM's methods, which are offered by default.
+    let paravirtual = |of_kvm: bool, of_hyperv: &str| match definition.is_enlightened() {
+        true => definition.hyperv(of_hyperv),
+        false => of_kvm,
+    };
     // On by default with KVM: kvm_default_props in target/i386/kvm/kvm-cpu.c.
     let pv_eoi = detected && not_off("kvm-pv-eoi");
     those([
@@ -235,7 +244,8 @@ fn processor(definition: &Definition) -> Vec<Fact> {
         (hyperv_clock, Fact::HypervTime),
         (definition.hyperv("stimer"), Fact::HypervStimer),
         (definition.hyperv("avic"), Fact::HypervAvic),
-        (pv_eoi, Fact::PvEoi),
+        (definition.hyperv("vapic"), Fact::HypervVapic),
+        (paravirtual(pv_eoi, "vapic"), Fact::PvEoi),
         // KVM offers it on any host CPU: kvm_arch_get_supported_cpuid in target/i386/kvm/kvm.c.
         (on("tsc-deadline") || kvm && host && not_off("tsc-deadline"), Fact::TscDeadline),
         (kvm && (host || nearest), Fact::HostCpu),
@@ -244,9 +254,9 @@ fn processor(definition: &Definition) -> Vec<Fact> {
         // KVM offers all of these, and -cpu host enables what KVM offers: kvm_arch_get_supported_cpuid in
         // target/i386/kvm/kvm.c.
         (offered("kvm-poll-control"), Fact::PollControl),
-        (offered("kvm-pv-unhalt"), Fact::PvUnhalt),
-        (offered("kvm-pv-ipi"), Fact::PvIpi),
-        (offered("kvm-pv-tlb-flush"), Fact::PvTlbFlush),
+        (paravirtual(offered("kvm-pv-unhalt"), "spinlocks"), Fact::PvUnhalt),
+        (paravirtual(offered("kvm-pv-ipi"), "ipi"), Fact::PvIpi),
+        (paravirtual(offered("kvm-pv-tlb-flush"), "tlbflush"), Fact::PvTlbFlush),
         (cpu.feature("pmu") == Some(FeatureState::Off), Fact::NoPmu),
     ])
 }

@@ -123,6 +123,23 @@ fn a_guest_that_does_not_detect_kvm_is_offered_none_of_its_features() {
 }
 
 #[test]
+fn an_enlightened_guest_has_the_paravirtual_methods_of_hyper_v_alone() {
+    let methods = [Fact::PvEoi, Fact::PvIpi, Fact::PvTlbFlush, Fact::PvUnhalt];
+    let has = |cpu: &str| {
+        let facts = facts(&format!("-accel kvm -M q35 -cpu {cpu}"));
+        methods.map(|method| facts.has(method))
+    };
+    assert_eq!(has("host"), [true; 4]);
+    assert_eq!(has("host,hv-crash"), [true; 4]);
+    assert_eq!(has("host,hv-vendor-id=other"), [true; 4]);
+    assert_eq!(has("host,hv-relaxed"), [false; 4]);
+    assert_eq!(has("host,hv-relaxed,hv-vpindex,hv-ipi"), [false, true, false, false]);
+    assert_eq!(has("Skylake-Server,hv-vapic,hv-spinlocks=0xfff"), [true, false, false, true]);
+    assert_eq!(has("host,hv-passthrough"), [true; 4]);
+    assert!(facts("-accel kvm -M q35 -cpu host,hv-vapic").has(Fact::HypervVapic));
+}
+
+#[test]
 fn memory_and_devices_of_libvirt_are_read_as_those_of_qemu() {
     let facts_of = |parts: &str| {
         let text = Text::new("a test", format!("<domain type='kvm'>{parts}</domain>").into_bytes());

@@ -194,6 +194,16 @@ impl Definition {
         self.vcpus_in_force().max(self.vcpus.maximum.as_ref().map_or(0, |set| set.value))
     }
 
+    /// Tests whether the guest is told that it runs on Hyper-V, as Windows guests are. The crash registers alone
+    /// (`hv-crash`, libvirt's `<panic model='hyperv'/>`) do not count: they offer the guest nothing to use. Nor does a
+    /// vendor's name, which QEMU leaves out without an enlightenment (`hyperv_enabled` in `target/i386/kvm/kvm.c`).
+    #[must_use]
+    pub fn is_enlightened(&self) -> bool {
+        let passthrough = self.cpu.hyperv.passthrough.as_ref().is_some_and(|set| set.value);
+        let counts = |name: &str| !matches!(name, "crash" | "vendor-id");
+        passthrough || self.cpu.hyperv.features.iter().any(|(name, set)| set.value && counts(name))
+    }
+
     /// Tests whether an enlightenment is on, by QEMU's name without its prefix. With `hv-passthrough` all
     /// enlightenments of the host are on, unless the text disables them.
     #[must_use]

@@ -157,7 +157,7 @@ fn avic_of_the_host(subject: &Subject<'_>) -> Verdict {
 }
 
 fn stimer(subject: &Subject<'_>) -> Verdict {
-    if !subject.is_enlightened() {
+    if !subject.vm.is_enlightened() {
         return Verdict::pass(NOT_ENLIGHTENED);
     }
     if subject.every_enlightenment().is_some() || subject.enlightenment("stimer").is_some() {
@@ -187,7 +187,7 @@ fn stimer_direct(subject: &Subject<'_>) -> Verdict {
 }
 
 fn time(subject: &Subject<'_>) -> Verdict {
-    if !subject.is_enlightened() {
+    if !subject.vm.is_enlightened() {
         return Verdict::pass(NOT_ENLIGHTENED);
     }
     let clock = subject.vm.timers.hyperv_clock.as_ref().is_some_and(|set| set.value);

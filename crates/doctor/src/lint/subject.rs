@@ -111,14 +111,6 @@ impl<'a> Subject<'a> {
         self.vm.cpu.hyperv.passthrough.as_ref().filter(|set| set.value).map(|set| &set.place)
     }
 
-    /// Tests whether the guest is told that it runs on Hyper-V, as Windows guests are. The crash registers
-    /// alone (`hv-crash`, libvirt's `<panic model='hyperv'/>`) do not count: they offer the guest nothing to
-    /// use.
-    pub(super) fn is_enlightened(&self) -> bool {
-        let mut features = self.vm.cpu.hyperv.features.iter();
-        self.every_enlightenment().is_some() || features.any(|(name, set)| set.value && name != "crash")
-    }
-
     /// The number of vCPUs, including those that can be hotplugged.
     pub(super) fn vcpus(&self) -> u32 {
         self.vm.most_vcpus()

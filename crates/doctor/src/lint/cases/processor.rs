@@ -153,7 +153,7 @@ pub(super) fn of_enlightenments() -> Vec<Cases> {
             vec![
                 (any(), |_| {}),
                 (any(), |vm| enlighten(vm, GOOD)),
-                (any(), |vm| enlighten(vm, &["crash"])),
+                (any(), |vm| enlighten(vm, &["crash", "vendor-id"])),
                 (uncounted(true), |vm| enlighten(vm, &["relaxed"])),
             ],
         ),
