@@ -143,6 +143,17 @@ fn no_change_is_told_without_what_it_needs() {
     assert!(told.iter().all(|text| !text.contains("period='0'")));
 }
 
+#[test]
+fn what_ends_the_security_of_windows_is_not_told_without_a_word_of_it() {
+    let all = table().devices.into_iter().chain(on_xen().devices).flat_map(|device| device.cures);
+    let ends = |cure: &Cure| cure.guest.iter().any(|guest| guest.contains("hypervisorlaunchtype"));
+    let cures: Vec<Cure> = all.filter(ends).collect();
+    assert_eq!(cures.len(), 2);
+    for cure in cures {
+        assert!(cure.needs.iter().any(|needs| needs.contains("security")), "{}", cure.id);
+    }
+}
+
 /// Cures that neither a definition nor exits can show to be in place.
 const UNTOLD: [(&str, &str); 4] = [
     ("host-interrupt/isolated-cpus", "which of the host's interrupts an exit was for is in no event"),

@@ -168,8 +168,12 @@ const ROWS: &[(InhibitReason, &[Cure])] = &[
     (
         InhibitReason::Nested,
         &[
-            cure(Qemu, "-cpu ...,svm=off", KVM_HOST),
-            cure(Libvirt, "<cpu><feature policy='disable' name='svm'/></cpu>", KVM_HOST),
+            cure(Qemu, "-cpu ...,svm=off (ends Hyper-V and VBS in the guest)", KVM_HOST),
+            cure(
+                Libvirt,
+                "<cpu><feature policy='disable' name='svm'/></cpu> (ends Hyper-V and VBS in the guest)",
+                KVM_HOST,
+            ),
             cure(Host, "Linux 5.19 or newer, which inhibits only while a nested guest runs", KVM_HOST),
         ],
     ),
