@@ -144,6 +144,26 @@ fn no_change_is_told_without_what_it_needs() {
 }
 
 #[test]
+fn an_enlightened_vmcs_is_not_told_without_its_price() {
+    let cures: Vec<Cure> = table().devices.into_iter().flat_map(|device| device.cures).collect();
+    let told = cures.iter().flat_map(|cure| [&cure.qemu, &cure.libvirt]).flatten();
+    let told: Vec<&String> = told.filter(|text| text.contains("evmcs")).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|text| text.contains("posted interrupts off")), "{told:?}");
+}
+
+#[test]
+fn timers_of_viridian_are_to_be_tried_first() {
+    let cures: Vec<Cure> = on_xen().devices.into_iter().flat_map(|device| device.cures).collect();
+    let with = |text: &Option<String>| text.iter().any(|text| text.contains("stimer"));
+    let timers: Vec<&Cure> = cures.iter().filter(|cure| with(&cure.xl)).collect();
+    assert_eq!(timers.len(), 2);
+    for cure in timers {
+        assert!(cure.needs.iter().any(|needs| needs.contains("try")), "{}", cure.id);
+    }
+}
+
+#[test]
 fn what_ends_the_security_of_windows_is_not_told_without_a_word_of_it() {
     let all = table().devices.into_iter().chain(on_xen().devices).flat_map(|device| device.cures);
     let ends = |cure: &Cure| cure.guest.iter().any(|guest| guest.contains("hypervisorlaunchtype"));
