@@ -8,8 +8,9 @@ const X2APIC: std::ops::RangeInclusive<u32> = 0x800..=0x83f;
 /// Number to name, ordered by number.
 ///
 /// Sources: Intel SDM volume 4 chapter 2; AMD64 APM volume 2 appendix A; Linux
-/// `arch/x86/include/asm/msr-index.h`, `arch/x86/include/uapi/asm/kvm_para.h`; Microsoft's Hypervisor
-/// Top-Level Functional Specification, appendix C. Names are those of Linux without `MSR_` and `IA32_`.
+/// `arch/x86/include/asm/msr-index.h`, `arch/x86/include/uapi/asm/kvm_para.h`, `arch/x86/kvm/hyperv.h`;
+/// Microsoft's Hypervisor Top-Level Functional Specification, appendix C. Names are those of Linux without
+/// `MSR_` and `IA32_`.
 const NAMES: &[(u32, &str)] = &[
     (0x010, "TSC"),
     (0x017, "PLATFORM_ID"),
@@ -103,11 +104,22 @@ const NAMES: &[(u32, &str)] = &[
     (0x4000_00b6, "HV_STIMER3_CONFIG"),
     (0x4000_00b7, "HV_STIMER3_COUNT"),
     (0x4000_00f0, "HV_GUEST_IDLE"),
+    (0x4000_00f1, "HV_SYNDBG_CONTROL"),
+    (0x4000_00f2, "HV_SYNDBG_STATUS"),
+    (0x4000_00f3, "HV_SYNDBG_SEND_BUFFER"),
+    (0x4000_00f4, "HV_SYNDBG_RECV_BUFFER"),
+    (0x4000_00f5, "HV_SYNDBG_PENDING_BUFFER"),
+    (0x4000_00ff, "HV_SYNDBG_OPTIONS"),
     (0x4000_0100, "HV_CRASH_P0"),
+    (0x4000_0101, "HV_CRASH_P1"),
+    (0x4000_0102, "HV_CRASH_P2"),
+    (0x4000_0103, "HV_CRASH_P3"),
+    (0x4000_0104, "HV_CRASH_P4"),
     (0x4000_0105, "HV_CRASH_CTL"),
     (0x4000_0106, "HV_REENLIGHTENMENT_CONTROL"),
     (0x4000_0107, "HV_TSC_EMULATION_CONTROL"),
     (0x4000_0108, "HV_TSC_EMULATION_STATUS"),
+    (0x4000_0118, "HV_TSC_INVARIANT_CONTROL"),
     (0x4b56_4d00, "KVM_WALL_CLOCK_NEW"),
     (0x4b56_4d01, "KVM_SYSTEM_TIME_NEW"),
     (0x4b56_4d02, "KVM_ASYNC_PF_EN"),
@@ -178,6 +190,9 @@ mod tests {
         assert_eq!(name(0x830), Some("ICR"));
         assert_eq!(name(0x832), Some("LVT_TIMER"));
         assert_eq!(name(0x83f), Some("SELF_IPI"));
+        assert_eq!(name(0x4000_0104), Some("HV_CRASH_P4"));
+        assert_eq!(name(0x4000_00f5), Some("HV_SYNDBG_PENDING_BUFFER"));
+        assert_eq!(name(0x4000_0118), Some("HV_TSC_INVARIANT_CONTROL"));
         assert_eq!(name(0x801), None);
     }
 }
