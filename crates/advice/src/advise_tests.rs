@@ -441,6 +441,24 @@ proptest! {
 }
 
 #[test]
+fn messages_of_timers_have_another_cure_than_registers_of_the_apic() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let open = |number: u32, facts: &[Fact]| -> Vec<String> {
+        let access = Access::Msr { number, direction: Direction::Write };
+        let of = profile(&[(ExitReason::vmx(32), exits(9, 1000))], &[(access, exits(9, 900))]);
+        let facts = BTreeMap::from([(7, facts.iter().copied().collect())]);
+        let advice = advise(&table, &of, SECOND, &facts);
+        assert_eq!(ids(&advice.vms[0]), ["hyperv-synic"]);
+        advice.vms[0].rows[0].open().map(|cure| cure.id.clone()).collect()
+    };
+    let (eoi, eom, control) = (0x4000_0070, 0x4000_0084, 0x4000_0080);
+    assert_eq!(open(eoi, &[]), ["hv-avic"]);
+    assert_eq!(open(eom, &[Fact::HypervAvic]), ["hv-stimer-direct"]);
+    assert!(open(eom, &[Fact::HypervStimerDirect]).is_empty());
+    assert!(open(control, &[]).is_empty());
+}
+
+#[test]
 fn on_xen_the_processor_decides_about_the_cure() {
     let table = Table::load(exits::Hypervisor::Xen).unwrap();
     // EOIs by the x2APIC, and those of Windows by viridian's register.

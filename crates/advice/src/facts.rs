@@ -36,6 +36,8 @@ pub enum Fact {
     HypervTime,
     /// Hyper-V's timers are offered.
     HypervStimer,
+    /// Hyper-V's timers may raise interrupts without a message (`hv-stimer-direct`).
+    HypervStimerDirect,
     /// Windows is told to use the real APIC (`hv-avic`).
     HypervAvic,
     /// Hyper-V's EOIs without exits are offered (`hv-vapic`).
@@ -233,16 +235,16 @@ fn processor(definition: &Definition) -> Vec<Fact> {
     let hyperv_clock = is(&definition.timers.hyperv_clock, false) || definition.hyperv("time");
     let offered = |name: &str| detected && (on(name) || host && not_off(name));
     // Windows knows none of KVM's methods, which are offered by default.
-    let paravirtual = |of_kvm: bool, of_hyperv: &str| match definition.is_enlightened() {
-        true => definition.hyperv(of_hyperv),
-        false => of_kvm,
-    };
+    let is_enlightened = definition.is_enlightened();
+    let paravirtual =
+        |of_kvm: bool, of_hyperv: &str| if is_enlightened { definition.hyperv(of_hyperv) } else { of_kvm };
     // On by default with KVM: kvm_default_props in target/i386/kvm/kvm-cpu.c.
     let pv_eoi = detected && not_off("kvm-pv-eoi");
     those([
         (clock, Fact::KvmClock),
         (hyperv_clock, Fact::HypervTime),
         (definition.hyperv("stimer"), Fact::HypervStimer),
+        (definition.hyperv("stimer-direct"), Fact::HypervStimerDirect),
         (definition.hyperv("avic"), Fact::HypervAvic),
         (definition.hyperv("vapic"), Fact::HypervVapic),
         (paravirtual(pv_eoi, "vapic"), Fact::PvEoi),
