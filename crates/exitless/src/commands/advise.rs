@@ -178,7 +178,7 @@ fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
         }
     }
     drop(line);
-    let (source, threads) = (LiveSource::of(&collector), spent(&seen));
+    let (source, threads) = (LiveSource::of(&collector).with_lack(), spent(&seen));
     Ok(observed(&source, collector.finish()?, &seen, threads, None))
 }
 
@@ -215,7 +215,7 @@ fn spent(seen: &BTreeMap<u32, Seen>) -> Threads {
 /// Observes this host and also samples what it does, for `--profile`.
 fn profiled(watch: &Watch, duration: Duration, stop: &AtomicBool) -> anyhow::Result<Observed> {
     let profiler = Profiler::attach(Path::new(HOST), watch, &Sampling::default())?;
-    let source = LiveSource::of(profiler.collector());
+    let source = LiveSource::of(profiler.collector()).with_lack();
     let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
     let look = |vms: &[Vm]| see(&mut seen, vms.to_vec());
     let (hot, profile) = sampled::run(profiler, watch.processes.as_deref(), duration, stop, look)?;

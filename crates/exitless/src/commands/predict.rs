@@ -120,7 +120,7 @@ fn watched(duration: Duration, selection: Selection) -> anyhow::Result<Recording
     // A signal ends the observation early; the exits until then are used.
     wait_until(Instant::now() + duration, &mut collector, &stop)?;
     drop(line);
-    let source = LiveSource::of(&collector);
+    let source = LiveSource::of(&collector).with_lack();
     let mut profile = collector.finish()?;
     VmNames::default().name(&mut profile);
     Ok(Recordings { selection, ..source.recordings(profile) })

@@ -380,6 +380,12 @@ impl LiveSource {
         Self { origin, warnings }
     }
 
+    /// Adds a warning if this host cannot have APICv or AVIC, for commands that say what these save.
+    pub(crate) fn with_lack(mut self) -> Self {
+        self.warnings.extend(lack(Path::new(HOST)));
+        self
+    }
+
     /// The exits, in the form of recordings.
     pub(crate) fn recordings(&self, profile: Profile) -> Recordings {
         let (origin, warnings) = (self.origin.clone(), self.warnings.clone());
@@ -387,6 +393,14 @@ impl LiveSource {
         recordings.add("this host".to_owned(), Reading { profile, origin, damage: None, warnings });
         recordings
     }
+}
+
+/// A sentence on what the CPU of the host below `root` lacks for APICv or AVIC, if KVM does not use these all the same.
+fn lack(root: &Path) -> Option<String> {
+    let found = host::kvm::usable(root).interrupt_virtualization?;
+    let lack = found.lack().filter(|_| found.enabled() != Some(true))?;
+    let (name, why, next) = (&found.name, &lack.why, &lack.next);
+    Some(format!("{name} saves nothing here: {why}. To have it: {next}."))
 }
 
 #[cfg(test)]
@@ -404,6 +418,26 @@ mod tests {
             said.starts_with("KVM is not loaded") && said.ends_with("--wait waits until it is"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn a_host_that_cannot_have_avic_is_told_so_unless_kvm_uses_it() {
+        let root = tempfile::tempdir().unwrap();
+        let parameters = root.path().join("sys/module/kvm_amd/parameters");
+        std::fs::create_dir_all(&parameters).unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let lack = |flags: &str, avic: &str| {
+            let cpu = format!("processor : 0\nvendor_id : AuthenticAMD\nflags : svm {flags}\n");
+            std::fs::write(root.path().join("proc/cpuinfo"), cpu).unwrap();
+            std::fs::write(parameters.join("avic"), avic).unwrap();
+            super::lack(root.path())
+        };
+        let said = lack("hypervisor", "N\n").unwrap();
+        assert!(said.starts_with("AVIC saves nothing here: the underlying hypervisor offers no"), "{said}");
+        assert!(said.ends_with("bare-metal instance."), "{said}");
+        // `force_avic=1`.
+        assert_eq!(lack("hypervisor", "Y\n"), None);
+        assert_eq!(lack("avic", "N\n"), None);
     }
 
     #[test]

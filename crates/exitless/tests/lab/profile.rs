@@ -96,6 +96,8 @@ fn ports_of_a_running_vm_come_out_with_their_devices_and_these_with_their_hot_sp
     assert_eq!(said.out.matches("status 0\n").count(), 2, "{}\n{}", said.out, said.err);
     let sampled = document(&said, "sampled ");
     for advice in [&sampled, &document(&said, "advice ")] {
+        let warnings = advice["files"][0]["warnings"].to_string();
+        assert!(warnings.contains("AVIC saves nothing here: the underlying hypervisor"), "{warnings}");
         let vms = advice["vms"].as_array().expect("vms");
         let vm =
             vms.iter().find(|vm| vm["name"] == "guest").unwrap_or_else(|| panic!("no guest: {advice:#}"));
